@@ -1,0 +1,60 @@
+//! Hashes of what pods are made from: equal exactly when the pods would be.
+//!
+//! SHA-256, cut to 64 bits, over canonical JSON (sorted keys, no nulls) of the fields after our defaulting. The value
+//! begins with the version of that rule, so that a later rule never takes an old value for its own.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::core::{PodCliqueSetTemplate, PodCliqueSpec, PodCliqueTemplate};
+
+/// Version of the rule; the first character of each hash.
+const VERSION: char = '1';
+
+/// The hash of one clique's pods: labels, annotations and pod spec, with the set's priority class in the pod spec's
+/// place. The value of the label `grove.io/pod-template-hash`.
+pub fn pod_template(clique: &PodCliqueTemplate, priority_class_name: &str) -> String {
+    digest(&pod_template_fields(clique, priority_class_name))
+}
+
+/// The hash of all cliques of a set, whatever their order: `status.currentGenerationHash`.
+pub fn generation(template: &PodCliqueSetTemplate) -> String {
+    let by_name: BTreeMap<&str, Value> = template
+        .cliques
+        .iter()
+        .map(|clique| (clique.name.as_str(), pod_template_fields(clique, &template.priority_class_name)))
+        .collect();
+    digest(&by_name.into_values().collect())
+}
+
+fn pod_template_fields(clique: &PodCliqueTemplate, priority_class_name: &str) -> Value {
+    let PodCliqueTemplate { name: _, labels, annotations, spec } = clique;
+    let PodCliqueSpec { role_name: _, pod_spec, replicas: _, min_available: _ } = spec;
+    let mut pod_spec = pod_spec.fields().clone();
+    pod_spec.remove("priorityClassName");
+    if !priority_class_name.is_empty() {
+        pod_spec.insert("priorityClassName".into(), priority_class_name.into());
+    }
+    json!({ "labels": labels, "annotations": annotations, "spec": pod_spec })
+}
+
+fn digest(value: &Value) -> String {
+    let canonical = without_nulls(value).to_string();
+    let digest = Sha256::digest(canonical.as_bytes());
+    digest.iter().take(8).fold(String::from(VERSION), |hash, byte| hash + &format!("{byte:02x}"))
+}
+
+/// JSON without nulls. The map type of `serde_json` keeps keys sorted, which makes the text canonical.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}

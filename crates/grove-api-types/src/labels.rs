@@ -1,0 +1,80 @@
+//! Label and annotation keys, and the values that are constants. Source: the wire format of `grove.io/v1alpha1`.
+
+use std::collections::BTreeMap;
+
+use crate::names::PodCliqueSetName;
+
+/// Who manages the object: always [`MANAGER`].
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The set the object belongs to.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
+/// The object's own name.
+pub const NAME: &str = "app.kubernetes.io/name";
+/// What the object is to Grove, see [`Component`].
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// On pods: the `PodClique` they belong to.
+pub const POD_CLIQUE: &str = "grove.io/podclique";
+/// On cliques and pods: the `PodGang` they are scheduled with.
+pub const POD_GANG: &str = "grove.io/podgang";
+/// The replica of the set the object belongs to.
+pub const SET_REPLICA: &str = "grove.io/podcliqueset-replica-index";
+/// On pods: the index within the clique.
+pub const POD_INDEX: &str = "grove.io/podclique-pod-index";
+/// On cliques and pods: the hash of the template they were made from.
+pub const TEMPLATE_HASH: &str = "grove.io/pod-template-hash";
+/// On gangs: the scheduler that places them.
+pub const SCHEDULER_NAME: &str = "grove.io/scheduler-name";
+
+/// Annotation of gangs: the topology they are packed by. Grove's own; never copied from a template.
+pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
+/// Annotation of cliques: hash of all templates of the set, written by pcs-controller for pclq-controller to report.
+pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
+/// Annotation that `kubectl apply` writes; never copied to children.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Prefix of the keys that belong to Grove.
+pub const GROVE_PREFIX: &str = "grove.io/";
+
+/// Value of [`MANAGED_BY`] on everything Grove creates.
+pub const MANAGER: &str = "grove-operator";
+
+/// What an object is to Grove: the value of [`COMPONENT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// The headless Service of a replica.
+    HeadlessService,
+    /// A `PodGang`.
+    PodGang,
+    /// A `PodClique` that belongs to no scaling group, and its pods.
+    SetPodClique,
+}
+
+impl Component {
+    /// The value as the wire format has it.
+    pub fn value(self) -> &'static str {
+        match self {
+            Self::HeadlessService => "pcs-headless-service",
+            Self::PodGang => "podgang",
+            Self::SetPodClique => "pcs-podclique",
+        }
+    }
+}
+
+/// The two labels that every object made for `set` carries.
+pub fn base(set: &PodCliqueSetName) -> BTreeMap<String, String> {
+    of([(MANAGED_BY, MANAGER), (PART_OF, set.as_str())])
+}
+
+/// The selector of all that Grove manages, for watches.
+pub fn managed() -> String {
+    selector(&of([(MANAGED_BY, MANAGER)]))
+}
+
+/// A map of labels from pairs.
+pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// Labels as a selector: sorted by key, joined by commas.
+pub fn selector(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,18 @@
+//! The vocabulary of Grove: API types, names, labels, hashes, defaults, and what a `PodCliqueSet` implies.
+//!
+//! Everything here is a value or a function over values. What may never be here: I/O, a client, an async runtime, a
+//! clock, and decisions about what to do next; those live in the services.
+
+#![deny(missing_docs)]
+
+pub mod admission;
+pub mod conditions;
+pub mod core;
+pub mod crds;
+pub mod hash;
+pub mod labels;
+pub mod names;
+pub mod pod_spec;
+pub mod scheduler;
+pub mod scheduler_group;
+pub mod shape;
