@@ -46,3 +46,11 @@ pub mod initialized {
     /// All pods of the gang have existed.
     pub const CREATED: &str = "PodGangPodsCreated";
 }
+
+/// Reasons of [`READY`].
+pub mod ready {
+    /// Every clique has its minimum of ready pods.
+    pub const SUFFICIENT: &str = "SufficientReadyPods";
+    /// Some clique has fewer.
+    pub const INSUFFICIENT: &str = "InsufficientReadyPods";
+}

@@ -1,5 +1,7 @@
 //! `PodCliqueSet`: the one object a user writes.
 
+#![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -1,0 +1,163 @@
+//! One watch per kind: a cache to read from, and the stream of its changes to be woken by.
+//!
+//! Trouble with a watch stays here: it is logged, counted and tried again, and never reaches a controller, where it
+//! would stall all other triggers.
+
+mod follow;
+mod index;
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use futures::{Stream, channel::mpsc};
+use kube::{Api, Resource, runtime::watcher};
+use serde::de::DeserializeOwned;
+
+use self::{
+    follow::{Event, Follower},
+    index::Index,
+};
+use crate::{metrics::Metrics, ready::ReadyHandle};
+
+/// What identifies the place of a child among its siblings, so that its successor can be told from it.
+pub type Slot<K> = fn(&K) -> Option<String>;
+
+/// What happened to one object: it came (`before` is absent), changed, or went (`after` is absent).
+#[derive(Debug)]
+pub struct Change<K> {
+    /// The object as it was last seen.
+    pub before: Option<Arc<K>>,
+    /// The object as it is.
+    pub after: Option<Arc<K>>,
+}
+
+impl<K> Clone for Change<K> {
+    fn clone(&self) -> Self {
+        Self { before: self.before.clone(), after: self.after.clone() }
+    }
+}
+
+impl<K> Change<K> {
+    /// The newest state that is known of the object.
+    pub fn latest(&self) -> Option<&Arc<K>> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
+
+    /// Whether the object went.
+    pub fn is_gone(&self) -> bool {
+        self.after.is_none()
+    }
+}
+
+/// The objects of one kind as last seen. Cheap to clone; all clones see the same.
+#[derive(Debug)]
+pub struct Cache<K> {
+    index: Arc<RwLock<Index<K>>>,
+}
+
+impl<K> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self { index: Arc::clone(&self.index) }
+    }
+}
+
+impl<K> Cache<K> {
+    /// The object of that name; `namespace` is empty for cluster-scoped kinds.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.read().get(namespace, name)
+    }
+
+    /// The objects whose controlling owner has that uid, sorted by name.
+    pub fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
+        self.read().owned_by(owner_uid)
+    }
+
+    /// The object that was last seen deleted, for each slot of the owner.
+    pub fn departed(&self, owner_uid: &str) -> Vec<Arc<K>> {
+        self.read().departed(owner_uid)
+    }
+
+    /// Drops what is remembered of the departed children of an owner that is gone itself.
+    pub fn forget_owner(&self, owner_uid: &str) {
+        self.index.write().unwrap_or_else(PoisonError::into_inner).forget_owner(owner_uid);
+    }
+
+    /// All objects, sorted by namespace and name.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.read().all()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Index<K>> {
+        // No code panics while it holds the lock, and a stale cache would be worse than a half-written entry.
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Cache<K> {
+    /// A cache that no watch feeds, for tests of what reads it.
+    pub fn from_objects(objects: impl IntoIterator<Item = K>) -> Self {
+        let cache = Self::new(None);
+        cache.take(Event::Listed(objects.into_iter().collect()));
+        cache
+    }
+
+    fn new(slot: Option<Slot<K>>) -> Self {
+        Self { index: Arc::new(RwLock::new(Index::new(slot))) }
+    }
+
+    fn take(&self, event: Event<K>) -> Vec<Change<K>> {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Listed(objects) => index.replace(objects),
+            Event::Applied(object) => index.put(object),
+            Event::Deleted(object) => index.remove(object),
+        }
+    }
+}
+
+/// Starts the watch of one kind on its own task. `ready` is told once the first complete list is in the cache.
+///
+/// Of `config`, the selectors, the page size and the timeout count; lists are always consistent reads. The stream has
+/// one change per object of the first list, and after a gap one for everything that differs, what vanished included.
+pub fn watch<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    ready: ReadyHandle,
+    slot: Option<Slot<K>>,
+    metrics: &Metrics,
+) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let cache = Cache::new(slot);
+    let (sender, changes) = mpsc::unbounded();
+    let mut ready = Some(ready);
+    let follower = Follower::new(api, config, metrics.clone());
+    let feed = cache.clone();
+    tokio::spawn(follower.run(move |event| {
+        let listed = matches!(event, Event::Listed(_));
+        for change in feed.take(event) {
+            // Nobody listening is no reason to let the cache go stale.
+            let _ = sender.unbounded_send(change);
+        }
+        if let Some(ready) = ready.take_if(|_| listed) {
+            ready.ready();
+        }
+    }));
+    (cache, changes)
+}
+
+#[cfg(test)]
+mod tests;

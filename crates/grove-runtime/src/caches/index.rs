@@ -1,0 +1,138 @@
+//! The objects of one kind, by name and by owner, and what each event changes about them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::{Resource, ResourceExt};
+
+use super::{Change, Slot};
+
+type ByName<K> = BTreeMap<String, Arc<K>>;
+
+#[derive(Debug)]
+pub(super) struct Index<K> {
+    slot: Option<Slot<K>>,
+    by_namespace: BTreeMap<String, ByName<K>>,
+    by_owner: BTreeMap<String, BTreeMap<(String, String), Arc<K>>>,
+    departed: BTreeMap<String, BTreeMap<String, Arc<K>>>,
+}
+
+impl<K> Index<K> {
+    pub(super) fn new(slot: Option<Slot<K>>) -> Self {
+        Self { slot, by_namespace: BTreeMap::new(), by_owner: BTreeMap::new(), departed: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.by_namespace.get(namespace)?.get(name).cloned()
+    }
+
+    pub(super) fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
+        self.by_owner.get(owner_uid).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    pub(super) fn departed(&self, owner_uid: &str) -> Vec<Arc<K>> {
+        self.departed.get(owner_uid).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    pub(super) fn forget_owner(&mut self, owner_uid: &str) {
+        self.departed.remove(owner_uid);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        self.by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_namespace.values().map(BTreeMap::len).sum()
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Index<K> {
+    /// Takes a complete list: what it lacks has vanished, what it repeats has not changed.
+    pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
+        let mut vanished: BTreeMap<_, _> = self.all().into_iter().map(|object| (key(&*object), object)).collect();
+        let mut changes = vec![];
+        for object in objects {
+            vanished.remove(&key(&object));
+            changes.extend(self.put(object));
+        }
+        let gone = vanished.into_values().flat_map(|object| self.drop_entry(object));
+        changes.splice(0..0, gone.collect::<Vec<_>>());
+        changes
+    }
+
+    /// Takes one object that came or changed.
+    pub(super) fn put(&mut self, object: K) -> Vec<Change<K>> {
+        let (namespace, name) = key(&object);
+        let before = self.get(&namespace, &name);
+        if before.as_ref().is_some_and(|before| is_same_version(&**before, &object)) {
+            return vec![];
+        }
+        let is_successor = before.as_ref().is_some_and(|before| before.uid() != object.uid());
+        let mut changes = vec![];
+        let before = match before {
+            // The deletion in between went unseen.
+            Some(predecessor) if is_successor => {
+                changes.extend(self.drop_entry(predecessor));
+                None
+            }
+            other => other,
+        };
+        let after = Arc::new(object);
+        self.unlink(before.as_deref());
+        if let Some(owner) = owner_uid(&*after) {
+            let children = self.by_owner.entry(owner).or_default();
+            children.insert((namespace.clone(), name.clone()), Arc::clone(&after));
+        }
+        self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&after));
+        changes.push(Change { before, after: Some(after) });
+        changes
+    }
+
+    /// Takes the final state of one object that was deleted.
+    pub(super) fn remove(&mut self, object: K) -> Vec<Change<K>> {
+        let (namespace, name) = key(&object);
+        let known = self.get(&namespace, &name);
+        if known.is_some_and(|known| known.uid() != object.uid()) {
+            // Its successor is here already; the change was told when that came.
+            return vec![];
+        }
+        self.drop_entry(Arc::new(object))
+    }
+
+    fn drop_entry(&mut self, last: Arc<K>) -> Vec<Change<K>> {
+        let (namespace, name) = key(&*last);
+        if let Some(names) = self.by_namespace.get_mut(&namespace) {
+            let known = names.remove(&name);
+            if names.is_empty() {
+                self.by_namespace.remove(&namespace);
+            }
+            self.unlink(known.as_deref());
+        }
+        if let (Some(owner), Some(slot)) = (owner_uid(&*last), self.slot.and_then(|slot| slot(&last))) {
+            self.departed.entry(owner).or_default().insert(slot, Arc::clone(&last));
+        }
+        vec![Change { before: Some(last), after: None }]
+    }
+
+    fn unlink(&mut self, object: Option<&K>) {
+        let Some((object, owner)) = object.and_then(|object| Some((object, owner_uid(object)?))) else { return };
+        let Some(children) = self.by_owner.get_mut(&owner) else { return };
+        children.remove(&key(object));
+        if children.is_empty() {
+            self.by_owner.remove(&owner);
+        }
+    }
+}
+
+fn key<K: Resource>(object: &K) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn owner_uid<K: Resource>(object: &K) -> Option<String> {
+    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    controller.map(|owner| owner.uid.clone())
+}
+
+fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {
+    a.uid() == b.uid() && a.resource_version().is_some() && a.resource_version() == b.resource_version()
+}

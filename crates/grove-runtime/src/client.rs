@@ -1,0 +1,69 @@
+//! Clients of the API server: from a kubeconfig or the pod's own account, without hidden retries.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::Context;
+use kube::{
+    Client, Config,
+    client::ClientBuilder,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tower::limit::RateLimitLayer;
+
+use crate::config::RateLimit;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// A connection without a byte for this long is dead; watches have their own limit.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The two clients of a service: watches must never wait behind writes, so they have connections of their own.
+#[derive(Clone)]
+pub struct Clients {
+    /// For single requests.
+    pub requests: Client,
+    /// For lists and watches.
+    pub watches: Client,
+}
+
+/// Makes ring the process-wide provider of cryptography; to be called before anything speaks TLS.
+pub fn install_crypto_provider() {
+    // An error means that one is installed already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Connects as the kubeconfig says, or as the pod's service account.
+pub async fn connect(kubeconfig: Option<&Path>, rate: Option<RateLimit>) -> anyhow::Result<Clients> {
+    let config = configuration(kubeconfig).await?;
+    let mut watching = config.clone();
+    watching.read_timeout = None;
+    let requests = ClientBuilder::try_from(config).context("could not set up the client")?;
+    let requests = match rate {
+        None => requests.build(),
+        Some(limit) => requests.with_layer(&rate_limit(limit)).build(),
+    };
+    let watches = Client::try_from(watching).context("could not set up the client for watches")?;
+    Ok(Clients { requests, watches })
+}
+
+async fn configuration(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    let mut config = match kubeconfig {
+        None => Config::incluster().context("not running in a pod; give --kubeconfig FILE")?,
+        Some(file) => from_file(file).await.with_context(|| format!("could not use kubeconfig {}", file.display()))?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    config.write_timeout = Some(SILENCE);
+    // kube's retries would hide an overloaded server for minutes; ours are the controllers' backoff.
+    config.default_retry = false;
+    Ok(config)
+}
+
+async fn from_file(file: &Path) -> anyhow::Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(file)?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
+
+// `burst` requests at once, and as many again after the time in which `qps` would have let them pass.
+fn rate_limit(RateLimit { qps, burst }: RateLimit) -> RateLimitLayer {
+    RateLimitLayer::new(burst.into(), Duration::from_secs_f64(f64::from(burst) / qps))
+}

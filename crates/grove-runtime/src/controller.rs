@@ -1,0 +1,276 @@
+//! kube's `Controller`, wired once for all: concurrency, error backoff per object, metrics, logs, drain, orphans.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fmt::Debug,
+    future::{Future, ready},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{
+    Stream, StreamExt,
+    channel::mpsc,
+    future::join,
+    stream::{self, BoxStream, SelectAll},
+};
+use kube::{
+    Resource, ResourceExt,
+    runtime::{
+        Controller,
+        controller::{Action, Config},
+        reflector::{self, ObjectRef, store::Writer},
+        watcher::Event,
+    },
+};
+use serde::de::DeserializeOwned;
+use tracing::Instrument;
+
+use crate::{
+    backoff::Backoff, caches::Change, executor::Failure, metrics::Metrics, plan::Plan, service::Service,
+    telemetry::error_chain,
+};
+
+/// Orphans are looked after this many at a time.
+const SWEEPS: usize = 16;
+/// How often the children of a deleted object are tried to be deleted before that is left to the garbage collector.
+const SWEEP_ATTEMPTS: u32 = 5;
+
+type Orphans<K> = Arc<dyn Fn(&K) -> Plan + Send + Sync>;
+
+/// One reconciler and what wakes it.
+pub struct Wiring<K: Resource<DynamicType = ()> + 'static> {
+    name: &'static str,
+    concurrency: u16,
+    primary: BoxStream<'static, Change<K>>,
+    triggers: SelectAll<BoxStream<'static, ObjectRef<K>>>,
+    orphans: Option<Orphans<K>>,
+}
+
+impl<K> Wiring<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// A reconciler of the objects whose changes `primary` tells: each change wakes it, a deletion excepted.
+    pub fn new(name: &'static str, primary: impl Stream<Item = Change<K>> + Send + 'static) -> Self {
+        Self { name, concurrency: 10, primary: primary.boxed(), triggers: SelectAll::new(), orphans: None }
+    }
+
+    /// How many objects are reconciled at the same time; one object never is twice.
+    #[must_use]
+    pub fn concurrency(mut self, objects: u16) -> Self {
+        // Zero would mean no limit.
+        self.concurrency = objects.max(1);
+        self
+    }
+
+    /// Wakes the reconciler for the objects that `triggers` names.
+    #[must_use]
+    pub fn woken_by(mut self, triggers: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
+        self.triggers.push(triggers.boxed());
+        self
+    }
+
+    /// When an object is gone, and the server itself confirms it, carries out the plan that removes its children.
+    #[must_use]
+    pub fn orphans(mut self, plan: impl Fn(&K) -> Plan + Send + Sync + 'static) -> Self {
+        self.orphans = Some(Arc::new(plan));
+        self
+    }
+
+    /// Waits until all caches of the service are filled, then reconciles until the service is asked to stop and what
+    /// was begun is finished.
+    pub async fn run<C, E, F, R>(self, service: &Service, context: Arc<C>, reconcile: F)
+    where
+        C: Send + Sync + 'static,
+        E: Error + Send + 'static,
+        F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        if stopped_before_ready(service).await {
+            return;
+        }
+        let (name, concurrency) = (self.name, self.concurrency);
+        tracing::info!(controller = name, concurrency, "reconciling");
+        self.reconcile_until_stopped(service, context, reconcile).await;
+        tracing::info!(controller = name, "stopped");
+    }
+
+    async fn reconcile_until_stopped<C, E, F, R>(self, service: &Service, context: Arc<C>, reconcile: F)
+    where
+        C: Send + Sync + 'static,
+        E: Error + Send + 'static,
+        F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        let Self { name, concurrency, primary, triggers, orphans } = self;
+        let (left, leaving) = mpsc::unbounded();
+        let failures = Arc::new(Failures::default());
+        let (store, writer) = ready_store();
+        let own = fed(primary, writer, left, Arc::clone(&failures));
+        let attempts = Arc::new(Attempts { name, metrics: service.metrics().clone(), failures, context });
+        let controller = Controller::for_stream(stream::pending(), store)
+            .with_config(Config::default().concurrency(concurrency))
+            .reconcile_on(own)
+            .reconcile_on(triggers)
+            .graceful_shutdown_on(service.shutdown().asked())
+            .run(move |object, attempts| attempts.attempt(&object, &reconcile), Attempts::back_off, attempts)
+            .for_each(|_| ready(()));
+        let sweeping = leaving.for_each_concurrent(SWEEPS, |gone| sweep(service, orphans.as_deref(), gone));
+        join(controller, sweeping).await;
+    }
+}
+
+async fn stopped_before_ready(service: &Service) -> bool {
+    tokio::select! {
+        () = service.ready().wait() => false,
+        () = service.shutdown().asked() => true,
+    }
+}
+
+/// A store that is ready from the start, because the controller starts only after the caches are filled.
+fn ready_store<K>() -> (reflector::Store<K>, Writer<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let (store, mut writer) = reflector::store();
+    writer.apply_watcher_event(&Event::Init);
+    writer.apply_watcher_event(&Event::InitDone);
+    (store, writer)
+}
+
+/// Keeps the controller's store up to date and names what is to be reconciled.
+fn fed<K>(
+    changes: BoxStream<'static, Change<K>>,
+    mut writer: Writer<K>,
+    left: mpsc::UnboundedSender<Arc<K>>,
+    failures: Arc<Failures>,
+) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    changes.filter_map(move |change| {
+        let wake = match (change.after, change.before) {
+            (Some(object), _) => {
+                writer.apply_watcher_event(&Event::Apply((*object).clone()));
+                Some(ObjectRef::from_obj(&*object))
+            }
+            (None, Some(gone)) => {
+                writer.apply_watcher_event(&Event::Delete((*gone).clone()));
+                failures.forget(&*gone);
+                // The sweep ends with this stream; what it misses is the garbage collector's.
+                let _ = left.unbounded_send(gone);
+                None
+            }
+            (None, None) => None,
+        };
+        ready(wake)
+    })
+}
+
+async fn sweep<K>(service: &Service, orphans: Option<&(dyn Fn(&K) -> Plan + Send + Sync)>, gone: Arc<K>)
+where
+    K: Resource<DynamicType = ()>,
+{
+    let Some(orphans) = orphans else { return };
+    let mut backoff = Backoff::for_objects();
+    for _ in 0..SWEEP_ATTEMPTS {
+        match service.executor().is_gone(&*gone).await {
+            Ok(false) => return,
+            Ok(true) if service.executor().carry_out(&*gone, &orphans(&gone)).await.succeeded() => return,
+            Ok(true) => {}
+            Err(error) => tracing::warn!(name = gone.name_any(), "{}", error_chain(&error)),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(backoff.failed()) => {}
+            () = service.shutdown().asked() => return,
+        }
+    }
+}
+
+/// What is shared by all reconciliations of one controller.
+struct Attempts<C> {
+    name: &'static str,
+    metrics: Metrics,
+    failures: Arc<Failures>,
+    context: Arc<C>,
+}
+
+impl<C: Send + Sync + 'static> Attempts<C> {
+    fn attempt<K, E, F, R>(
+        self: Arc<Self>,
+        object: &Arc<K>,
+        reconcile: &F,
+    ) -> impl Future<Output = Result<Action, E>> + Send + 'static + use<C, K, E, F, R>
+    where
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+        E: Error + Send + 'static,
+        F: Fn(Arc<K>, Arc<C>) -> R,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = self.name,
+            namespace = object.namespace().unwrap_or_default(),
+            name = object.name_any()
+        );
+        let reconciling = reconcile(Arc::clone(object), Arc::clone(&self.context));
+        let object = Arc::clone(object);
+        let attempt = async move {
+            let mut measured = self.metrics.reconcile(self.name);
+            let result = reconciling.await;
+            measured.ended(result.is_ok());
+            if result.is_ok() {
+                self.failures.forget(&*object);
+            }
+            result
+        };
+        attempt.instrument(span)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the signature of kube's error policies")]
+    fn back_off<K: Resource<DynamicType = ()>, E: Error + 'static>(
+        object: Arc<K>,
+        error: &E,
+        this: Arc<Self>,
+    ) -> Action {
+        let delay = this.failures.failed(&*object).max(asked_delay(error));
+        let (controller, namespace, name) = (this.name, object.namespace(), object.name_any());
+        tracing::warn!(controller, namespace, name, ?delay, "reconciliation failed: {}", error_chain(error));
+        Action::requeue(delay)
+    }
+}
+
+/// How long the server asked to be left alone, if that is what the error is about.
+fn asked_delay(error: &(dyn Error + 'static)) -> Duration {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(delay) = error.downcast_ref::<Failure>().and_then(|failure| failure.retry_after) {
+            return delay;
+        }
+        next = error.source();
+    }
+    Duration::ZERO
+}
+
+/// The backoff of each object that fails.
+#[derive(Debug, Default)]
+struct Failures {
+    by_uid: Mutex<BTreeMap<String, Backoff>>,
+}
+
+impl Failures {
+    fn failed<K: Resource>(&self, object: &K) -> Duration {
+        let mut by_uid = self.by_uid.lock().unwrap_or_else(PoisonError::into_inner);
+        by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Backoff::for_objects).failed()
+    }
+
+    fn forget<K: Resource>(&self, object: &K) {
+        let mut by_uid = self.by_uid.lock().unwrap_or_else(PoisonError::into_inner);
+        by_uid.remove(&object.uid().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests;

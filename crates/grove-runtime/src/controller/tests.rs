@@ -1,0 +1,156 @@
+//! The wiring: backoff per object, orphans, drain.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::{
+    client::Clients,
+    config::OperatorConfiguration,
+    plan::{Stage, Step},
+    scripted::{self, Answer, Asked, Log, config_map},
+};
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not reconcile")]
+struct Broken(#[source] Failure);
+
+fn service(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Service, Log) {
+    let (client, log) = scripted::client(script);
+    let clients = Clients { requests: client.clone(), watches: client };
+    (Service::over("test", clients, OperatorConfiguration::default()).unwrap(), log)
+}
+
+fn object(name: &str) -> Arc<ConfigMap> {
+    Arc::new(serde_json::from_value(config_map(name, 1, "owner")).unwrap())
+}
+
+fn came(name: &str) -> Change<ConfigMap> {
+    Change { before: None, after: Some(object(name)) }
+}
+
+/// Changes that arrive now, on a stream that stays open.
+fn changes(now: Vec<Change<ConfigMap>>) -> impl Stream<Item = Change<ConfigMap>> + Send + 'static {
+    stream::iter(now).chain(stream::pending())
+}
+
+/// Runs the wiring for that long, then stops the service and waits for the drain.
+async fn run_for<F, R>(wiring: Wiring<ConfigMap>, service: &Service, time: Duration, reconcile: F)
+where
+    F: Fn(Arc<ConfigMap>, Arc<()>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action, Broken>> + Send + 'static,
+{
+    let stop = async {
+        sleep(time).await;
+        service.shutdown().ask();
+    };
+    futures::join!(wiring.run(service, Arc::new(()), reconcile), stop);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_held_up() {
+    let (service, _) = service(|_| Answer::Silence);
+    let tries: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
+    let (noted, began) = (Arc::clone(&tries), Instant::now());
+    let wiring = Wiring::new("maps", changes(vec![came("bad"), came("good")])).concurrency(1);
+    run_for(wiring, &service, Duration::from_mins(10), move |object, _| {
+        let name = object.name_any();
+        noted.lock().unwrap().push((name.clone(), began.elapsed()));
+        async move { if name == "bad" { Err(Broken(Failure::new(500, "X", "x"))) } else { Ok(Action::await_change()) } }
+    })
+    .await;
+    let tries = tries.lock().unwrap();
+    let of = |name: &str| tries.iter().filter(|(tried, _)| tried == name).count();
+    assert_eq!(of("good"), 1, "a success waits for a change");
+    assert!((14..=30).contains(&of("bad")), "{} tries in ten minutes", of("bad"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_servers_wish_to_be_left_alone_is_obeyed() {
+    let (service, _) = service(|_| Answer::Silence);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    run_for(wiring, &service, Duration::from_secs(25), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let mut failure = Failure::new(429, "X", "x");
+        failure.retry_after = Some(Duration::from_secs(10));
+        ready(Err(Broken(failure)))
+    })
+    .await;
+    assert_eq!(tries.load(Ordering::SeqCst), 3, "at 0, 10 and 20 seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_reconciled_before_all_caches_are_filled() {
+    let (service, _) = service(|_| Answer::Silence);
+    let pods = service.ready().register("pods");
+    let tries = Arc::new(AtomicUsize::new(0));
+    let (counted, seen) = (Arc::clone(&tries), Arc::clone(&tries));
+    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    let filled = async move {
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(seen.load(Ordering::SeqCst), 0);
+        pods.ready();
+    };
+    let running = run_for(wiring, &service, Duration::from_secs(10), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        ready(Ok(Action::await_change()))
+    });
+    futures::join!(running, filled);
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_begun_is_finished_before_the_drain_ends() {
+    let (service, _) = service(|_| Answer::Silence);
+    let finished = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&finished);
+    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    run_for(wiring, &service, Duration::from_secs(1), move |_, _| {
+        let counted = Arc::clone(&counted);
+        async move {
+            sleep(Duration::from_secs(8)).await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(Action::await_change())
+        }
+    })
+    .await;
+    assert_eq!(finished.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
+    let (service, _) = service(|_| Answer::Silence);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let later = stream::once(sleep(Duration::from_secs(1)))
+        .flat_map(|()| stream::iter(["a", "absent"]).map(|name| ObjectRef::new(name).within("ns")));
+    let wiring = Wiring::new("maps", changes(vec![came("a")])).woken_by(later.chain(stream::pending()));
+    run_for(wiring, &service, Duration::from_secs(5), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        ready(Ok(Action::await_change()))
+    })
+    .await;
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it() {
+    for (live, expected) in [
+        (scripted::status(404, "NotFound"), vec!["GET gone", "DELETE child"]),
+        (config_map("gone", 1, "owner"), vec!["GET gone"]),
+    ] {
+        let (service, log) = service(move |asked| match &*asked.method {
+            "GET" => Answer::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
+            _ => Answer::ok(config_map("child", 1, "uid-gone")),
+        });
+        let left = Change { before: Some(object("gone")), after: None };
+        let wiring = Wiring::new("maps", changes(vec![came("gone"), left]))
+            .orphans(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
+        run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Action::await_change()))).await;
+        assert_eq!(log.short(), expected);
+    }
+}

@@ -1,0 +1,224 @@
+//! The only code that writes to the API server: carries plans out, and publishes status.
+//!
+//! Nothing is retried here. A step that is refused fails, the rest of its stage still happens, later stages do not,
+//! and the controller's backoff brings the object back.
+
+mod announce;
+mod outcome;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, PatchParams, PostParams, Preconditions},
+    core::{ApiResource, DynamicObject, PartialObjectMeta},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, time::timeout};
+
+pub use self::outcome::{Done, Error, Failure, Outcome};
+use self::{announce::announcement, outcome::Effect};
+use crate::{
+    events::Recorder,
+    merge::merge_patch,
+    metrics::Metrics,
+    plan::{Create, Delete, Patch, PatchBody, Plan, Stage, Step, Target},
+};
+
+/// Writes in flight at once.
+pub const IN_FLIGHT: usize = 32;
+/// A request that takes longer is given up; whether it was carried out, the next observation tells.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Carries plans out. Cheap to clone; all clones share one limit of writes in flight.
+#[derive(Clone)]
+pub struct Executor {
+    client: Client,
+    recorder: Recorder,
+    metrics: Metrics,
+    permits: Arc<Semaphore>,
+}
+
+impl Executor {
+    /// An executor that writes through `client`, at most [`IN_FLIGHT`] requests at a time.
+    pub fn new(client: Client, recorder: Recorder, metrics: Metrics) -> Self {
+        Self { client, recorder, metrics, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
+    }
+
+    /// Takes the plan's steps, stage by stage, until one fails. `subject` is what the events are about.
+    pub async fn carry_out<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> Done {
+        let mut done = Done::default();
+        for stage in plan.stages.iter().filter(|stage| !stage.steps.is_empty()) {
+            let results = join_all(stage.steps.iter().map(|step| self.take(step))).await;
+            self.announce(subject, stage, &results);
+            done.outcomes.extend(stage.steps.iter().zip(results).map(|(step, result)| Outcome {
+                stage: stage.name,
+                target: step.target().clone(),
+                result: result.map(|_| ()),
+            }));
+            if !done.succeeded() {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Writes what differs between the `old` status and the `new` one; returns whether anything did.
+    ///
+    /// An object that is gone meanwhile counts as nothing to write.
+    pub async fn publish<K, S>(&self, object: &K, old: Option<&S>, new: &S) -> Result<bool, Error>
+    where
+        K: Resource<DynamicType = ()>,
+        S: Serialize,
+    {
+        let old = old.map(serde_json::to_value).transpose().map_err(Error::Serialize)?.unwrap_or(Value::Null);
+        let new = serde_json::to_value(new).map_err(Error::Serialize)?;
+        let Some(change) = merge_patch(&old, &new) else { return Ok(false) };
+        let target = Target::of(object);
+        let patch = json!({ "status": change });
+        let written = self.write("patch", &target, async {
+            let api = self.api(&target);
+            let patch = kube::api::Patch::Merge(&patch);
+            api.patch_status(&target.name, &PatchParams::default(), &patch).await.map(|_| Effect::Done)
+        });
+        match written.await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code == 404 => Ok(false),
+            Err(failure) => Err(Error::Refused { target: Box::new(target), failure }),
+        }
+    }
+
+    /// Asks the server itself whether this very object is gone. To be asked before anything is deleted or released
+    /// because its owner seems absent.
+    pub async fn is_gone<K: Resource<DynamicType = ()>>(&self, object: &K) -> Result<bool, Error> {
+        let target = Target::of(object);
+        let live = self.live_meta(&target).await;
+        let live = live.map_err(|failure| Error::Refused { target: Box::new(target.clone()), failure })?;
+        Ok(live.is_none_or(|live| live.uid() != target.uid))
+    }
+
+    async fn take(&self, step: &Step) -> Result<Effect, Failure> {
+        let target = step.target();
+        let result = match step {
+            Step::Create(create) => self.create(create).await,
+            Step::Patch(patch) => self.patch(patch).await,
+            Step::Delete(delete) => self.delete(delete).await,
+        };
+        if let Err(failure) = &result {
+            tracing::warn!(verb = step.verb(), %target, namespace = target.namespace, "write failed: {failure}");
+        }
+        result
+    }
+
+    async fn create(&self, Create { target, object }: &Create) -> Result<Effect, Failure> {
+        let created = self.write("create", target, async {
+            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+            self.api(target).create(&PostParams::default(), &object).await.map(|_| Effect::Done)
+        });
+        match created.await {
+            Err(failure) if failure.namespace_is_leaving => Ok(Effect::Moot),
+            Err(failure) if failure.code == 409 && failure.reason == "AlreadyExists" => {
+                self.name_is_taken(target, object, failure).await
+            }
+            other => other,
+        }
+    }
+
+    // The cache may have been behind, and the object there ours already; or the name is somebody else's.
+    async fn name_is_taken(&self, target: &Target, object: &Value, failure: Failure) -> Result<Effect, Failure> {
+        let Some(live) = self.live_meta(target).await? else { return Err(failure) };
+        let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
+        let theirs = live.owner_references().iter().find(|owner| owner.controller == Some(true));
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::Moot),
+            _ => Err(Failure { reason: Failure::NAME_TAKEN.into(), ..failure }),
+        }
+    }
+
+    async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, Failure> {
+        let patched = self.write("patch", target, async {
+            let api = self.api(target);
+            let params = PatchParams::default();
+            match change {
+                PatchBody::Merge(value) => api.patch(&target.name, &params, &kube::api::Patch::Merge(value)).await,
+                PatchBody::Json(patch) => {
+                    api.patch(&target.name, &params, &kube::api::Patch::Json::<()>(patch.clone())).await
+                }
+            }
+            .map(|_| Effect::Done)
+        });
+        match patched.await {
+            // Somebody was faster; the event of that brings us back.
+            Err(failure) if matches!(failure.code, 404 | 409) => Ok(Effect::Moot),
+            Err(failure) if failure.is_failed_test && has_test(change) => Ok(Effect::Moot),
+            other => other,
+        }
+    }
+
+    async fn delete(&self, Delete { target }: &Delete) -> Result<Effect, Failure> {
+        let preconditions = Preconditions { uid: target.uid.clone(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        let deleted = self.write("delete", target, async {
+            self.api(target).delete(&target.name, &params).await.map(|_| Effect::Done)
+        });
+        match deleted.await {
+            // Gone already, or another object by now.
+            Err(failure) if matches!(failure.code, 404 | 409) => Ok(Effect::Moot),
+            other => other,
+        }
+    }
+
+    async fn write(
+        &self,
+        verb: &str,
+        target: &Target,
+        call: impl Future<Output = Result<Effect, kube::Error>>,
+    ) -> Result<Effect, Failure> {
+        // The semaphore is never closed, so acquiring cannot fail.
+        let _permit = self.permits.acquire().await;
+        let result = in_time(call).await;
+        let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "ok".to_owned());
+        self.metrics.wrote(verb, &target.resource.kind, &code);
+        result
+    }
+
+    async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, Failure> {
+        in_time(self.api(target).get_metadata_opt(&target.name)).await
+    }
+
+    fn api(&self, target: &Target) -> Api<DynamicObject> {
+        let Target { resource, namespace, name: _, uid: _ } = target;
+        api_of(self.client.clone(), resource, namespace.as_deref())
+    }
+
+    fn announce<K: Resource<DynamicType = ()>>(&self, subject: &K, stage: &Stage, results: &[Result<Effect, Failure>]) {
+        for event in announcement(stage, results) {
+            self.recorder.record(subject.object_ref(&()), event);
+        }
+    }
+}
+
+fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
+    }
+}
+
+fn has_test(change: &PatchBody) -> bool {
+    let PatchBody::Json(patch) = change else { return false };
+    patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
+    match timeout(PATIENCE, call).await {
+        Ok(result) => result.map_err(|error| Failure::from(&error)),
+        Err(_) => Err(Failure::new(0, "Timeout", format!("no answer within {PATIENCE:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The one event that tells a user what a stage did.
+
+use kube::runtime::events::{Event, EventType};
+
+use super::outcome::{Effect, Failure};
+use crate::plan::{Announcement, Stage};
+
+/// Names that a note lists before it only counts.
+const NAMED: usize = 10;
+
+/// At most one event for what was done and one for what was refused. What somebody else did is not announced.
+pub(super) fn announcement(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<Event> {
+    let Some(Announcement { success, failure, verb }) = stage.announce else { return vec![] };
+    let steps = || stage.steps.iter().zip(results);
+    let done: Vec<_> = steps().filter(|(_, result)| matches!(result, Ok(Effect::Done))).map(|(step, _)| step).collect();
+    let refused: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
+    let mut events = vec![];
+    if let Some(first) = done.first() {
+        let plural = if done.len() > 1 { "s" } else { "" };
+        let names: Vec<_> = done.iter().map(|step| step.target().name.as_str()).collect();
+        let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, listed(&names));
+        events.push(event(stage, EventType::Normal, success, &note));
+    }
+    if let Some((step, refusal)) = refused.first() {
+        let more = if refused.len() > 1 { format!(" (and {} more)", refused.len() - 1) } else { String::new() };
+        let note = format!("{} {}: {}{more}", step.verb(), step.target(), refusal.message);
+        events.push(event(stage, EventType::Warning, failure, &note));
+    }
+    events
+}
+
+fn listed(names: &[&str]) -> String {
+    let (first, rest) = names.split_at(names.len().min(NAMED));
+    let first = first.join(", ");
+    if rest.is_empty() { first } else { format!("{first} and {} more", rest.len()) }
+}
+
+fn event(stage: &Stage, type_: EventType, reason: &str, note: &str) -> Event {
+    // The API server refuses longer notes.
+    let note = note.chars().take(1000).collect();
+    Event { type_, reason: reason.into(), note: Some(note), action: stage.name.into(), secondary: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::plan::Step;
+
+    fn stage(count: usize) -> Stage {
+        let steps = (0..count).map(|nth| {
+            let mut object = ConfigMap::default();
+            object.metadata.name = Some(format!("m{nth}"));
+            Step::create(&object)
+        });
+        Stage::new("maps", steps).announcing("MapsCreated", "MapsRefused", "Created")
+    }
+
+    fn notes(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<String> {
+        let events = announcement(stage, results).into_iter();
+        events.map(|event| format!("{} {}", event.reason, event.note.unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let results = vec![Ok(Effect::Done); 12];
+        let expected = "MapsCreated Created ConfigMaps: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more";
+        assert_eq!(notes(&stage(12), &results), [expected]);
+    }
+
+    #[test]
+    fn refusals_are_told_in_the_servers_words_beside_what_was_done() {
+        let refusal = Failure::new(403, "Forbidden", "exceeded quota");
+        let results = [Ok(Effect::Done), Err(refusal.clone()), Err(refusal), Ok(Effect::Moot)];
+        let expected =
+            ["MapsCreated Created ConfigMap: m0", "MapsRefused create ConfigMap m1: exceeded quota (and 1 more)"];
+        assert_eq!(notes(&stage(4), &results), expected);
+    }
+
+    #[test]
+    fn what_others_did_and_silent_stages_are_not_announced() {
+        assert_eq!(notes(&stage(1), &[Ok(Effect::Moot)]), Vec::<String>::new());
+        let silent = Stage { announce: None, ..stage(1) };
+        assert_eq!(notes(&silent, &[Ok(Effect::Done)]), Vec::<String>::new());
+    }
+}

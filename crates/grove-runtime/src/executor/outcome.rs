@@ -1,0 +1,136 @@
+//! What came of a plan: one outcome per step that was tried, with the server's words where it refused.
+
+use std::{
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+
+use kube::core::Status;
+
+use crate::{plan::Target, telemetry::error_chain};
+
+/// What came of the steps that were tried.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// In the order of the plan. Steps after a failed stage are not in it.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Done {
+    /// The refusals.
+    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+        self.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().err())
+    }
+
+    /// Whether nothing was refused.
+    pub fn succeeded(&self) -> bool {
+        self.failures().next().is_none()
+    }
+
+    /// The first refusal as an error, to hand to the controller, which then comes back with backoff.
+    pub fn into_result(self) -> Result<(), Error> {
+        let refused = |Outcome { stage: _, target, result }| Some((target, result.err()?));
+        match self.outcomes.into_iter().find_map(refused) {
+            Some((target, failure)) => Err(Error::Refused { target: Box::new(target), failure }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What came of one step.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The stage it belonged to.
+    pub stage: &'static str,
+    /// What it was about.
+    pub target: Target,
+    /// Success includes that somebody else was faster.
+    pub result: Result<(), Failure>,
+}
+
+/// A refusal in the server's words, or a request that never got an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// The HTTP status; 0 when there was no answer.
+    pub code: u16,
+    /// The server's word for it; `NameTaken` when a name belongs to somebody else; `Transport` or `Timeout`.
+    pub reason: String,
+    /// The server's sentence.
+    pub message: String,
+    /// How long the server wants to be left alone.
+    pub retry_after: Option<Duration>,
+    pub(super) namespace_is_leaving: bool,
+    pub(super) is_failed_test: bool,
+}
+
+impl Failure {
+    /// The reason when the name of a child belongs to an object that is not ours.
+    pub const NAME_TAKEN: &str = "NameTaken";
+
+    /// A failure without further details.
+    pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), message: message.into(), ..Self::default() }
+    }
+
+    fn from_status(status: &Status) -> Self {
+        let causes = status.details.iter().flat_map(|details| &details.causes).collect::<Vec<_>>();
+        let missing_namespace = status.code == 404 && status.details.as_ref().is_some_and(|d| d.kind == "namespaces");
+        let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Self {
+            code: status.code,
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            retry_after: (retry_after > 0).then(|| Duration::from_secs(retry_after.into())),
+            namespace_is_leaving: missing_namespace || causes.iter().any(|c| c.reason == "NamespaceTerminating"),
+            // A refusal for what the object would become names the fields; a failed test of a patch names none.
+            is_failed_test: status.code == 422 && causes.iter().all(|cause| cause.field.is_empty()),
+        }
+    }
+}
+
+impl From<&kube::Error> for Failure {
+    fn from(error: &kube::Error) -> Self {
+        if let kube::Error::Api(status) = error {
+            return Self::from_status(status);
+        }
+        Self::new(0, "Transport", error_chain(error))
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { code, reason, message, .. } = self;
+        match code {
+            0 => write!(f, "{reason}: {message}"),
+            code => write!(f, "{code} {reason}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// A write that the executor could not make.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server refused or did not answer.
+    #[error("could not write {target}")]
+    Refused {
+        /// What was to be written.
+        target: Box<Target>,
+        /// Why not.
+        #[source]
+        failure: Failure,
+    },
+    /// The value is not JSON.
+    #[error("could not serialise the status")]
+    Serialize(#[source] serde_json::Error),
+}
+
+/// Whether a step that succeeded was what changed the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It was.
+    Done,
+    /// Somebody else was faster.
+    Moot,
+}

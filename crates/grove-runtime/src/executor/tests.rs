@@ -1,0 +1,210 @@
+//! The executor under every answer that a server can give: nothing is lost, nothing is asked twice.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
+use serde_json::json;
+
+use super::*;
+use crate::scripted::{self, Answer, Asked, Log, config_map};
+
+fn executor(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Executor, Log) {
+    let (client, log) = scripted::client(script);
+    (Executor::new(client, Recorder::silent(), Metrics::new().unwrap()), log)
+}
+
+fn object(name: &str) -> ConfigMap {
+    serde_json::from_value(config_map(name, 1, "owner")).unwrap()
+}
+
+fn tested_patch() -> Step {
+    let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": "u" }]);
+    Step::json_patch(&object("a"), serde_json::from_value(patch).unwrap())
+}
+
+/// Lets one step be answered that way; returns what came of it and how many requests it took.
+async fn try_step(step: Step, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Done, usize) {
+    let (executor, log) = executor(answer);
+    let done = executor.carry_out(&object("subject"), &Plan::new().stage(Stage::new("s", [step]))).await;
+    (done, log.all().len())
+}
+
+#[tokio::test]
+async fn refusals_fail_the_step_after_one_request_with_the_servers_words() {
+    for (code, reason) in [
+        (400, "BadRequest"),
+        (403, "Forbidden"),
+        (410, "Gone"),
+        (422, "Invalid"),
+        (429, "TooManyRequests"),
+        (500, "InternalError"),
+        (503, "ServiceUnavailable"),
+        (504, "Timeout"),
+    ] {
+        for step in [
+            Step::create(&object("a")),
+            Step::merge_patch(&object("a"), json!({ "data": { "k": "v" } })),
+            Step::delete(&object("a")),
+        ] {
+            let text = step.to_string();
+            let (done, requests) = try_step(step, move |_| Answer::refusal(code, reason)).await;
+            let failure = done.failures().next().unwrap_or_else(|| panic!("{text} did not fail with {code}"));
+            assert_eq!((failure.code, failure.reason.as_str(), requests), (code, reason, 1), "{text}");
+            assert_eq!(failure.message, format!("the server said {reason}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_servers_wish_to_be_left_alone_is_handed_on() {
+    let mut body = scripted::status(429, "TooManyRequests");
+    body["details"] = json!({ "retryAfterSeconds": 7 });
+    let (done, _) = try_step(Step::create(&object("a")), move |_| Answer::Json(429, body.clone())).await;
+    assert_eq!(done.failures().next().unwrap().retry_after, Some(Duration::from_secs(7)));
+}
+
+#[tokio::test]
+async fn an_overloaded_proxy_without_a_status_object_is_a_failure_too() {
+    let (done, requests) = try_step(Step::create(&object("a")), |_| Answer::Json(429, json!("slow down"))).await;
+    assert_eq!((done.failures().next().unwrap().code, requests), (429, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_and_silent_connections_fail_the_step_with_code_0() {
+    let (done, requests) = try_step(Step::create(&object("a")), |_| Answer::Broken).await;
+    let failure = done.failures().next().unwrap();
+    assert_eq!((failure.code, failure.reason.as_str(), requests), (0, "Transport", 1));
+    assert!(failure.message.contains("connection reset by peer"), "{}", failure.message);
+    let (executor, _) = executor(|_| Answer::Silence);
+    let started = tokio::time::Instant::now();
+    let plan = Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]));
+    let done = executor.carry_out(&object("subject"), &plan).await;
+    assert_eq!((done.failures().next().unwrap().reason.as_str(), started.elapsed()), ("Timeout", PATIENCE));
+}
+
+#[tokio::test]
+async fn it_is_no_failure_when_somebody_was_faster() {
+    for (step, code, reason) in [
+        (Step::merge_patch(&object("a"), json!({})), 409, "Conflict"),
+        (Step::merge_patch(&object("a"), json!({})), 404, "NotFound"),
+        (tested_patch(), 422, "Invalid"),
+        (Step::delete(&object("a")), 404, "NotFound"),
+        (Step::delete(&object("a")), 409, "Conflict"),
+    ] {
+        let text = step.to_string();
+        let (done, requests) = try_step(step, move |_| Answer::refusal(code, reason)).await;
+        assert!(done.succeeded() && requests == 1, "{text} under {code}: {done:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tested_patch_that_makes_an_invalid_object_fails() {
+    let mut body = scripted::status(422, "Invalid");
+    body["details"] = json!({ "causes": [{ "reason": "FieldValueInvalid", "field": "spec.x", "message": "bad" }] });
+    let (done, _) = try_step(tested_patch(), move |_| Answer::Json(422, body.clone())).await;
+    assert_eq!(done.failures().next().unwrap().code, 422);
+}
+
+#[tokio::test]
+async fn a_taken_name_is_ours_or_somebody_elses() {
+    for (owner, succeeds) in [("owner", true), ("another", false)] {
+        let (done, requests) = try_step(Step::create(&object("a")), move |asked| match &*asked.method {
+            "POST" => Answer::refusal(409, "AlreadyExists"),
+            _ => Answer::ok(config_map("a", 2, owner)),
+        })
+        .await;
+        assert_eq!((done.succeeded(), requests), (succeeds, 2), "owner {owner}");
+        assert!(done.failures().all(|failure| (failure.code, &*failure.reason) == (409, Failure::NAME_TAKEN)));
+    }
+}
+
+#[tokio::test]
+async fn a_leaving_namespace_takes_no_children_and_that_is_fine() {
+    let mut terminating = scripted::status(403, "Forbidden");
+    terminating["details"] = json!({ "causes": [{ "reason": "NamespaceTerminating" }] });
+    let mut gone = scripted::status(404, "NotFound");
+    gone["details"] = json!({ "kind": "namespaces", "name": "ns" });
+    for body in [terminating, gone] {
+        let code = u16::try_from(body["code"].as_u64().unwrap()).unwrap();
+        let (done, requests) = try_step(Step::create(&object("a")), move |_| Answer::Json(code, body.clone())).await;
+        assert!(done.succeeded() && requests == 1, "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_stage_is_finished_and_ends_the_plan() {
+    let (executor, log) = executor(|asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
+        Some("bad") => Answer::refusal(500, "InternalError"),
+        _ => Answer::ok(asked.body.clone()),
+    });
+    let creates = |names: &[&str]| names.iter().map(|name| Step::create(&object(name))).collect::<Vec<_>>();
+    let plan = Plan::new()
+        .stage(Stage::new("first", creates(&["a"])))
+        .stage(Stage::new("second", creates(&["bad", "b"])))
+        .stage(Stage::new("third", creates(&["c"])));
+    let done = executor.carry_out(&object("subject"), &plan).await;
+    let tried: Vec<_> = done.outcomes.iter().map(|o| (o.stage, &*o.target.name, o.result.is_ok())).collect();
+    assert_eq!(tried, [("first", "a", true), ("second", "bad", false), ("second", "b", true)]);
+    assert_eq!(log.all().len(), 3);
+    let error = done.into_result().unwrap_err();
+    assert_eq!(
+        crate::telemetry::error_chain(&error),
+        "could not write ConfigMap bad: 500 InternalError: the server said InternalError"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_writes_are_in_flight_than_allowed() {
+    let (executor, log) = executor(|_| Answer::Silence);
+    let steps = (0..100).map(|nth| Step::create(&object(&format!("m{nth}"))));
+    let plan = Plan::new().stage(Stage::new("s", steps));
+    let waited = timeout(Duration::from_secs(1), async { executor.carry_out(&object("subject"), &plan).await });
+    assert!(waited.await.is_err());
+    assert_eq!(log.all().len(), IN_FLIGHT);
+}
+
+#[tokio::test]
+async fn a_delete_names_the_incarnation_and_leaves_children_to_the_background() {
+    let (executor, log) = executor(|_| Answer::ok(config_map("a", 1, "owner")));
+    executor.carry_out(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
+    let asked = &log.all()[0];
+    assert_eq!(asked.body["preconditions"]["uid"], "uid-a");
+    assert_eq!(asked.body["propagationPolicy"], "Background");
+}
+
+#[tokio::test]
+async fn status_is_published_only_where_it_differs() {
+    let (executor, log) = executor(|_| Answer::ok(json!({ "metadata": { "name": "p" } })));
+    let mut pod = Pod::default();
+    (pod.metadata.name, pod.metadata.namespace) = (Some("p".into()), Some("ns".into()));
+    let old = PodStatus { phase: Some("Running".into()), reason: Some("R".into()), ..PodStatus::default() };
+    let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
+    assert!(!executor.publish(&pod, Some(&old), &old).await.unwrap());
+    assert!(executor.publish(&pod, Some(&old), &new).await.unwrap());
+    assert_eq!(log.short(), ["PATCH status"]);
+    assert_eq!(log.all()[0].body, json!({ "status": { "message": "M", "reason": null } }));
+}
+
+#[tokio::test]
+async fn publishing_fails_aloud_unless_the_object_is_gone() {
+    let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" } })).unwrap();
+    let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
+    let (gone, _) = executor(|_| Answer::refusal(404, "NotFound"));
+    assert!(!gone.publish(&pod, None, &new).await.unwrap());
+    for code in [409, 429, 500] {
+        let (refusing, log) = executor(move |_| Answer::refusal(code, "X"));
+        assert!(refusing.publish(&pod, None, &new).await.is_err());
+        assert_eq!(log.all().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
+    for (answer, gone) in [
+        (config_map("a", 1, "owner"), false),
+        (json!({ "metadata": { "name": "a", "uid": "another" } }), true),
+        (scripted::status(404, "NotFound"), true),
+    ] {
+        let code = if answer["kind"] == "Status" { 404 } else { 200 };
+        let (executor, _) = executor(move |_| Answer::Json(code, answer.clone()));
+        assert_eq!(executor.is_gone(&object("a")).await.unwrap(), gone);
+    }
+}

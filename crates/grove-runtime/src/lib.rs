@@ -1,0 +1,38 @@
+//! The shell every Grove service wears, and the one place that writes to the API server.
+//!
+//! Modules in reading order: a service [`service::Service::start`]s, opens [`caches`], wires a reconciler with
+//! [`controller::Wiring`]; the reconciler thinks in [`plan::Plan`]s, and the [`executor::Executor`] carries them out.
+//! No rule of the Grove API lives here: this crate knows Kubernetes, not what is built on it.
+
+#![deny(missing_docs)]
+
+pub mod service;
+
+pub mod args;
+pub mod client;
+pub mod config;
+pub mod telemetry;
+
+pub mod admin;
+pub mod metrics;
+pub mod ready;
+pub mod shutdown;
+
+pub mod conditions;
+pub mod merge;
+pub mod plan;
+pub mod rbac;
+
+pub mod events;
+pub mod executor;
+
+pub mod caches;
+pub mod controller;
+pub mod slim;
+pub mod triggers;
+
+pub mod backoff;
+pub mod clock;
+
+#[cfg(test)]
+mod scripted;

@@ -1,0 +1,60 @@
+//! Plans print as the text that reviewers read.
+
+use expect_test::expect;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::*;
+
+fn config_map(name: &str) -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some(name.into());
+    object.metadata.namespace = Some("ns".into());
+    object.metadata.uid = Some(format!("uid-{name}"));
+    object.metadata.resource_version = Some("7".into());
+    object
+}
+
+#[test]
+fn a_plan_reads_line_by_line() {
+    let test: json_patch::Patch =
+        serde_json::from_value(json!([{ "op": "test", "path": "/metadata/uid", "value": "u" }])).unwrap();
+    let plan = Plan::new()
+        .stage(Stage::new("maps", [Step::create(&config_map("a")), Step::delete(&config_map("b"))]))
+        .stage(Stage::new("empty", []))
+        .stage(Stage::new(
+            "edits",
+            [
+                Step::merge_patch(&config_map("c"), json!({ "data": { "k": "v" } })),
+                Step::merge_patch_guarded(&config_map("d"), json!({ "metadata": { "labels": { "k": null } } })),
+                Step::json_patch(&config_map("e"), test),
+            ],
+        ))
+        .waiting([Waiting::new("Turn", "replica 1 is updating")])
+        .revisit_in(Duration::from_secs(90))
+        .revisit_in(Duration::from_secs(30));
+    expect![[r#"
+        maps: create ConfigMap a
+        maps: delete ConfigMap b
+        edits: patch ConfigMap c {"data":{"k":"v"}}
+        edits: patch ConfigMap d {"metadata":{"labels":{"k":null},"resourceVersion":"7"}}
+        edits: patch ConfigMap e [{"op":"test","path":"/metadata/uid","value":"u"}]
+        wait: Turn replica 1 is updating
+        revisit: in 30s
+    "#]]
+    .assert_eq(&plan.to_string());
+}
+
+#[test]
+fn an_empty_plan_is_still_and_says_so() {
+    assert!(Plan::new().stage(Stage::new("empty", [])).is_still());
+    assert_eq!(Plan::new().to_string(), "nothing to do\n");
+    assert!(!Plan::new().stage(Stage::new("maps", [Step::delete(&config_map("b"))])).is_still());
+}
+
+#[test]
+fn a_created_object_carries_its_type_and_a_deleted_one_its_uid() {
+    let Step::Create(create) = Step::create(&config_map("a")) else { panic!("not a create") };
+    assert_eq!(create.object["apiVersion"], "v1");
+    assert_eq!(create.object["kind"], "ConfigMap");
+    assert_eq!(Step::delete(&config_map("a")).target().uid.as_deref(), Some("uid-a"));
+}

@@ -1,0 +1,95 @@
+//! Readiness: every part registers before it starts and says once that it is ready.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::watch;
+
+/// The parts that a service still waits for.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    missing: watch::Sender<BTreeSet<String>>,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { missing: watch::Sender::new(BTreeSet::new()) }
+    }
+}
+
+impl Ready {
+    /// Nothing is waited for yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes readiness wait for `part`.
+    pub fn register(&self, part: impl Into<String>) -> ReadyHandle {
+        let part = part.into();
+        self.missing.send_modify(|missing| {
+            missing.insert(part.clone());
+        });
+        ReadyHandle { part, missing: self.missing.clone() }
+    }
+
+    /// What is not ready yet; empty means ready.
+    pub fn missing(&self) -> BTreeSet<String> {
+        self.missing.borrow().clone()
+    }
+
+    /// Returns once every registered part is ready.
+    pub async fn wait(&self) {
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = self.missing.subscribe().wait_for(BTreeSet::is_empty).await;
+    }
+}
+
+/// The promise of one part to say that it is ready. Dropping it unsaid keeps the service unready.
+#[derive(Debug)]
+pub struct ReadyHandle {
+    part: String,
+    missing: watch::Sender<BTreeSet<String>>,
+}
+
+impl ReadyHandle {
+    /// A promise to nobody, for tests and tools.
+    pub fn detached() -> Self {
+        Ready::new().register("detached")
+    }
+
+    /// The part's name.
+    pub fn part(&self) -> &str {
+        &self.part
+    }
+
+    /// The part is ready.
+    pub fn ready(self) {
+        self.missing.send_modify(|missing| {
+            missing.remove(&self.part);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn ready_means_that_all_parts_said_so() {
+        let ready = Ready::new();
+        let (pods, gangs) = (ready.register("pods"), ready.register("gangs"));
+        pods.ready();
+        assert_eq!(ready.missing(), BTreeSet::from(["gangs".to_owned()]));
+        assert_eq!(ready.wait().now_or_never(), None);
+        gangs.ready();
+        assert_eq!(ready.wait().now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn a_part_that_died_unready_keeps_the_service_unready() {
+        let ready = Ready::new();
+        drop(ready.register("pods"));
+        assert_eq!(ready.wait().now_or_never(), None);
+    }
+}

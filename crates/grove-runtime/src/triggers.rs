@@ -1,0 +1,78 @@
+//! From a change of one object to the object whose reconciliation it calls for.
+
+use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
+
+use crate::caches::Change;
+
+/// The controlling owner of the changed child, if it is an `Owner`. Group and kind count, the version does not.
+pub fn owner_of<Child, Owner>(change: &Change<Child>) -> Option<ObjectRef<Owner>>
+where
+    Child: Resource,
+    Owner: Resource<DynamicType = ()>,
+{
+    let child = change.latest()?;
+    let owner = child.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    (owner.kind == Owner::kind(&()) && group == Owner::group(&())).then(|| {
+        let object = ObjectRef::new(&owner.name);
+        child.namespace().iter().fold(object, |object, namespace| object.within(namespace))
+    })
+}
+
+/// Whether more than the status changed. For kinds that others report the status of, never for the reconciled kind
+/// itself: its own status must come back once, else a stale comparison could leave an old one standing.
+pub fn changed_spec_or_labels<K: Resource>(change: &Change<K>) -> bool {
+    let Change { before: Some(before), after: Some(after) } = change else { return true };
+    let (before, after) = (before.meta(), after.meta());
+    before.generation != after.generation
+        || before.labels != after.labels
+        || before.annotations != after.annotations
+        || before.finalizers != after.finalizers
+        || before.owner_references != after.owner_references
+        || before.deletion_timestamp != after.deletion_timestamp
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(generation: i64, owner_kind: &str, owner_version: &str) -> Arc<Pod> {
+        let owner =
+            json!([{ "apiVersion": owner_version, "kind": owner_kind, "name": "o", "uid": "u", "controller": true }]);
+        let meta = json!({ "name": "p", "namespace": "ns", "generation": generation, "ownerReferences": owner });
+        Arc::new(serde_json::from_value(json!({ "metadata": meta })).unwrap())
+    }
+
+    fn gone(before: Arc<Pod>) -> Change<Pod> {
+        Change { before: Some(before), after: None }
+    }
+
+    #[test]
+    fn the_controlling_owner_is_woken_even_by_a_deletion() {
+        let owner = owner_of::<_, ReplicaSet>(&gone(pod(1, "ReplicaSet", "apps/v1")));
+        assert_eq!(owner, Some(ObjectRef::new("o").within("ns")));
+        assert_eq!(owner_of::<_, ReplicaSet>(&gone(pod(1, "ReplicaSet", "apps/v1beta9"))), owner);
+    }
+
+    #[test]
+    fn owners_of_other_kinds_or_groups_are_not_woken() {
+        assert_eq!(owner_of::<_, ReplicaSet>(&gone(pod(1, "StatefulSet", "apps/v1"))), None);
+        assert_eq!(owner_of::<_, ReplicaSet>(&gone(pod(1, "ReplicaSet", "other.io/v1"))), None);
+    }
+
+    #[test]
+    fn a_change_of_status_alone_is_told_from_others() {
+        let change = |before, after| Change {
+            before: Some(pod(before, "ReplicaSet", "apps/v1")),
+            after: Some(pod(after, "ReplicaSet", "apps/v1")),
+        };
+        assert!(!changed_spec_or_labels(&change(1, 1)));
+        assert!(changed_spec_or_labels(&change(1, 2)));
+        assert!(changed_spec_or_labels(&gone(pod(1, "ReplicaSet", "apps/v1"))));
+    }
+}

@@ -1,0 +1,24 @@
+//! What pcs-controller may do: exactly what it does.
+
+use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
+use grove_runtime::rbac::{Rule, Verb};
+use k8s_openapi::api::core::v1::Service;
+
+/// The rules its account is granted.
+pub fn rules() -> Vec<Rule> {
+    let observe = &[Verb::Get, Verb::List, Verb::Watch];
+    let keep = &[Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch, Verb::Delete];
+    vec![
+        Rule::on::<PodCliqueSet>(observe, "the sets it works for"),
+        Rule::on::<PodCliqueSet>(&[Verb::Patch], "what it says of them").status(),
+        Rule::on::<PodCliqueSet>(&[Verb::Update], "children block the deletion of their set")
+            .subresource("finalizers")
+            .implied(),
+        Rule::on::<PodClique>(keep, "the cliques of a replica"),
+        Rule::on::<PodGang>(keep, "the gang of a replica"),
+        Rule::on::<PodGang>(&[Verb::Patch], "where the gang is in its life").status(),
+        Rule::on::<Service>(keep, "the headless Service of a replica"),
+        Rule::events(),
+    ]
+}

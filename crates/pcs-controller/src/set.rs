@@ -1,0 +1,69 @@
+//! The `PodCliqueSet` reconciler: the page to read first.
+//!
+//! A set is woken by its own changes and by those of its children. It is observed from caches into one value, planned
+//! from that value alone, carried out by the one executor, and told about itself and its gangs.
+
+use std::sync::Arc;
+
+use grove_api_types::core::PodCliqueSet;
+use grove_runtime::controller::Wiring;
+use grove_runtime::executor;
+use grove_runtime::service::Service;
+use kube::runtime::controller::Action;
+
+use crate::Ctx;
+
+pub mod observe;
+pub mod observed;
+
+mod desired;
+pub mod plan;
+pub mod status;
+
+#[cfg(test)]
+mod tests;
+
+/// Why a reconcile is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Some step of the plan was refused; the set's status says which.
+    #[error("could not carry out the plan")]
+    CarryOut(#[source] executor::Error),
+    /// A status could not be written.
+    #[error("could not publish the status")]
+    Publish(#[source] executor::Error),
+}
+
+/// Reconciles sets until the service is told to stop.
+///
+/// # Errors
+/// When the service cannot listen for signals or is stopped by force.
+pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
+    let caches = ctx.caches.clone();
+    let wiring = Wiring::new("podcliqueset-controller", changes.sets)
+        .concurrency(service.config().concurrent_syncs("podCliqueSet"))
+        .woken_by(changes.owners)
+        .orphans(move |gone| plan::deletion_of_children(&observe::children(&caches, gone)));
+    service
+        .run(async {
+            wiring.run(service, ctx, reconcile).await;
+            Ok(())
+        })
+        .await
+}
+
+async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Action, Error> {
+    let now = ctx.clock.now();
+    let seen = observe::observe(&ctx.caches, &set);
+    let plan = plan::plan(&seen);
+    let done = ctx.executor.carry_out(&*set, &plan).await;
+    if !seen.is_leaving() {
+        for (gang, status) in status::of_gangs(&seen, now) {
+            ctx.executor.publish(&*gang, gang.status.as_ref(), &status).await.map_err(Error::Publish)?;
+        }
+        let told = status::of_set(&seen, &done, now);
+        ctx.executor.publish(&*set, set.status.as_ref(), &told).await.map_err(Error::Publish)?;
+    }
+    done.into_result().map_err(Error::CarryOut)?;
+    Ok(plan.revisit.map_or_else(Action::await_change, Action::requeue))
+}

@@ -1,0 +1,42 @@
+//! The `PodGang` of a replica: which pods are scheduled together.
+
+use std::collections::BTreeMap;
+
+use grove_api_types::core::PodCliqueSet;
+use grove_api_types::labels::{self, Component};
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::scheduler_group::{PodGang, PodGangSpec, PodGroup};
+use grove_api_types::shape::{Clique, SetReplica};
+
+use super::{child_labels, metadata};
+
+/// The base gang of one replica of `set`, without references to pods: those are pclq-controller's.
+pub(crate) fn pod_gang(set: &PodCliqueSet, replica: &SetReplica<'_>) -> PodGang {
+    let own = child_labels(set, Component::PodGang, [(labels::SCHEDULER_NAME, Scheduler::default().name())]);
+    let mut labels = of_others(set.metadata.labels.as_ref());
+    labels.extend(own);
+    let annotations = of_others(set.metadata.annotations.as_ref());
+    let mut metadata = metadata(set, replica.base_gang.as_str(), labels);
+    metadata.annotations = (!annotations.is_empty()).then_some(annotations);
+    let priority = &set.spec.template.priority_class_name;
+    let spec = PodGangSpec {
+        podgroups: replica.cliques.iter().map(pod_group).collect(),
+        priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
+    };
+    PodGang { metadata, spec, status: None }
+}
+
+fn pod_group(clique: &Clique<'_>) -> PodGroup {
+    let spec = &clique.template.spec;
+    PodGroup {
+        name: clique.name.to_string(),
+        pod_references: Vec::new(),
+        min_replicas: spec.min_available.unwrap_or(spec.replicas),
+    }
+}
+
+/// Labels or annotations of the set that schedulers may want to see: not Grove's own, and not kubectl's memory.
+fn of_others(of_set: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let of_others = |key: &str| !key.starts_with(labels::GROVE_PREFIX) && key != labels::LAST_APPLIED;
+    of_set.into_iter().flatten().filter(|(key, _)| of_others(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+}

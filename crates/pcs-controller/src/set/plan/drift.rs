@@ -1,0 +1,96 @@
+//! One child at a time: create it where it is missing, patch what differs, and only that.
+
+use std::sync::Arc;
+
+use grove_api_types::core::PodClique;
+use grove_api_types::labels::GROVE_PREFIX;
+use grove_api_types::scheduler_group::{PodGang, PodGroup};
+use grove_runtime::merge::merge_patch;
+use grove_runtime::plan::Step;
+use k8s_openapi::api::core::v1::Service;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// What makes the Service of this name what it should be. The API server fills in many of a Service's fields, so only
+/// those that we write are compared.
+pub(super) fn service(existing: &[Arc<Service>], desired: &Service) -> Option<Step> {
+    let Some(live) = find(existing, desired) else { return create_if_absent(existing, desired) };
+    let current = json!({ "metadata": { "labels": live.labels() }, "spec": written_by_us(live) });
+    let wanted = json!({ "metadata": { "labels": desired.labels() }, "spec": written_by_us(desired) });
+    merge_patch(&current, &wanted).map(|patch| Step::merge_patch(live, patch))
+}
+
+fn written_by_us(service: &Service) -> Value {
+    let spec = service.spec.clone().unwrap_or_default();
+    // The API server leaves `false` away, and so does the wire format.
+    let publish = spec.publish_not_ready_addresses.filter(|publish| *publish);
+    let fields = [("selector", json!(spec.selector)), ("publishNotReadyAddresses", json!(publish))];
+    fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// What makes the clique of this name what it should be. Its `replicas` are its own from its creation on.
+pub(super) fn clique(existing: &[Arc<PodClique>], mut desired: PodClique) -> Option<Step> {
+    let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
+    desired.spec.replicas = live.spec.replicas;
+    difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
+}
+
+/// What makes the gang of this name what it should be. The references to pods are pclq-controller's, so a change of the
+/// groups insists on the version that was seen.
+pub(super) fn gang(existing: &[Arc<PodGang>], mut desired: PodGang) -> Option<Step> {
+    let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
+    for group in &mut desired.spec.podgroups {
+        group.pod_references = references(live, group);
+    }
+    keep_groves_own(live, &mut desired);
+    difference(live, &desired).map(|patch| Step::merge_patch_guarded(live, patch))
+}
+
+fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::scheduler_group::NamespacedName> {
+    let of_same_name = live.spec.podgroups.iter().find(|live| live.name == group.name);
+    of_same_name.map(|live| live.pod_references.clone()).unwrap_or_default()
+}
+
+/// Annotations and labels of Grove's own that another service keeps on the gang stay.
+fn keep_groves_own(live: &PodGang, desired: &mut PodGang) {
+    for (key, value) in live.labels().iter().filter(|(key, _)| key.starts_with(GROVE_PREFIX)) {
+        desired.labels_mut().entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    for (key, value) in live.annotations().iter().filter(|(key, _)| key.starts_with(GROVE_PREFIX)) {
+        desired.annotations_mut().entry(key.clone()).or_insert_with(|| value.clone());
+    }
+}
+
+/// The patch from what is there to what should be: labels, annotations, owner and spec.
+fn difference<K>(live: &K, desired: &K) -> Option<Value>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
+    merge_patch(&compared(live), &compared(desired))
+}
+
+fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
+    let spec = serde_json::to_value(object).ok().and_then(|mut value| value.get_mut("spec").map(Value::take));
+    let mut metadata = Map::new();
+    metadata.insert("labels".into(), json!(object.labels()));
+    metadata.insert("annotations".into(), json!(object.annotations()));
+    json!({ "metadata": metadata, "spec": spec })
+}
+
+/// The child that is there and stays.
+fn find<'a, K: Resource>(existing: &'a [Arc<K>], desired: &K) -> Option<&'a K> {
+    named(existing, desired).filter(|live| live.meta().deletion_timestamp.is_none())
+}
+
+/// A child that is being deleted still holds its name: its successor is created when it has gone.
+fn create_if_absent<K>(existing: &[Arc<K>], desired: &K) -> Option<Step>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
+    named(existing, desired).is_none().then(|| Step::create(desired))
+}
+
+fn named<'a, K: Resource>(existing: &'a [Arc<K>], desired: &K) -> Option<&'a K> {
+    existing.iter().map(Arc::as_ref).find(|live| live.name_any() == desired.name_any())
+}

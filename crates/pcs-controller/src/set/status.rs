@@ -1,0 +1,82 @@
+//! What a set says of itself: how many of its replicas are there, serve, and are up to date.
+
+use grove_api_types::conditions::{self, available};
+use grove_api_types::core::{LastError, PodClique, PodCliqueSetStatus};
+use grove_api_types::{hash, labels, shape};
+use grove_runtime::conditions::{Verdict, set_condition};
+use grove_runtime::executor::Done;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::observed::Observed;
+
+mod gang;
+
+pub use gang::of_gangs;
+
+/// The status of the set after `done`.
+pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatus {
+    let old = seen.set.status.clone().unwrap_or_default();
+    let replicas = shape::replicas(&seen.set);
+    let count = |holds: fn(&Observed, &shape::Clique<'_>) -> bool| {
+        let whole = |replica: &&shape::SetReplica<'_>| replica.cliques.iter().all(|clique| holds(seen, clique));
+        i32::try_from(replicas.iter().filter(whole).count()).unwrap_or(i32::MAX)
+    };
+    let available = count(is_available);
+    let mut conditions = old.conditions;
+    set_condition(&mut conditions, availability(seen, available, done), now);
+    PodCliqueSetStatus {
+        observed_generation: if done.succeeded() { seen.set.metadata.generation } else { old.observed_generation },
+        conditions,
+        last_errors: last_errors(&old.last_errors, done, now),
+        replicas: Some(seen.set.spec.replicas),
+        updated_replicas: count(is_updated),
+        available_replicas: available,
+        hpa_pod_selector: Some(labels::selector(&labels::base(&seen.name()))),
+        current_generation_hash: Some(hash::generation(&seen.set.spec.template)),
+    }
+}
+
+/// Whether the clique is there with at least `minAvailable` of its pods ready.
+fn is_available(seen: &Observed, clique: &shape::Clique<'_>) -> bool {
+    seen.clique(clique.name.as_str())
+        .is_some_and(|live| ready(live) >= live.spec.min_available.unwrap_or(live.spec.replicas))
+}
+
+/// Whether the pods of the clique are made from the template as it is now.
+fn is_updated(seen: &Observed, clique: &shape::Clique<'_>) -> bool {
+    let wanted = hash::pod_template(clique.template, &seen.set.spec.template.priority_class_name);
+    let reported = |live: &PodClique| live.status.as_ref().and_then(|status| status.current_pod_template_hash.clone());
+    seen.clique(clique.name.as_str()).and_then(reported).is_some_and(|reported| reported == wanted)
+}
+
+fn ready(clique: &PodClique) -> i32 {
+    clique.status.as_ref().map_or(0, |status| status.ready_replicas)
+}
+
+fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
+    let wanted = seen.set.spec.replicas;
+    let (holds, reason, message) = match done.failures().next() {
+        Some(failure) => (false, available::REFUSED, failure.message.clone()),
+        None if available >= wanted => (true, available::ALL_AVAILABLE, format!("all {wanted} replicas are available")),
+        None => (false, available::UNAVAILABLE, format!("{available} of {wanted} replicas are available")),
+    };
+    Verdict {
+        type_: conditions::AVAILABLE,
+        status: holds.into(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation: seen.set.metadata.generation,
+    }
+}
+
+/// The errors of this reconcile; one that was there before keeps the time when it was first seen.
+fn last_errors(old: &[LastError], done: &Done, now: Timestamp) -> Vec<LastError> {
+    let told = |failure: &grove_runtime::executor::Failure| {
+        let (code, description) = (failure.reason.clone(), failure.message.clone());
+        let before = old.iter().find(|error| error.code == code && error.description == description);
+        let observed_at = before.map_or(Time(now), |error| error.observed_at.clone());
+        LastError { code, description, observed_at }
+    };
+    done.failures().map(told).collect()
+}

@@ -1,0 +1,69 @@
+//! Rows: a set and its children as YAML in, the plan as text out.
+
+use std::sync::Arc;
+
+use grove_api_types::admission;
+use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
+use grove_runtime::plan::{Create, Step};
+use k8s_openapi::api::core::v1::Service;
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::observed::Observed;
+use super::plan::plan;
+
+mod children;
+mod status;
+
+const SET: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: llm, namespace: prod, uid: u-set, generation: 3}
+spec:
+  replicas: 2
+  template:
+    cliques:
+    - {name: prefill, labels: {team: x}, spec: {roleName: p, replicas: 2, minAvailable: 1, podSpec: {containers: [{name: c}]}}}
+    - {name: decode, spec: {roleName: d, replicas: 1, podSpec: {containers: [{name: c}]}}}
+";
+
+fn yaml<K: DeserializeOwned>(text: &str) -> K {
+    let value: Value = serde_saphyr::from_str(text).expect("YAML");
+    serde_json::from_value(value).expect("an object of the kind")
+}
+
+/// A set that has no children yet.
+fn new(set: &str) -> Observed {
+    let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(set));
+    Observed { set, cliques: Vec::new(), gangs: Vec::new(), services: Vec::new() }
+}
+
+/// The same after its plan was carried out.
+fn carried_out(mut seen: Observed) -> Observed {
+    let plan = plan(&seen);
+    for step in plan.stages.iter().flat_map(|stage| &stage.steps) {
+        let Step::Create(Create { target, object }) = step else { panic!("{step} is no create") };
+        match target.resource.kind.as_str() {
+            "PodClique" => seen.cliques.push(Arc::new(stored::<PodClique>(object))),
+            "PodGang" => seen.gangs.push(Arc::new(stored::<PodGang>(object))),
+            "Service" => seen.services.push(Arc::new(stored::<Service>(object))),
+            other => panic!("a set has no {other}"),
+        }
+    }
+    seen
+}
+
+fn stored<K: Resource + DeserializeOwned>(object: &Value) -> K {
+    let mut object: K = serde_json::from_value(object.clone()).expect("what is created can be read");
+    let meta = object.meta_mut();
+    meta.uid = Some(format!("u-{}", meta.name.clone().unwrap_or_default()));
+    meta.resource_version = Some("7".to_owned());
+    meta.generation = Some(1);
+    object
+}
+
+fn change<K: Clone>(objects: &mut [Arc<K>], index: usize, change: impl FnOnce(&mut K)) {
+    change(Arc::make_mut(&mut objects[index]));
+}

@@ -1,0 +1,75 @@
+//! What a set and its gangs are told.
+
+use grove_api_types::core::PodCliqueStatus;
+use grove_api_types::scheduler_group::PodGangPhase;
+use grove_runtime::executor::Done;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{SET, carried_out, change, new};
+use crate::set::observed::Observed;
+use crate::set::status;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).expect("a time")
+}
+
+/// Every clique reports this many pods, scheduled and ready.
+fn with_pods(mut seen: Observed, scheduled: i32, ready: i32) -> Observed {
+    for index in 0..seen.cliques.len() {
+        change(&mut seen.cliques, index, |clique| {
+            let hash =
+                clique.metadata.labels.as_ref().and_then(|labels| labels.get("grove.io/pod-template-hash")).cloned();
+            clique.status = Some(PodCliqueStatus {
+                scheduled_replicas: scheduled,
+                ready_replicas: ready,
+                current_pod_template_hash: hash,
+                ..PodCliqueStatus::default()
+            });
+        });
+    }
+    seen
+}
+
+#[test]
+fn a_set_without_ready_pods_is_not_available() {
+    let status = status::of_set(&carried_out(new(SET)), &Done::default(), at(1));
+    assert_eq!((status.replicas, status.available_replicas, status.updated_replicas), (Some(2), 0, 0));
+    assert_eq!(
+        (status.conditions[0].status.as_str(), status.conditions[0].message.as_str()),
+        ("False", "0 of 2 replicas are available")
+    );
+    assert_eq!(status.observed_generation, Some(3));
+}
+
+#[test]
+fn a_set_whose_cliques_have_their_minimum_is_available() {
+    let status = status::of_set(&with_pods(carried_out(new(SET)), 1, 1), &Done::default(), at(1));
+    assert_eq!((status.available_replicas, status.updated_replicas), (2, 2));
+    assert_eq!(status.conditions[0].reason, "AllReplicasAvailable");
+}
+
+#[test]
+fn a_status_that_says_the_same_is_the_same_later() {
+    let mut seen = with_pods(carried_out(new(SET)), 1, 1);
+    let first = status::of_set(&seen, &Done::default(), at(1));
+    seen.set.status = Some(first.clone());
+    assert_eq!(status::of_set(&seen, &Done::default(), at(99)), first);
+}
+
+#[test]
+fn a_gang_follows_its_cliques() {
+    let phases = [(0, 0, PodGangPhase::Pending), (1, 0, PodGangPhase::Starting), (1, 1, PodGangPhase::Running)];
+    for (scheduled, ready, phase) in phases {
+        let told = status::of_gangs(&with_pods(carried_out(new(SET)), scheduled, ready), at(1));
+        assert!(told.iter().all(|(_, status)| status.phase == phase), "{phase:?}");
+    }
+}
+
+#[test]
+fn a_gang_that_was_told_is_not_told_again() {
+    let mut seen = with_pods(carried_out(new(SET)), 1, 1);
+    for (index, (_, status)) in status::of_gangs(&seen, at(1)).into_iter().enumerate() {
+        change(&mut seen.gangs, index, |gang| gang.status = Some(status));
+    }
+    assert!(status::of_gangs(&seen, at(99)).is_empty());
+}

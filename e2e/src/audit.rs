@@ -1,0 +1,39 @@
+//! What the API server's audit log says that our accounts did.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+const ACCOUNTS: &str = "system:serviceaccount:grove-system:";
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+/// Lines of the audit log so far, as the mark from which [`writes_since`] looks.
+///
+/// # Panics
+/// When the log cannot be read.
+pub fn mark(dir: &Path) -> usize {
+    read(dir).lines().count()
+}
+
+/// Requests of our accounts since the mark that changed something, Leases excepted: `verb resource name (account)`.
+///
+/// # Panics
+/// When the log cannot be read or is not what an API server writes.
+pub fn writes_since(dir: &Path, mark: usize) -> Vec<String> {
+    let events =
+        read(dir).lines().skip(mark).map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>();
+    events.iter().filter_map(write).collect()
+}
+
+fn write(event: &Value) -> Option<String> {
+    let account = event["user"]["username"].as_str()?.strip_prefix(ACCOUNTS)?;
+    let verb = event["verb"].as_str()?;
+    let object = &event["objectRef"];
+    let resource = object["resource"].as_str().unwrap_or_default();
+    let counts = !READS.contains(&verb) && resource != "leases";
+    counts.then(|| format!("{verb} {resource} {} ({account})", object["name"].as_str().unwrap_or_default()))
+}
+
+fn read(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("audit.log")).expect("the audit log")
+}

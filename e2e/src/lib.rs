@@ -1,0 +1,14 @@
+//! The vocabulary of the tests against a real control plane: a namespace of one's own, the world in it as the watch
+//! streams tell it, and planes of one's own for tests that disturb others.
+//!
+//! Tests wait on what the world looks like, never on time, and know nothing of how the services work.
+
+pub mod audit;
+pub mod namespace;
+pub mod plane;
+pub mod sets;
+pub mod world;
+
+pub use namespace::{Namespace, in_namespace};
+pub use plane::Plane;
+pub use world::World;

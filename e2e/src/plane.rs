@@ -1,0 +1,101 @@
+//! The control planes that tests run on: the shared one, and planes of a test's own.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::process::Command;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Planes of tests' own that run at a time: each needs most of a gigabyte.
+static OWN_PLANES: Semaphore = Semaphore::const_new(2);
+
+/// A control plane with the services on it.
+pub struct Plane {
+    dir: PathBuf,
+    /// Absent for the shared plane, which the tests leave alone.
+    own: Option<SemaphorePermit<'static>>,
+}
+
+impl Plane {
+    /// The plane that all tests of a run share.
+    ///
+    /// # Panics
+    /// When there is none: the tests run through `cargo xtask test`.
+    pub fn shared() -> Self {
+        Self { dir: PathBuf::from(given("GROVE_TEST_DIR")), own: None }
+    }
+
+    /// A plane of this test's own, beside the shared one's folder.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn own(name: &str) -> Self {
+        let permit = OWN_PLANES.acquire().await.expect("the semaphore is never closed");
+        let shared = PathBuf::from(given("GROVE_TEST_DIR"));
+        let plane = Self { dir: shared.with_file_name(format!("grove-test-{name}")), own: Some(permit) };
+        plane.xtask("up").await;
+        plane
+    }
+
+    /// Starts whatever of the plane does not run.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn up(&self) {
+        self.xtask("up").await;
+    }
+
+    /// Kills one process of a plane of one's own, as a crash would; [`Plane::up`] brings it back.
+    ///
+    /// # Panics
+    /// When there is no such process.
+    pub async fn kill(&self, process: &str) {
+        assert!(self.own.is_some(), "nothing of the shared plane is killed");
+        let text = std::fs::read_to_string(self.dir.join("pids.json")).expect("the plane's processes");
+        let pids: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let pid = pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"));
+        let status = Command::new("kill").args(["-9", &pid.to_string()]).status().await.expect("kill runs");
+        assert!(status.success(), "{process} was not running");
+    }
+
+    /// Ends a plane of one's own.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn down(self) {
+        assert!(self.own.is_some(), "the shared plane is brought down by who brought it up");
+        self.xtask("down").await;
+    }
+
+    async fn xtask(&self, verb: &str) {
+        let mut command = Command::new(given("GROVE_XTASK"));
+        command.args([verb, "--dir"]).arg(&self.dir).stdin(Stdio::null()).kill_on_drop(true);
+        let output = command.output().await.expect("xtask runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "xtask {verb} failed:\n{text}");
+    }
+
+    /// The folder with its logs and its audit log.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A client that may do anything.
+    ///
+    /// # Panics
+    /// When the plane's kubeconfig cannot be read.
+    pub async fn client(&self) -> Client {
+        // A second call finds it installed, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = Kubeconfig::read_from(self.dir.join("admin.kubeconfig")).expect("the plane's kubeconfig");
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.expect("a kubeconfig that can be used")).expect("a client")
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests have no flags; `cargo xtask test` tells them by variables")]
+fn given(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
+}

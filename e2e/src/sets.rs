@@ -1,0 +1,33 @@
+//! The sets that tests create.
+
+/// A set of three cliques: a frontend, two prefill pods and two decode pods.
+pub fn three_cliques(name: &str, replicas: i32) -> String {
+    let clique = |role: &str, replicas: i32| {
+        format!(
+            "
+    - name: {role}
+      spec:
+        roleName: {role}
+        replicas: {replicas}
+        minAvailable: 1
+        podSpec:
+          containers:
+          - {{name: main, image: registry.example/llm:1, resources: {{requests: {{cpu: 10m}}}}}}"
+        )
+    };
+    format!(
+        "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata:
+  name: {name}
+spec:
+  replicas: {replicas}
+  template:
+    cliques:{}{}{}
+",
+        clique("frontend", 1),
+        clique("prefill", 2),
+        clique("decode", 2)
+    )
+}

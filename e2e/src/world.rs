@@ -1,0 +1,165 @@
+//! All objects of one namespace, kept current by watches; tests look at it and wait for it to look otherwise.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Display, Formatter};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+/// A test that has waited this long has failed. It bounds a hang; no test measures with it.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// The objects of a namespace, by name.
+#[derive(Clone, Default)]
+pub struct World {
+    /// `PodCliqueSet`s.
+    pub sets: BTreeMap<String, PodCliqueSet>,
+    /// `PodClique`s.
+    pub cliques: BTreeMap<String, PodClique>,
+    /// `PodGang`s.
+    pub gangs: BTreeMap<String, PodGang>,
+    /// Services.
+    pub services: BTreeMap<String, Service>,
+    /// Pods.
+    pub pods: BTreeMap<String, Pod>,
+}
+
+impl World {
+    /// Whether nothing is left of any kind.
+    pub fn is_empty(&self) -> bool {
+        let Self { sets, cliques, gangs, services, pods } = self;
+        sets.is_empty() && cliques.is_empty() && gangs.is_empty() && services.is_empty() && pods.is_empty()
+    }
+
+    /// Pods that are neither terminating nor at their end.
+    pub fn live_pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !ended(pod))
+    }
+
+    /// Live pods of one clique that are ready, by index.
+    pub fn ready_indices(&self, clique: &str) -> Vec<i32> {
+        let of_clique = |pod: &&Pod| pod.labels().get("grove.io/podclique").is_some_and(|name| name == clique);
+        let index = |pod: &Pod| pod.labels().get("grove.io/podclique-pod-index").and_then(|index| index.parse().ok());
+        let mut indices: Vec<i32> =
+            self.live_pods().filter(of_clique).filter(|pod| is_ready(pod)).filter_map(index).collect();
+        indices.sort_unstable();
+        indices
+    }
+
+    /// Whether the set is available, by its own word about its present generation.
+    pub fn is_available(&self, set: &str) -> bool {
+        self.sets.get(set).is_some_and(|set| {
+            let Some(status) = &set.status else { return false };
+            status.observed_generation == set.metadata.generation
+                && status.conditions.iter().any(|c| {
+                    c.type_ == "Available" && c.status == "True" && c.observed_generation == set.metadata.generation
+                })
+        })
+    }
+}
+
+fn ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Whether the pod's Ready condition holds.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+impl Display for World {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for set in self.sets.values() {
+            writeln!(f, "PodCliqueSet {}: {:?}", set.name_any(), set.status)?;
+        }
+        for clique in self.cliques.values() {
+            writeln!(f, "PodClique {} of {}: {:?}", clique.name_any(), clique.spec.replicas, clique.status)?;
+        }
+        for gang in self.gangs.values() {
+            writeln!(f, "PodGang {}: {:?}", gang.name_any(), gang.status)?;
+        }
+        for name in self.services.keys() {
+            writeln!(f, "Service {name}")?;
+        }
+        for pod in self.pods.values() {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+            let leaving = pod.metadata.deletion_timestamp.is_some();
+            writeln!(f, "Pod {}: {phase:?}, ready {}, terminating {leaving}", pod.name_any(), is_ready(pod))?;
+        }
+        Ok(())
+    }
+}
+
+/// Follows the world of one namespace.
+pub struct Follower(watch::Receiver<World>);
+
+impl Follower {
+    /// Starts the watches; they end with the follower.
+    pub fn start(client: &Client, namespace: &str) -> Self {
+        let (sender, receiver) = watch::channel(World::default());
+        follow(client, namespace, &sender, |world| &mut world.sets);
+        follow(client, namespace, &sender, |world| &mut world.cliques);
+        follow(client, namespace, &sender, |world| &mut world.gangs);
+        follow(client, namespace, &sender, |world| &mut world.services);
+        follow(client, namespace, &sender, |world| &mut world.pods);
+        Self(receiver)
+    }
+
+    /// Waits until the world is as `holds` says, and returns it.
+    ///
+    /// # Panics
+    /// When it does not come about; the message shows the world as it was last.
+    pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
+        let mut receiver = self.0.clone();
+        let arrived = tokio::time::timeout(LIMIT, receiver.wait_for(|world| holds(world))).await;
+        match arrived {
+            Ok(world) => world.expect("the watches outlive the test").clone(),
+            Err(_) => panic!("still not so: {what}\n{}", *self.0.borrow()),
+        }
+    }
+}
+
+fn follow<K>(
+    client: &Client,
+    namespace: &str,
+    sender: &watch::Sender<World>,
+    kind: fn(&mut World) -> &mut BTreeMap<String, K>,
+) where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let events = watcher(Api::<K>::namespaced(client.clone(), namespace), watcher::Config::default());
+    let sender = sender.clone();
+    tokio::spawn(async move {
+        let mut events = std::pin::pin!(events.default_backoff());
+        let mut relisted = BTreeMap::new();
+        while !sender.is_closed() {
+            let Ok(event) = events.try_next().await else { continue };
+            let Some(event) = event else { return };
+            sender.send_modify(|world| take(event, kind(world), &mut relisted));
+        }
+    });
+}
+
+fn take<K: Resource>(event: watcher::Event<K>, objects: &mut BTreeMap<String, K>, relisted: &mut BTreeMap<String, K>) {
+    match event {
+        watcher::Event::Apply(object) => drop(objects.insert(object.name_any(), object)),
+        watcher::Event::Delete(object) => drop(objects.remove(&object.name_any())),
+        watcher::Event::Init => relisted.clear(),
+        watcher::Event::InitApply(object) => drop(relisted.insert(object.name_any(), object)),
+        watcher::Event::InitDone => *objects = std::mem::take(relisted),
+    }
+}

@@ -1,0 +1,147 @@
+//! A set yields exactly the objects of the wire format.
+
+use std::collections::BTreeMap;
+
+use e2e::{Namespace, World, in_namespace, sets};
+use expect_test::expect;
+use grove_api_types::core::PodCliqueSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn two_replicas_of_three_cliques_yield_exactly_these_objects() {
+    in_namespace("e2e-objects", async |ns| {
+        let world = available(ns, "llm", 2).await;
+        names(&world).assert();
+        let clique = shown(&world.cliques["llm-1-decode"], &["spec"]);
+        expect_file("clique", &clique);
+        expect_file("service", &shown(&world.services["llm-1"], &["spec"]));
+        expect_file("gang", &with_references_counted(shown(&world.gangs["llm-1"], &["spec"])));
+        let pod = world.live_pods().find(|pod| hostname(pod) == "llm-1-decode-1").expect("the second decode pod");
+        expect_file("pod", &shown(pod, &[]));
+        expect_file("pod-spec", &of_grove(pod));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_pod_of_a_gang_is_referred_to_by_it() {
+    in_namespace("e2e-references", async |ns| {
+        let world = available(ns, "llm", 1).await;
+        let world = match referred(&world) {
+            true => world,
+            false => ns.until("the gang refers to its pods", referred).await,
+        };
+        let gang = &world.gangs["llm-0"];
+        let groups = gang.spec.podgroups.iter().map(|group| (group.name.clone(), group.pod_references.len()));
+        let expected = [("llm-0-frontend", 1), ("llm-0-prefill", 2), ("llm-0-decode", 2)];
+        assert_eq!(groups.collect::<Vec<_>>(), expected.map(|(name, pods)| (name.to_owned(), pods)));
+    })
+    .await;
+}
+
+fn referred(world: &World) -> bool {
+    let Some(gang) = world.gangs.get("llm-0") else { return false };
+    let referred = gang.spec.podgroups.iter().flat_map(|group| &group.pod_references).map(|r| r.name.clone());
+    let mut referred: Vec<_> = referred.collect();
+    referred.sort();
+    let live: Vec<_> = world.live_pods().map(ResourceExt::name_any).collect();
+    referred == live && live.len() == 5
+}
+
+async fn available(ns: &Namespace, name: &str, replicas: i32) -> World {
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques(name, replicas)).await;
+    let pods = usize::try_from(replicas).expect("not negative") * 5;
+    ns.until("all pods are ready and referred to", |world| {
+        world.is_available(name)
+            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == pods
+            && world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|g| g.pod_references.len()).sum::<usize>()
+                == pods
+    })
+    .await
+}
+
+struct Names(String);
+
+impl Names {
+    fn assert(&self) {
+        expect![[r#"
+            sets: llm
+            cliques: llm-0-decode llm-0-frontend llm-0-prefill llm-1-decode llm-1-frontend llm-1-prefill
+            gangs: llm-0 llm-1
+            services: llm-0 llm-1
+            hosts: llm-0-decode-0 llm-0-decode-1 llm-0-frontend-0 llm-0-prefill-0 llm-0-prefill-1 llm-1-decode-0 llm-1-decode-1 llm-1-frontend-0 llm-1-prefill-0 llm-1-prefill-1
+        "#]]
+        .assert_eq(&self.0);
+    }
+}
+
+fn names(world: &World) -> Names {
+    let joined = |names: Vec<&str>| names.join(" ");
+    let mut hosts: Vec<_> = world.pods.values().map(hostname).collect();
+    hosts.sort_unstable();
+    Names(format!(
+        "sets: {}\ncliques: {}\ngangs: {}\nservices: {}\nhosts: {}\n",
+        joined(world.sets.keys().map(String::as_str).collect()),
+        joined(world.cliques.keys().map(String::as_str).collect()),
+        joined(world.gangs.keys().map(String::as_str).collect()),
+        joined(world.services.keys().map(String::as_str).collect()),
+        joined(hosts),
+    ))
+}
+
+fn hostname(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.hostname.as_deref()).unwrap_or_default()
+}
+
+/// Labels, annotations, owner and the named fields of an object, as text that is the same in every run.
+fn shown<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K, fields: &[&str]) -> String {
+    let value = serde_json::to_value(object).expect("an object serialises");
+    let owner = &value["metadata"]["ownerReferences"][0];
+    let mut shown: BTreeMap<&str, Value> = BTreeMap::new();
+    shown.insert("labels", json!(own_labels(object.labels())));
+    shown.insert("annotations", json!(object.annotations()));
+    shown.insert("owner", json!([owner["kind"], owner["name"], owner["controller"], owner["blockOwnerDeletion"]]));
+    shown.insert("finalizers", json!(object.finalizers()));
+    for field in fields {
+        shown.insert(field, value[field].clone());
+    }
+    serde_json::to_string_pretty(&shown).expect("JSON")
+}
+
+/// Stock admission copies labels of the node to bound pods; they are none of ours.
+fn own_labels(labels: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
+    labels.iter().filter(|(key, _)| !key.starts_with("topology.kubernetes.io/")).collect()
+}
+
+/// The fields of a pod's spec that Grove decides about.
+fn of_grove(pod: &Pod) -> String {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let container = &spec.containers[0];
+    let shown = json!({
+        "hostname": spec.hostname,
+        "subdomain": spec.subdomain,
+        "schedulerName": spec.scheduler_name,
+        "schedulingGates": spec.scheduling_gates,
+        "restartPolicy": spec.restart_policy,
+        "terminationGracePeriodSeconds": spec.termination_grace_period_seconds,
+        "env": container.env,
+    });
+    serde_json::to_string_pretty(&shown).expect("JSON")
+}
+
+fn with_references_counted(text: String) -> String {
+    let mut value: Value = serde_json::from_str(&text).expect("JSON");
+    for group in value["spec"]["podgroups"].as_array_mut().expect("groups") {
+        let count = group["podReferences"].as_array().map_or(0, Vec::len);
+        group["podReferences"] = json!(format!("{count} pods"));
+    }
+    serde_json::to_string_pretty(&value).expect("JSON")
+}
+
+#[track_caller]
+fn expect_file(name: &str, actual: &str) {
+    let file = expect_test::expect_file![format!("{}/tests/it/objects/{name}.json", env!("CARGO_MANIFEST_DIR"))];
+    file.assert_eq(&format!("{actual}\n"));
+}

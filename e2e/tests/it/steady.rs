@@ -1,0 +1,50 @@
+//! A cluster at rest is left alone: by the audit log, our accounts write nothing.
+
+use std::time::Duration;
+
+use e2e::{Namespace, Plane, World, audit, sets};
+use futures::future::join_all;
+use grove_api_types::core::PodCliqueSet;
+
+const SETS: usize = 100;
+/// The promise is about a minute of rest, so the test watches for one.
+const WINDOW: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
+    let plane = Plane::own("steady").await;
+    let ns = Namespace::create(&plane.client().await, "e2e-steady").await;
+    let names: Vec<String> = (0..SETS).map(|index| format!("s{index}")).collect();
+    join_all(names.iter().map(|name| async { ns.create_yaml::<PodCliqueSet>(&sets::three_cliques(name, 1)).await }))
+        .await;
+    let at_rest = |world: &World| {
+        let referred: usize =
+            world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len()).sum();
+        referred == SETS * 5
+            && names.iter().all(|name| world.is_available(name))
+            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == SETS * 5
+            && world.gangs.values().all(|gang| running(gang))
+    };
+    ns.until("all sets are available", at_rest).await;
+    let quiet = quiet_mark(&plane).await;
+    let _ = tokio::time::timeout(WINDOW, std::future::pending::<()>()).await;
+    let writes = audit::writes_since(plane.dir(), quiet);
+    assert!(writes.is_empty(), "{} writes at rest: {writes:#?}", writes.len());
+    plane.down().await;
+}
+
+fn running(gang: &grove_api_types::scheduler_group::PodGang) -> bool {
+    let phase = gang.status.as_ref().map(|status| status.phase);
+    phase == Some(grove_api_types::scheduler_group::PodGangPhase::Running)
+}
+
+/// The place in the audit log after which nothing came for two seconds: events are sent in the background.
+async fn quiet_mark(plane: &Plane) -> usize {
+    loop {
+        let mark = audit::mark(plane.dir());
+        let _ = tokio::time::timeout(Duration::from_secs(2), std::future::pending::<()>()).await;
+        if audit::writes_since(plane.dir(), mark).is_empty() {
+            return mark;
+        }
+    }
+}
