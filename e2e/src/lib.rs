@@ -3,6 +3,8 @@
 //!
 //! Tests wait on what the world looks like, never on time, and know nothing of how the services work.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the vocabulary of tests: whatever fails here fails the test")]
+
 pub mod audit;
 pub mod namespace;
 pub mod plane;

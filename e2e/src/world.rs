@@ -121,10 +121,8 @@ impl Follower {
     pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
         let mut receiver = self.0.clone();
         let arrived = tokio::time::timeout(LIMIT, receiver.wait_for(|world| holds(world))).await;
-        match arrived {
-            Ok(world) => world.expect("the watches outlive the test").clone(),
-            Err(_) => panic!("still not so: {what}\n{}", *self.0.borrow()),
-        }
+        let Ok(world) = arrived else { panic!("still not so: {what}\n{}", *self.0.borrow()) };
+        world.expect("the watches outlive the test").clone()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What Grove promises its users, on a real control plane. Run with `cargo xtask test`.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
+
 #[path = "it/deletion.rs"]
 mod deletion;
 #[path = "it/faults.rs"]

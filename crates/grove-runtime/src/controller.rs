@@ -91,8 +91,7 @@ where
         if stopped_before_ready(service).await {
             return;
         }
-        let (name, concurrency) = (self.name, self.concurrency);
-        tracing::info!(controller = name, concurrency, "reconciling");
+        let name = self.name;
         self.reconcile_until_stopped(service, context, reconcile).await;
         tracing::info!(controller = name, "stopped");
     }
@@ -105,6 +104,7 @@ where
         R: Future<Output = Result<Action, E>> + Send + 'static,
     {
         let Self { name, concurrency, primary, triggers, orphans } = self;
+        tracing::info!(controller = name, concurrency, "reconciling");
         let (left, leaving) = mpsc::unbounded();
         let failures = Arc::new(Failures::default());
         let (store, writer) = ready_store();

@@ -23,12 +23,13 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
         i32::try_from(replicas.iter().filter(whole).count()).unwrap_or(i32::MAX)
     };
     let available = count(is_available);
+    let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
     let mut conditions = old.conditions;
     set_condition(&mut conditions, availability(seen, available, done), now);
     PodCliqueSetStatus {
         observed_generation: if done.succeeded() { seen.set.metadata.generation } else { old.observed_generation },
         conditions,
-        last_errors: last_errors(&old.last_errors, done, now),
+        last_errors: LastError::after(&old.last_errors, failures, Time(now)),
         replicas: Some(seen.set.spec.replicas),
         updated_replicas: count(is_updated),
         available_replicas: available,
@@ -68,15 +69,4 @@ fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
         message,
         observed_generation: seen.set.metadata.generation,
     }
-}
-
-/// The errors of this reconcile; one that was there before keeps the time when it was first seen.
-fn last_errors(old: &[LastError], done: &Done, now: Timestamp) -> Vec<LastError> {
-    let told = |failure: &grove_runtime::executor::Failure| {
-        let (code, description) = (failure.reason.clone(), failure.message.clone());
-        let before = old.iter().find(|error| error.code == code && error.description == description);
-        let observed_at = before.map_or(Time(now), |error| error.observed_at.clone());
-        LastError { code, description, observed_at }
-    };
-    done.failures().map(told).collect()
 }

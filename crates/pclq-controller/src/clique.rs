@@ -1,0 +1,78 @@
+//! The `PodClique` reconciler: the page to read first.
+//!
+//! A clique is a complete order: its pods, their number and their place in the gang follow from the object itself,
+//! never from the set it was made for. It is woken by its own changes, by its pods, and by gangs that name it.
+
+use std::sync::Arc;
+
+use grove_api_types::core::PodClique;
+use grove_runtime::controller::Wiring;
+use grove_runtime::executor;
+use grove_runtime::plan::Plan;
+use grove_runtime::service::Service;
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+
+use crate::Ctx;
+
+pub mod observe;
+pub mod observed;
+
+pub mod desired;
+pub mod plan;
+pub mod status;
+
+#[cfg(test)]
+mod tests;
+
+/// Why a reconcile is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Some step of the plan was refused; the clique's status says which.
+    #[error("could not carry out the plan")]
+    CarryOut(#[source] executor::Error),
+    /// The status could not be written.
+    #[error("could not publish the status")]
+    Publish(#[source] executor::Error),
+}
+
+/// Reconciles cliques until the service is told to stop.
+///
+/// # Errors
+/// When the service cannot listen for signals or is stopped by force.
+pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
+    let orphaned = Arc::clone(&ctx);
+    let wiring = Wiring::new("podclique-controller", changes.cliques)
+        .concurrency(service.config().concurrent_syncs("podClique"))
+        .woken_by(changes.touched)
+        .orphans(move |gone| left_behind(&orphaned, gone));
+    service
+        .run(async {
+            wiring.run(service, ctx, reconcile).await;
+            Ok(())
+        })
+        .await
+}
+
+async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Action, Error> {
+    let now = ctx.clock.now();
+    let seen = observe::observe(&ctx, &clique);
+    let plan = plan::plan(&seen);
+    ctx.memory.keep_asked(seen.uid(), &plan);
+    let done = ctx.executor.carry_out(&*clique, &plan).await;
+    ctx.memory.keep_answers(seen.uid(), &done);
+    if !seen.is_leaving() {
+        let told = status::status(&seen, &plan, &done, now);
+        ctx.executor.publish(&*clique, clique.status.as_ref(), &told).await.map_err(Error::Publish)?;
+    }
+    done.into_result().map_err(Error::CarryOut)?;
+    Ok(plan.revisit.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// What is to be done about the pods of a clique that is gone.
+fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
+    let uid = gone.uid().unwrap_or_default();
+    ctx.memory.forget(&uid);
+    ctx.caches.pods.forget_owner(&uid);
+    plan::deletion(&ctx.caches.pods.owned_by(&uid))
+}

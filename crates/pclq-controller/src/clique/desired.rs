@@ -1,0 +1,6 @@
+//! What a clique should consist of: its pods.
+
+mod env;
+mod pod;
+
+pub use pod::{NewPod, pod};

@@ -1,0 +1,67 @@
+//! One pod of a clique, made from the raw pod spec so that no field of it is lost.
+
+use grove_api_types::labels;
+use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
+use grove_api_types::scheduler::Scheduler;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::env;
+use crate::clique::observed::{Lineage, Observed};
+
+/// A pod to be created. The spec is JSON as the user wrote it.
+#[derive(Clone, Debug, PartialEq, Serialize, Resource)]
+#[resource(inherit = Pod)]
+pub struct NewPod {
+    /// Name, labels, annotations and owner.
+    pub metadata: ObjectMeta,
+    /// The clique's pod spec and what Grove adds to it.
+    pub spec: Map<String, Value>,
+}
+
+/// The pod at `index` of the clique.
+pub fn pod(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> NewPod {
+    NewPod { metadata: metadata(seen, lineage, name, index), spec: spec(seen, lineage, index) }
+}
+
+fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> ObjectMeta {
+    let clique = &seen.clique;
+    let mut labels = clique.labels().clone();
+    labels.extend(labels::base(&lineage.set));
+    labels.extend(labels::of([
+        (labels::POD_CLIQUE, seen.name().as_str()),
+        (labels::SET_REPLICA, &lineage.replica.to_string()),
+        (labels::POD_GANG, lineage.gang.as_str()),
+        (labels::POD_INDEX, &index.to_string()),
+    ]));
+    let mut annotations = clique.annotations().clone();
+    annotations.retain(|key, _| key != labels::LAST_APPLIED && key != labels::GENERATION_HASH);
+    ObjectMeta {
+        name: Some(name.into()),
+        namespace: clique.namespace(),
+        labels: Some(labels),
+        annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
+        owner_references: clique.controller_owner_ref(&()).map(|owner| {
+            let owner = OwnerReference { block_owner_deletion: Some(true), ..owner };
+            vec![owner]
+        }),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The user's spec, with the host name under which its siblings find the pod. Scheduling gates of others stay; Grove
+/// adds none, since a pod of a base gang waits for nothing.
+fn spec(seen: &Observed, lineage: &Lineage, index: i32) -> Map<String, Value> {
+    let mut spec = seen.clique.spec.pod_spec.fields().clone();
+    let service = HeadlessServiceName::of_replica(&lineage.set, lineage.replica);
+    spec.insert("hostname".into(), String::from(Hostname::of_pod(&seen.name(), index)).into());
+    spec.insert("subdomain".into(), String::from(service).into());
+    if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
+        spec.insert("schedulerName".into(), Scheduler::default().name().into());
+    }
+    env::inject(&mut spec, &env::variables(seen, lineage));
+    spec
+}

@@ -1,0 +1,86 @@
+//! Fills [`Observed`] from the caches, and says which changes wake which clique.
+
+use std::collections::BTreeSet;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use grove_api_types::admission::default;
+use grove_api_types::core::PodClique;
+use grove_api_types::labels;
+use grove_api_types::scheduler_group::{PodGang, PodGroup};
+use grove_runtime::caches::{Cache, Change};
+use grove_runtime::service::Service;
+use grove_runtime::slim::SlimPod;
+use grove_runtime::triggers;
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+
+use super::observed::{self, Observed};
+use crate::Ctx;
+
+/// What is kept of the cluster.
+pub struct Caches {
+    /// Pods that Grove manages.
+    pub pods: Cache<SlimPod>,
+    /// All gangs.
+    pub gangs: Cache<PodGang>,
+}
+
+/// What wakes the reconciler.
+pub struct Changes {
+    /// Changes of cliques.
+    pub cliques: BoxStream<'static, Change<PodClique>>,
+    /// Cliques whose pods or gang changed.
+    pub touched: BoxStream<'static, ObjectRef<PodClique>>,
+}
+
+/// Starts the watches.
+pub fn watch(service: &Service) -> (Caches, Changes) {
+    let (_, cliques) = service.watch::<PodClique>(watcher::Config::default(), None);
+    let managed = watcher::Config::default().labels(&format!("{},{}", labels::managed(), labels::POD_CLIQUE));
+    let (pods, pod_changes) = service.watch::<SlimPod>(managed, Some(slot));
+    let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
+    let owners = pod_changes.filter_map(async |change| triggers::owner_of(&change));
+    let members = gang_changes.flat_map(|change| stream::iter(touched(&change)));
+    let touched = stream::select(owners.boxed(), members.boxed()).boxed();
+    (Caches { pods, gangs }, Changes { cliques: cliques.boxed(), touched })
+}
+
+/// What is known about `clique` now. Its live replica count is an order: zero means that no pod is wanted.
+pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
+    let mut clique = clique.clone();
+    let replicas = clique.spec.replicas;
+    default::pod_clique_spec(&mut clique.spec);
+    clique.spec.replicas = replicas;
+    let uid = clique.uid().unwrap_or_default();
+    let pods = ctx.caches.pods.owned_by(&uid);
+    let departed = ctx.caches.pods.departed(&uid);
+    let remembered = ctx.memory.recall(&uid, pods.iter().chain(&departed).map(AsRef::as_ref));
+    let namespace = clique.namespace().unwrap_or_default();
+    let gang = clique.labels().get(labels::POD_GANG).and_then(|gang| ctx.caches.gangs.get(&namespace, gang));
+    Observed { clique, pods, departed, gang, remembered }
+}
+
+/// A pod's place among its siblings.
+fn slot(pod: &SlimPod) -> Option<String> {
+    observed::index(pod).map(|index| index.to_string())
+}
+
+/// The cliques that a change of a gang matters to: those whose group came, went or lists other pods. So the phase and
+/// the conditions of a gang wake nobody.
+pub(super) fn touched(change: &Change<PodGang>) -> Vec<ObjectRef<PodClique>> {
+    let (before, after) = (entries(change.before.as_deref()), entries(change.after.as_deref()));
+    let differing = before.iter().filter(|entry| !after.contains(entry));
+    let differing = differing.chain(after.iter().filter(|entry| !before.contains(entry)));
+    let names: BTreeSet<&str> = differing.map(|(_, _, group)| group.name.as_str()).collect();
+    let namespace = change.latest().and_then(|gang| gang.namespace()).unwrap_or_default();
+    names.into_iter().map(|name| ObjectRef::new(name).within(&namespace)).collect()
+}
+
+/// The groups of a gang that stands, with their places: what a patch of references tests.
+fn entries(gang: Option<&PodGang>) -> Vec<(Option<String>, usize, &PodGroup)> {
+    let standing = gang.filter(|gang| gang.metadata.deletion_timestamp.is_none());
+    let uid = standing.and_then(ResourceExt::uid);
+    let groups = standing.into_iter().flat_map(|gang| gang.spec.podgroups.iter().enumerate());
+    groups.map(|(at, group)| (uid.clone(), at, group)).collect()
+}

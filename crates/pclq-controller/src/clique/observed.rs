@@ -1,0 +1,91 @@
+//! What is known about a clique, its pods and its gang: plain data, and questions about it.
+
+use std::sync::Arc;
+
+use grove_api_types::core::PodClique;
+use grove_api_types::labels;
+use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
+use grove_api_types::scheduler_group::PodGang;
+use grove_runtime::slim::SlimPod;
+use kube::ResourceExt;
+
+use crate::memory::Recollection;
+
+/// A clique, its pods as the caches have them, and what was learned about names.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The clique, with our defaults applied.
+    pub clique: PodClique,
+    /// The pods it controls, sorted by name.
+    pub pods: Vec<Arc<SlimPod>>,
+    /// The last pod of each index that was seen to disappear.
+    pub departed: Vec<Arc<SlimPod>>,
+    /// The gang its pods are scheduled with.
+    pub gang: Option<Arc<PodGang>>,
+    /// What this process remembers of its own creates.
+    pub remembered: Recollection,
+}
+
+/// Where a clique stands in its set, as its labels say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// The set.
+    pub set: PodCliqueSetName,
+    /// The replica of the set.
+    pub replica: i32,
+    /// The gang of its pods.
+    pub gang: PodGangName,
+}
+
+impl Observed {
+    /// Whether the clique is being deleted.
+    pub fn is_leaving(&self) -> bool {
+        self.clique.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The name of the clique.
+    pub fn name(&self) -> PodCliqueName {
+        PodCliqueName::new(self.clique.name_any())
+    }
+
+    /// The uid of the clique.
+    pub fn uid(&self) -> &str {
+        self.clique.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Pods that neither leave nor have ended.
+    pub fn live(&self) -> impl Iterator<Item = &SlimPod> {
+        self.pods.iter().map(Arc::as_ref).filter(|pod| pod.is_live())
+    }
+
+    /// Every pod ever heard of: those that are there, and the last one gone of each index.
+    pub fn ever_seen(&self) -> impl Iterator<Item = &SlimPod> {
+        self.pods.iter().chain(&self.departed).map(Arc::as_ref)
+    }
+
+    /// Where the clique stands, or the first label that it lacks.
+    pub fn lineage(&self) -> Result<Lineage, &'static str> {
+        lineage(&self.clique)
+    }
+}
+
+/// Where `clique` stands, or the first label that it lacks or that makes no sense.
+pub fn lineage(clique: &PodClique) -> Result<Lineage, &'static str> {
+    let label = |key| clique.labels().get(key).filter(|value| !value.is_empty()).ok_or(key);
+    Ok(Lineage {
+        set: PodCliqueSetName::new(label(labels::PART_OF)?),
+        replica: label(labels::SET_REPLICA)?.parse().map_err(|_| labels::SET_REPLICA)?,
+        gang: PodGangName::new(label(labels::POD_GANG)?),
+    })
+}
+
+/// The index of a pod within its clique: its label, else the end of its hostname.
+pub fn index(pod: &SlimPod) -> Option<i32> {
+    let labelled = pod.labels().get(labels::POD_INDEX).map(String::as_str);
+    let hosted = || pod.spec.hostname.as_deref().and_then(|host| host.rsplit_once('-')).map(|(_, index)| index);
+    labelled.and_then(parse).or_else(|| hosted().and_then(parse))
+}
+
+fn parse(index: &str) -> Option<i32> {
+    index.parse().ok().filter(|index| *index >= 0)
+}

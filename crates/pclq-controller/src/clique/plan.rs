@@ -1,0 +1,67 @@
+//! What to do next for a clique: which pods go, which come, and whether its gang must hear of it.
+
+use std::sync::Arc;
+
+use grove_runtime::plan::{Plan, Stage, Step, Waiting};
+use grove_runtime::slim::SlimPod;
+
+use super::desired;
+use super::observed::Observed;
+
+mod indices;
+mod names;
+mod references;
+
+use indices::Indices;
+
+/// Names of the plan's stages.
+pub mod stage {
+    /// Creating and deleting pods.
+    pub const PODS: &str = "pods";
+    /// Telling the gang which pods there are.
+    pub const REFERENCES: &str = "references";
+}
+
+/// The plan for one clique. What must go goes first, so that a failed pod's quota is free for its successor.
+pub fn plan(seen: &Observed) -> Plan {
+    if seen.is_leaving() {
+        return deletion(&seen.pods);
+    }
+    let lineage = match seen.lineage() {
+        Ok(lineage) => lineage,
+        Err(label) => return Plan::new().waiting([label_missing(label)]),
+    };
+    let indices = Indices::of(seen);
+    let created = indices.free.iter().map(|&index| {
+        let name = names::for_index(seen, index);
+        Step::create(&desired::pod(seen, &lineage, name, index))
+    });
+    let references = references::update(seen, &lineage, &indices.kept);
+    let (patch, waiting) = match references {
+        Ok(patch) => (patch, None),
+        Err(waiting) => (None, Some(waiting)),
+    };
+    Plan::new()
+        .stage(deleted(indices.surplus.iter().copied().chain(ended(seen))))
+        .stage(Stage::new(stage::PODS, created).announcing("PodCreateSuccessful", "PodCreateFailed", "Created"))
+        .stage(Stage::new(stage::REFERENCES, patch))
+        .waiting(waiting)
+}
+
+/// Deletes the pods of a clique that is going or gone.
+pub fn deletion(pods: &[Arc<SlimPod>]) -> Plan {
+    Plan::new().stage(deleted(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating())))
+}
+
+/// Pods that failed, were evicted or succeeded: nothing removes them but us, and their indices are free.
+fn ended(seen: &Observed) -> impl Iterator<Item = &SlimPod> {
+    seen.pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_live() && !pod.is_terminating())
+}
+
+fn deleted<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
+    Stage::new(stage::PODS, pods.map(Step::delete)).announcing("PodDeleteSuccessful", "PodDeleteFailed", "Deleted")
+}
+
+fn label_missing(label: &str) -> Waiting {
+    Waiting::new("LabelMissing", format!("no pods are made until the PodClique has a valid label {label}"))
+}

@@ -1,0 +1,74 @@
+//! What a clique says of itself: how many of its pods are there, bound, ready, and why not all of them are.
+
+use grove_api_types::core::{LastError, PodCliqueStatus};
+use grove_api_types::labels::{self, Component};
+use grove_runtime::executor::Done;
+use grove_runtime::plan::Plan;
+use grove_runtime::slim::SlimPod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::observed::Observed;
+
+mod verdicts;
+
+/// The status of the clique after `done`.
+pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodCliqueStatus {
+    let old = seen.clique.status.clone().unwrap_or_default();
+    let hash = seen.clique.labels().get(labels::TEMPLATE_HASH);
+    let count = |holds: &dyn Fn(&SlimPod) -> bool| as_count(seen.live().filter(|pod| holds(pod)).count());
+    let updated = count(&|pod| pod.labels().get(labels::TEMPLATE_HASH) == hash);
+    let replicas = count(&|_| true);
+    let (generation_hash, template_hash) = if updated == replicas {
+        (seen.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())
+    } else {
+        (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
+    };
+    let mut conditions = old.conditions;
+    verdicts::set(&mut conditions, seen, plan, done, now);
+    PodCliqueStatus {
+        observed_generation: if done.succeeded() { seen.clique.metadata.generation } else { old.observed_generation },
+        last_errors: last_errors(&old.last_errors, done, now),
+        replicas: Some(replicas),
+        ready_replicas: count(&SlimPod::is_ready),
+        updated_replicas: updated,
+        schedule_gated_replicas: count(&SlimPod::is_gated),
+        scheduled_replicas: count(&SlimPod::is_scheduled),
+        hpa_pod_selector: pod_selector(seen),
+        conditions,
+        current_pod_clique_set_generation_hash: generation_hash,
+        current_pod_template_hash: template_hash,
+    }
+}
+
+/// The selector of the pods, for autoscalers. A clique of a scaling group has none: it is scaled with its group.
+fn pod_selector(seen: &Observed) -> Option<String> {
+    let standalone = seen.clique.labels().get(labels::COMPONENT).map(String::as_str);
+    let lineage = seen.lineage().ok().filter(|_| standalone == Some(Component::SetPodClique.value()))?;
+    let mut selected = labels::base(&lineage.set);
+    selected.extend(labels::of([(labels::POD_CLIQUE, seen.name().as_str())]));
+    Some(labels::selector(&selected))
+}
+
+/// One error per reason, since a quota refuses a hundred pods in the same words; one that was there before keeps the
+/// time when it was first seen.
+fn last_errors(old: &[LastError], done: &Done, now: Timestamp) -> Vec<LastError> {
+    let mut errors: Vec<LastError> = Vec::new();
+    for failure in done.failures() {
+        if errors.iter().any(|error| error.code == failure.reason) {
+            continue;
+        }
+        let before = old.iter().find(|error| error.code == failure.reason);
+        errors.push(LastError {
+            code: failure.reason.clone(),
+            description: failure.message.clone(),
+            observed_at: before.map_or(Time(now), |error| error.observed_at.clone()),
+        });
+    }
+    errors
+}
+
+fn as_count(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

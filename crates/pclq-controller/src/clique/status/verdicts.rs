@@ -1,0 +1,102 @@
+//! The conditions of a clique.
+
+use grove_api_types::conditions::{self, available, breached, scheduled};
+use grove_runtime::conditions::{Verdict, set_condition};
+use grove_runtime::executor::Done;
+use grove_runtime::plan::Plan;
+use grove_runtime::slim::SlimPod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+use super::as_count;
+use crate::clique::observed::Observed;
+
+/// Whether a condition holds, its reason and its message.
+type Judged = (bool, &'static str, String);
+
+pub(super) fn set(conditions: &mut Vec<Condition>, seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) {
+    let judged = [
+        (conditions::POD_CLIQUE_SCHEDULED, enough_scheduled(seen)),
+        (conditions::MIN_AVAILABLE_BREACHED, breach(seen)),
+        (conditions::AVAILABLE, availability(seen, plan, done)),
+    ];
+    for (type_, (holds, reason, message)) in judged {
+        let (status, reason) = (holds.into(), reason.to_owned());
+        let observed_generation = seen.clique.metadata.generation;
+        set_condition(conditions, Verdict { type_, status, reason, message, observed_generation }, now);
+    }
+}
+
+fn enough_scheduled(seen: &Observed) -> Judged {
+    let (found, needed) = (bound(seen), min_available(seen));
+    let counts = format!("expected at least: {needed}, found: {found}");
+    if found >= needed {
+        (true, scheduled::SUFFICIENT, format!("Sufficient scheduled pods found. {counts}"))
+    } else {
+        (false, scheduled::INSUFFICIENT, format!("Insufficient scheduled pods. {counts}"))
+    }
+}
+
+/// A pod that is still starting does not breach, one that crashed or lost its readiness does.
+fn breach(seen: &Observed) -> Judged {
+    let (bound, needed) = (bound(seen), min_available(seen));
+    if bound < needed {
+        let message = format!("Scheduled replicas ({bound}) below MinAvailable ({needed})");
+        return (true, breached::SCHEDULED_BELOW, message);
+    }
+    let well = |pod: &&SlimPod| pod.is_scheduled() && (pod.is_ready() || is_starting(pod));
+    let found = as_count(seen.live().filter(well).count());
+    let counts = format!("expected at least: {needed}, found: {found}");
+    if found < needed {
+        (true, breached::INSUFFICIENT_READY, format!("Insufficient ready or starting pods. {counts}"))
+    } else {
+        (false, breached::SUFFICIENT_READY, format!("Either sufficient ready or starting pods found. {counts}"))
+    }
+}
+
+/// Whether no container has come so far that it could have become ready, and none has had to be started again.
+fn is_starting(pod: &SlimPod) -> bool {
+    let containers = &pod.status.container_statuses;
+    containers.iter().all(|container| {
+        let stuck = container.started == Some(true) && !container.ready;
+        !stuck && container.restart_count == 0
+    })
+}
+
+fn availability(seen: &Observed, plan: &Plan, done: &Done) -> Judged {
+    let wanted = seen.clique.spec.replicas;
+    let ready = as_count(seen.live().filter(|pod| pod.is_ready()).count());
+    let waiting = plan.waiting.first();
+    let tally = tally(seen, ready);
+    if ready >= wanted {
+        let also = waiting.map(|waiting| format!("; {}", waiting.message)).unwrap_or_default();
+        return (true, available::ALL_AVAILABLE, format!("{tally}{also}"));
+    }
+    match (done.failures().next(), waiting) {
+        (Some(failure), _) => (false, available::REFUSED, format!("{tally}; the API server says: {}", failure.message)),
+        (None, Some(waiting)) => (false, waiting.reason, format!("{tally}; {}", waiting.message)),
+        (None, None) => (false, available::UNAVAILABLE, tally),
+    }
+}
+
+/// How many pods are ready, and what the others lack.
+fn tally(seen: &Observed, ready: i32) -> String {
+    let wanted = seen.clique.spec.replicas;
+    let of = |holds: fn(&SlimPod) -> bool| as_count(seen.live().filter(|pod| holds(pod)).count());
+    let lacks = [
+        (wanted - of(|_| true), "to be created"),
+        (of(SlimPod::is_gated), "gated"),
+        (of(|pod| !pod.is_scheduled() && !pod.is_gated()), "not scheduled"),
+        (of(|pod| pod.is_scheduled() && !pod.is_ready()), "not ready"),
+    ];
+    let lacks = lacks.iter().filter(|(count, _)| *count > 0).map(|(count, lack)| format!(", {count} {lack}"));
+    format!("{ready} of {wanted} pods ready{}", lacks.collect::<String>())
+}
+
+fn bound(seen: &Observed) -> i32 {
+    as_count(seen.live().filter(|pod| pod.is_scheduled()).count())
+}
+
+fn min_available(seen: &Observed) -> i32 {
+    seen.clique.spec.min_available.unwrap_or(seen.clique.spec.replicas)
+}

@@ -1,0 +1,154 @@
+//! Rows: a clique, its pods and its gang as short YAML in, the plan as text out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use expect_test::Expect;
+use grove_api_types::core::{PodClique, PodCliqueStatus};
+use grove_api_types::scheduler_group::PodGang;
+use grove_runtime::plan::{Plan, Step};
+use grove_runtime::slim::SlimPod;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::observed::Observed;
+use super::plan::plan;
+use crate::memory::Recollection;
+
+mod names;
+mod order;
+mod pod;
+mod references;
+mod scale;
+mod status;
+
+const NAME: &str = "llm-0-decode";
+
+/// What a row says: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `leaving`, `status`; `pods` and
+/// `departed`, each `{i, name, at, phase, terminating, ready, …}`; `gang`, the names its group lists, absent for none;
+/// `taken`, names that foreign pods have.
+fn world(row: &str) -> Observed {
+    let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
+    let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
+    let refused: BTreeSet<_> = list("taken").iter().filter_map(|name| name.as_str().map(String::from)).collect();
+    let mut pods: Vec<_> = list("pods").iter().map(pod).collect();
+    pods.sort_by_key(|pod| pod.name_any());
+    Observed {
+        clique: clique(&row),
+        pods,
+        departed: list("departed").iter().map(pod).collect(),
+        gang: row.get("gang").map(gang),
+        remembered: Recollection { refused, ..Recollection::default() },
+    }
+}
+
+fn clique(row: &Value) -> PodClique {
+    let mut object = json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodClique",
+        "metadata": {
+            "name": NAME, "namespace": "prod", "uid": "clique-uid", "generation": 4,
+            "labels": {
+                "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "llm",
+                "app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "pcs-podclique",
+                "grove.io/podcliqueset-replica-index": "0", "grove.io/podgang": "llm-0",
+                "grove.io/pod-template-hash": "1new",
+            },
+            "annotations": row["annotations"],
+        },
+        "spec": {
+            "roleName": "decode", "replicas": row["replicas"].as_i64().unwrap_or(1),
+            "minAvailable": row["minAvailable"].as_i64().unwrap_or(1),
+            "podSpec": row.get("podSpec").cloned().unwrap_or(json!({ "containers": [{ "name": "main" }] })),
+        },
+        "status": row["status"],
+    });
+    json_patch::merge(&mut object["metadata"]["labels"], row.get("labels").unwrap_or(&json!({})));
+    if row["leaving"] == json!(true) {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
+    }
+    serde_json::from_value(object).expect("a clique")
+}
+
+/// One pod; its name is `<clique>-<name>` and its uid `uid-<name>`.
+fn pod(row: &Value) -> Arc<SlimPod> {
+    let name = row["name"].as_str().expect("a name");
+    let is = |key: &str| row[key] == json!(true);
+    let at = row["at"].as_i64().unwrap_or(0);
+    let mut object = json!({
+        "metadata": {
+            "name": format!("{NAME}-{name}"), "namespace": "prod", "uid": format!("uid-{name}"),
+            "creationTimestamp": format!("2026-01-01T00:00:{at:02}Z"),
+            "labels": { "grove.io/pod-template-hash": row["hash"].as_str().unwrap_or("1new") },
+        },
+        "spec": { "nodeName": if is("ready") || is("bound") { json!("node") } else { Value::Null } },
+        "status": {
+            "phase": row["phase"].as_str().unwrap_or("Running"),
+            "conditions": [{ "type": "Ready", "status": if is("ready") { "True" } else { "False" } }],
+        },
+    });
+    if let Some(index) = row["i"].as_i64() {
+        object["metadata"]["labels"]["grove.io/podclique-pod-index"] = json!(index.to_string());
+    }
+    if let Some(host) = row["host"].as_str() {
+        object["spec"]["hostname"] = json!(host);
+    }
+    if is("terminating") {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+    }
+    if is("gated") {
+        object["spec"]["schedulingGates"] = json!([{ "name": "other.io/gate" }]);
+    }
+    if row.get("container").is_some() {
+        object["status"]["containerStatuses"] = json!([row["container"]]);
+    }
+    Arc::new(serde_json::from_value(object).expect("a pod"))
+}
+
+fn gang(listed: &Value) -> Arc<PodGang> {
+    let listed = listed.as_array().cloned().unwrap_or_default();
+    let reference = |name: &Value| json!({ "namespace": "prod", "name": format!("{NAME}-{}", name.as_str().unwrap()) });
+    let references: Vec<_> = listed.iter().map(reference).collect();
+    let group = |name: &str, references: Value| json!({ "name": name, "minReplicas": 1, "podReferences": references });
+    Arc::new(
+        serde_json::from_value(json!({
+            "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+            "metadata": { "name": "llm-0", "namespace": "prod", "uid": "gang-uid" },
+            "spec": { "podgroups": [group("llm-0-prefill", json!([])), group(NAME, references.into())] },
+        }))
+        .expect("a gang"),
+    )
+}
+
+#[track_caller]
+fn check(row: &str, expected: &Expect) {
+    let seen = world(row);
+    let plan = plan(&seen);
+    laws(&seen, &plan);
+    expected.assert_eq(&plan.to_string().replace(NAME, "~"));
+}
+
+/// What holds for each plan: it is a function of what was seen, touches no object twice, deletes what was seen, and
+/// creates children with owner, manager and index, none under the name of a live pod.
+#[track_caller]
+fn laws(seen: &Observed, plan: &Plan) {
+    assert_eq!(*plan, super::plan::plan(seen), "planning twice gives two plans");
+    let mut targets = BTreeSet::new();
+    let mut indices = BTreeSet::new();
+    for step in plan.steps() {
+        let target = step.target();
+        assert!(targets.insert((target.resource.kind.clone(), target.name.clone())), "{step} is the second on it");
+        match step {
+            Step::Create(create) => {
+                let metadata = &create.object["metadata"];
+                assert_eq!(metadata["ownerReferences"][0]["uid"], "clique-uid");
+                assert_eq!(metadata["ownerReferences"][0]["controller"], true);
+                assert_eq!(metadata["ownerReferences"][0]["blockOwnerDeletion"], true);
+                assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "grove-operator");
+                assert!(indices.insert(metadata["labels"]["grove.io/podclique-pod-index"].to_string()));
+                assert!(seen.live().all(|pod| pod.name_any() != target.name), "{step} has the name of a live pod");
+            }
+            Step::Delete(_) => assert!(target.uid.is_some(), "{step} without a uid"),
+            Step::Patch(_) => {}
+        }
+    }
+}

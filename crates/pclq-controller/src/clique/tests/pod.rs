@@ -1,0 +1,167 @@
+//! The pod as it is sent.
+
+use expect_test::{Expect, expect};
+use grove_runtime::plan::{Create, Step};
+
+use super::world;
+use crate::clique::plan::plan;
+
+/// One part of the first pod that the plan creates, as text.
+#[track_caller]
+fn check(row: &str, pointer: &str, expected: &Expect) {
+    let plan = plan(&world(row));
+    let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
+    let part = object.pointer(pointer).expect("the part");
+    expected.assert_eq(&serde_json::to_string_pretty(part).unwrap());
+}
+
+#[test]
+fn a_pod_carries_the_labels_and_the_owner_of_the_wire_format() {
+    let row = "
+replicas: 1
+gang: []
+labels: {team: x, grove.io/podclique: overwritten}
+annotations: {note: kept, kubectl.kubernetes.io/last-applied-configuration: '{}', grove.io/podcliqueset-generation-hash: 1g}
+";
+    check(
+        row,
+        "/metadata",
+        &expect![[r#"
+        {
+          "annotations": {
+            "note": "kept"
+          },
+          "labels": {
+            "app.kubernetes.io/component": "pcs-podclique",
+            "app.kubernetes.io/managed-by": "grove-operator",
+            "app.kubernetes.io/name": "llm-0-decode",
+            "app.kubernetes.io/part-of": "llm",
+            "grove.io/pod-template-hash": "1new",
+            "grove.io/podclique": "llm-0-decode",
+            "grove.io/podclique-pod-index": "0",
+            "grove.io/podcliqueset-replica-index": "0",
+            "grove.io/podgang": "llm-0",
+            "team": "x"
+          },
+          "name": "llm-0-decode-ml5tj",
+          "namespace": "prod",
+          "ownerReferences": [
+            {
+              "apiVersion": "grove.io/v1alpha1",
+              "blockOwnerDeletion": true,
+              "controller": true,
+              "kind": "PodClique",
+              "name": "llm-0-decode",
+              "uid": "clique-uid"
+            }
+          ]
+        }"#]],
+    );
+}
+
+#[test]
+fn a_pod_is_told_its_names() {
+    check(
+        "{replicas: 1, gang: []}",
+        "/spec",
+        &expect![[r#"
+        {
+          "containers": [
+            {
+              "env": [
+                {
+                  "name": "GROVE_PCS_NAME",
+                  "value": "llm"
+                },
+                {
+                  "name": "GROVE_PCS_INDEX",
+                  "value": "0"
+                },
+                {
+                  "name": "GROVE_PCLQ_NAME",
+                  "value": "llm-0-decode"
+                },
+                {
+                  "name": "GROVE_HEADLESS_SERVICE",
+                  "value": "llm-0.prod.svc.cluster.local"
+                },
+                {
+                  "name": "GROVE_PCLQ_POD_INDEX",
+                  "valueFrom": {
+                    "fieldRef": {
+                      "fieldPath": "metadata.labels['grove.io/podclique-pod-index']"
+                    }
+                  }
+                }
+              ],
+              "name": "main"
+            }
+          ],
+          "hostname": "llm-0-decode-0",
+          "schedulerName": "default-scheduler",
+          "subdomain": "llm-0"
+        }"#]],
+    );
+}
+
+#[test]
+fn groves_variables_come_first_and_win_over_the_users() {
+    let row = "
+replicas: 1
+gang: []
+podSpec:
+  initContainers: [{name: init}]
+  containers:
+  - name: main
+    env: [{name: A, value: $(GROVE_PCS_NAME)}, {name: GROVE_PCS_INDEX, value: mine}, {name: GROVE_PCSG_NAME, value: g}]
+  - {name: side, env: null}
+  ephemeralContainers: [{name: debug}]
+";
+    let names = |pointer: &str| {
+        let plan = plan(&world(row));
+        let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
+        let env = object.pointer(pointer).and_then(|env| env.as_array().cloned()).unwrap_or_default();
+        env.iter().map(|variable| variable["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let ours = "GROVE_PCS_NAME GROVE_PCS_INDEX GROVE_PCLQ_NAME GROVE_HEADLESS_SERVICE GROVE_PCLQ_POD_INDEX";
+    assert_eq!(names("/spec/containers/0/env"), format!("{ours} A GROVE_PCSG_NAME"));
+    assert_eq!(names("/spec/containers/1/env"), ours);
+    assert_eq!(names("/spec/initContainers/0/env"), ours);
+    assert_eq!(names("/spec/ephemeralContainers/0/env"), "");
+}
+
+#[test]
+fn the_users_scheduler_gates_and_unknown_fields_stay() {
+    let row = "
+replicas: 1
+gang: []
+podSpec:
+  schedulerName: mine
+  hostname: overwritten
+  subdomain: overwritten
+  schedulingGates: [{name: kueue.x-k8s.io/admission}]
+  fieldOfTheFuture: {deep: [1]}
+  containers: []
+";
+    check(
+        row,
+        "/spec",
+        &expect![[r#"
+        {
+          "containers": [],
+          "fieldOfTheFuture": {
+            "deep": [
+              1
+            ]
+          },
+          "hostname": "llm-0-decode-0",
+          "schedulerName": "mine",
+          "schedulingGates": [
+            {
+              "name": "kueue.x-k8s.io/admission"
+            }
+          ],
+          "subdomain": "llm-0"
+        }"#]],
+    );
+}

@@ -1,0 +1,167 @@
+//! Which pods come and which go.
+
+use expect_test::expect;
+
+use super::check;
+
+#[test]
+fn a_new_clique_gets_all_its_pods() {
+    check(
+        "{replicas: 3, gang: []}",
+        &expect![[r"
+        pods: create Pod ~-ml5tj
+        pods: create Pod ~-vk7tm
+        pods: create Pod ~-6vmjz
+    "]],
+    );
+}
+
+#[test]
+fn zero_replicas_mean_no_pods() {
+    check(
+        "{replicas: 0, gang: []}",
+        &expect![[r"
+        nothing to do
+    "]],
+    );
+    check(
+        "{replicas: 0, gang: [a], pods: [{i: 0, name: a}]}",
+        &expect![[r#"
+        pods: delete Pod ~-a
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[]}]
+    "#]],
+    );
+}
+
+#[test]
+fn scale_out_fills_the_lowest_free_indices() {
+    check(
+        "{replicas: 4, gang: [a, c], pods: [{i: 0, name: a}, {i: 2, name: c}]}",
+        &expect![[r"
+        pods: create Pod ~-vk7tm
+        pods: create Pod ~-fw7hg
+    "]],
+    );
+}
+
+#[test]
+fn scale_in_removes_the_highest_indices() {
+    let pods = "pods: [{i: 0, name: z}, {i: 1, name: b}, {i: 2, name: a}, {i: 10, name: m}]";
+    check(
+        &format!("{{replicas: 2, gang: [a, b, m, z], {pods}}}"),
+        &expect![[r#"
+        pods: delete Pod ~-m
+        pods: delete Pod ~-a
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-b","namespace":"prod"},{"name":"~-z","namespace":"prod"}]}]
+    "#]],
+    );
+}
+
+#[test]
+fn a_hole_below_the_wanted_number_is_closed_from_above() {
+    check(
+        "{replicas: 2, gang: [a, c], pods: [{i: 0, name: a}, {i: 2, name: c}]}",
+        &expect![[r#"
+        pods: delete Pod ~-c
+        pods: create Pod ~-vk7tm
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
+    "#]],
+    );
+}
+
+#[test]
+fn a_terminating_pod_frees_its_index_at_once() {
+    check(
+        "{replicas: 2, gang: [], pods: [{i: 0, name: a, terminating: true}, {i: 1, name: b}]}",
+        &expect![[r"
+        pods: create Pod ~-jjjnq
+    "]],
+    );
+}
+
+#[test]
+fn failed_evicted_and_succeeded_pods_are_deleted_and_replaced_in_one_plan() {
+    check(
+        "{replicas: 1, gang: [], pods: [{i: 0, name: a, phase: Failed}]}",
+        &expect![[r"
+        pods: delete Pod ~-a
+        pods: create Pod ~-jjjnq
+    "]],
+    );
+    check(
+        "{replicas: 1, gang: [], pods: [{i: 0, name: a, phase: Succeeded}]}",
+        &expect![[r"
+        pods: delete Pod ~-a
+        pods: create Pod ~-jjjnq
+    "]],
+    );
+}
+
+#[test]
+fn a_failed_pod_that_is_leaving_is_not_deleted_again() {
+    check(
+        "{replicas: 1, gang: [], pods: [{i: 0, name: a, phase: Failed, terminating: true}]}",
+        &expect![[r"
+        pods: create Pod ~-jjjnq
+    "]],
+    );
+}
+
+#[test]
+fn of_two_pods_with_one_index_the_older_stays() {
+    check(
+        "{replicas: 1, gang: [b], pods: [{i: 0, name: a, at: 5}, {i: 0, name: b, at: 3}]}",
+        &expect![[r"
+        pods: delete Pod ~-a
+    "]],
+    );
+}
+
+#[test]
+fn the_hostname_tells_the_index_when_the_label_is_lost() {
+    check(
+        "{replicas: 2, gang: [], pods: [{host: llm-0-decode-1, name: a}, {host: nonsense, name: b}]}",
+        &expect![[r"
+            pods: delete Pod ~-b
+            pods: create Pod ~-ml5tj
+        "]],
+    );
+}
+
+#[test]
+fn a_leaving_clique_lets_its_pods_go() {
+    let pods = "[{i: 0, name: a}, {i: 1, name: b, terminating: true}, {i: 2, name: c, phase: Failed}]";
+    check(
+        &format!("{{replicas: 3, leaving: true, gang: [a], pods: {pods}}}"),
+        &expect![[r"
+        pods: delete Pod ~-a
+        pods: delete Pod ~-c
+    "]],
+    );
+}
+
+#[test]
+fn a_complete_clique_is_left_alone() {
+    check(
+        "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b}]}",
+        &expect![[r"
+        nothing to do
+    "]],
+    );
+}
+
+#[test]
+fn a_clique_without_its_labels_waits() {
+    check(
+        "{labels: {grove.io/podgang: null}}",
+        &expect![[r"
+        wait: LabelMissing no pods are made until the PodClique has a valid label grove.io/podgang
+    "]],
+    );
+    check(
+        "{labels: {grove.io/podcliqueset-replica-index: first}}",
+        &expect![[r"
+        wait: LabelMissing no pods are made until the PodClique has a valid label grove.io/podcliqueset-replica-index
+    "]],
+    );
+}

@@ -1,0 +1,192 @@
+//! What a clique says of itself.
+
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+use grove_runtime::executor::{Done, Failure, Outcome};
+use grove_runtime::plan::Target;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{PodCliqueStatus, world};
+use crate::clique::plan::plan;
+use crate::clique::status::status;
+
+fn told(row: &str, done: &Done, second: i64) -> PodCliqueStatus {
+    let seen = world(row);
+    status(&seen, &plan(&seen), done, Timestamp::from_second(second).unwrap())
+}
+
+fn refused(message: &str) -> Done {
+    let failure = Failure::new(403, "Forbidden", message);
+    let target = Target::of(&world("").clique);
+    let outcome = Outcome { stage: "pods", target, result: Err(failure) };
+    Done { outcomes: vec![outcome.clone(), outcome] }
+}
+
+#[track_caller]
+fn check(row: &str, done: &Done, expected: &Expect) {
+    let status = told(row, done, 100);
+    let mut lines = format!(
+        "replicas {:?} ready {} updated {} gated {} scheduled {} generation {:?} hashes {:?} {:?}\n",
+        status.replicas,
+        status.ready_replicas,
+        status.updated_replicas,
+        status.schedule_gated_replicas,
+        status.scheduled_replicas,
+        status.observed_generation,
+        status.current_pod_clique_set_generation_hash,
+        status.current_pod_template_hash,
+    );
+    for condition in &status.conditions {
+        assert_eq!(condition.observed_generation, Some(4));
+        let Condition { type_, status, reason, message, .. } = condition;
+        writeln!(lines, "{type_}={status} {reason}: {message}").unwrap();
+    }
+    for error in &status.last_errors {
+        writeln!(lines, "error {}: {}", error.code, error.description).unwrap();
+    }
+    expected.assert_eq(&lines);
+}
+
+#[test]
+fn a_new_clique_is_in_breach_and_says_what_it_lacks() {
+    check(
+        "{replicas: 2, minAvailable: 2, gang: []}",
+        &Done::default(),
+        &expect![[r#"
+        replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
+        Available=False ReplicasUnavailable: 0 of 2 pods ready, 2 to be created
+        MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (2)
+        PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 2, found: 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_ready_clique_is_available() {
+    let row = "{replicas: 1, gang: [a], annotations: {grove.io/podcliqueset-generation-hash: 1gen}, \
+               pods: [{i: 0, name: a, ready: true, container: {name: main, ready: true, started: true, restartCount: 3}}]}";
+    check(
+        row,
+        &Done::default(),
+        &expect![[r#"
+        replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes Some("1gen") Some("1new")
+        Available=True AllReplicasAvailable: 1 of 1 pods ready
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
+    "#]],
+    );
+}
+
+#[test]
+fn the_message_counts_what_the_other_pods_lack() {
+    let row = "{replicas: 5, minAvailable: 2, gang: [], pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, gated: true}, \
+               {i: 2, name: c}, {i: 3, name: d, bound: true}]}";
+    check(
+        row,
+        &Done::default(),
+        &expect![[r#"
+        replicas Some(4) ready 1 updated 4 gated 1 scheduled 2 generation Some(4) hashes None Some("1new")
+        Available=False ReplicasUnavailable: 1 of 5 pods ready, 1 to be created, 1 gated, 1 not scheduled, 1 not ready
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 2, found: 2
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 2, found: 2
+    "#]],
+    );
+}
+
+#[test]
+fn pods_that_are_starting_do_not_breach_and_those_that_crashed_do() {
+    let row =
+        |container: &str| format!("{{gang: [a], pods: [{{i: 0, name: a, bound: true, container: {container}}}]}}");
+    let breach = |container: &str| {
+        let status = told(&row(container), &Done::default(), 1);
+        let breach = status.conditions.into_iter().find(|condition| condition.type_ == "MinAvailableBreached").unwrap();
+        format!("{} {}", breach.status, breach.reason)
+    };
+    assert_eq!(breach("{name: main, ready: false, started: false}"), "False SufficientReadyPods");
+    assert_eq!(breach("{name: main, ready: false, started: true}"), "True InsufficientReadyPods");
+    assert_eq!(breach("{name: main, ready: false, started: false, restartCount: 1}"), "True InsufficientReadyPods");
+}
+
+#[test]
+fn a_refusal_becomes_a_condition_with_the_servers_words() {
+    check(
+        "{replicas: 2, gang: []}",
+        &refused("exceeded quota: pods=1"),
+        &expect![[r#"
+        replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
+        Available=False Refused: 0 of 2 pods ready, 2 to be created; the API server says: exceeded quota: pods=1
+        MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
+        PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
+        error Forbidden: exceeded quota: pods=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_missing_gang_is_named() {
+    check(
+        "{replicas: 1, pods: [{i: 0, name: a}]}",
+        &Done::default(),
+        &expect![[r#"
+        replicas Some(1) ready 0 updated 1 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
+        Available=False PodGangMissing: 0 of 1 pods ready, 1 not scheduled; PodGang llm-0 does not exist
+        MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
+        PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
+    "#]],
+    );
+    check(
+        "{replicas: 1, pods: [{i: 0, name: a, ready: true}]}",
+        &Done::default(),
+        &expect![[r#"
+        replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes None Some("1new")
+        Available=True AllReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
+    "#]],
+    );
+}
+
+#[test]
+fn old_pods_keep_the_old_hashes_reported() {
+    let row = "{replicas: 1, gang: [a], annotations: {grove.io/podcliqueset-generation-hash: 1gen}, \
+               status: {currentPodTemplateHash: 1old, currentPodCliqueSetGenerationHash: 1then}, \
+               pods: [{i: 0, name: a, ready: true, hash: 1old}]}";
+    check(
+        row,
+        &Done::default(),
+        &expect![[r#"
+        replicas Some(1) ready 1 updated 0 gated 0 scheduled 1 generation Some(4) hashes Some("1then") Some("1old")
+        Available=True AllReplicasAvailable: 1 of 1 pods ready
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
+    "#]],
+    );
+}
+
+#[test]
+fn errors_are_one_per_reason_keep_their_time_and_go_with_the_next_success() {
+    let mut seen = world("{replicas: 2, gang: []}");
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let first = status(&seen, &plan(&seen), &refused("quota, used: 1"), at(1));
+    seen.clique.status = Some(first.clone());
+    let second = status(&seen, &plan(&seen), &refused("quota, used: 2"), at(2));
+    assert_eq!(second.last_errors.len(), 1);
+    assert_eq!(second.last_errors[0].observed_at, first.last_errors[0].observed_at);
+    assert_eq!(second.last_errors[0].description, "quota, used: 2");
+    seen.clique.status = Some(second.clone());
+    let third = status(&seen, &plan(&seen), &Done::default(), at(3));
+    assert!(third.last_errors.is_empty());
+    seen.clique.status = Some(third.clone());
+    assert_eq!(status(&seen, &plan(&seen), &Done::default(), at(4)), third);
+}
+
+#[test]
+fn only_standalone_cliques_have_a_pod_selector() {
+    let selector = |row: &str| told(row, &Done::default(), 1).hpa_pod_selector;
+    let expected =
+        "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=llm,grove.io/podclique=llm-0-decode";
+    assert_eq!(selector("").as_deref(), Some(expected));
+    assert_eq!(selector("{labels: {app.kubernetes.io/component: pcsg-podclique}}"), None);
+}

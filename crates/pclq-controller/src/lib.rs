@@ -1,0 +1,35 @@
+//! pclq-controller: `PodClique` → its pods, and its entry in the `podReferences` of its `PodGang`.
+//!
+//! The page to read first is [`clique`]: one reconcile from observation to status.
+
+use std::sync::Arc;
+
+use grove_runtime::clock::Clock;
+use grove_runtime::executor::Executor;
+use grove_runtime::service::Service;
+
+pub mod clique;
+pub mod memory;
+pub mod rbac;
+
+/// Name of the service: of its `ServiceAccount`, its user agent and its events.
+pub const NAME: &str = "pclq-controller";
+
+/// What a reconcile works with. Only `observe`, `carry_out` and `publish` see it; the thinking gets values.
+pub struct Ctx {
+    caches: clique::observe::Caches,
+    memory: memory::Memory,
+    executor: Executor,
+    clock: Clock,
+}
+
+/// Runs the controller until the service is told to stop.
+///
+/// # Errors
+/// When the service cannot listen for signals or is stopped by force.
+pub async fn run(service: &Service) -> anyhow::Result<()> {
+    let (caches, changes) = clique::observe::watch(service);
+    let memory = memory::Memory::default();
+    let ctx = Arc::new(Ctx { caches, memory, executor: service.executor().clone(), clock: service.clock() });
+    clique::run(service, ctx, changes).await
+}

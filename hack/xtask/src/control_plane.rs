@@ -1,0 +1,124 @@
+//! The command lines of etcd, the API server, the controller manager, the scheduler and KWOK: stock security, every
+//! port on the loopback address.
+
+use crate::credentials;
+use crate::ports::Ports;
+use crate::processes::Launch;
+use crate::workspace;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+pub(crate) const ETCD: &str = "etcd";
+pub(crate) const API_SERVER: &str = "kube-apiserver";
+const ETCD_PEER: &str = "etcd-peer";
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+const SCHEDULER: &str = "kube-scheduler";
+const KWOK: &str = "kwok";
+
+/// Everything that needs a port.
+pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
+
+/// Makes the command line of each part, for one plane.
+pub(crate) struct ControlPlane<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) binaries: &'a Path,
+    pub(crate) ports: &'a Ports,
+}
+
+impl ControlPlane<'_> {
+    pub(crate) fn etcd(&self) -> Result<Launch> {
+        let client = format!("http://127.0.0.1:{}", self.ports.of(ETCD)?);
+        let peer = format!("http://127.0.0.1:{}", self.ports.of(ETCD_PEER)?);
+        Ok(self.launch(
+            ETCD,
+            vec![
+                format!("--data-dir={}", self.dir.join("etcd").display()),
+                format!("--listen-client-urls={client}"),
+                format!("--advertise-client-urls={client}"),
+                format!("--listen-peer-urls={peer}"),
+                format!("--initial-advertise-peer-urls={peer}"),
+                format!("--initial-cluster=default={peer}"),
+                "--log-level=warn".to_owned(),
+                "--quota-backend-bytes=4294967296".to_owned(),
+                // The data of a test need not survive a power cut, and waiting for the disk would dominate every time.
+                "--unsafe-no-fsync".to_owned(),
+            ],
+        ))
+    }
+
+    pub(crate) fn api_server(&self) -> Result<Launch> {
+        let pki = self.dir.join("pki");
+        let in_pki = |file: &str| pki.join(file).display().to_string();
+        Ok(self.launch(
+            API_SERVER,
+            vec![
+                format!("--etcd-servers=http://127.0.0.1:{}", self.ports.of(ETCD)?),
+                format!("--secure-port={}", self.ports.of(API_SERVER)?),
+                "--bind-address=127.0.0.1".to_owned(),
+                "--advertise-address=127.0.0.1".to_owned(),
+                format!("--cert-dir={}", pki.display()),
+                format!("--service-account-key-file={}", in_pki("service-accounts.pub")),
+                format!("--service-account-signing-key-file={}", in_pki("service-accounts.key")),
+                "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+                format!("--token-auth-file={}", in_pki("tokens.csv")),
+                "--authorization-mode=Node,RBAC".to_owned(),
+                "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
+                "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
+                "--allow-privileged=true".to_owned(),
+                "--endpoint-reconciler-type=none".to_owned(),
+                format!("--audit-policy-file={}", workspace::control_plane().join("audit-policy.yaml").display()),
+                format!("--audit-log-path={}", self.dir.join("audit.log").display()),
+                "--max-requests-inflight=1200".to_owned(),
+                "--max-mutating-requests-inflight=600".to_owned(),
+            ],
+        ))
+    }
+
+    /// What lives off the API server and may start in any order once that is there.
+    pub(crate) fn followers(&self) -> Result<[Launch; 3]> {
+        Ok([self.controller_manager()?, self.scheduler()?, self.kwok()?])
+    }
+
+    fn controller_manager(&self) -> Result<Launch> {
+        let mut arguments = self.client_of_the_api(CONTROLLER_MANAGER)?;
+        arguments.extend([
+            format!("--service-account-private-key-file={}", self.dir.join("pki/service-accounts.key").display()),
+            format!("--root-ca-file={}", self.dir.join("pki/apiserver.crt").display()),
+            "--use-service-account-credentials=true".to_owned(),
+        ]);
+        Ok(self.launch(CONTROLLER_MANAGER, arguments))
+    }
+
+    fn scheduler(&self) -> Result<Launch> {
+        Ok(self.launch(SCHEDULER, self.client_of_the_api(SCHEDULER)?))
+    }
+
+    fn client_of_the_api(&self, name: &str) -> Result<Vec<String>> {
+        Ok(vec![
+            format!("--kubeconfig={}", credentials::kubeconfig(self.dir, name).display()),
+            "--leader-elect=false".to_owned(),
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.ports.of(name)?),
+            format!("--cert-dir={}", self.dir.join("pki").join(name).display()),
+        ])
+    }
+
+    fn kwok(&self) -> Result<Launch> {
+        let stages: Vec<PathBuf> = workspace::yaml_files(&workspace::control_plane().join("stages"))?;
+        let mut arguments = vec![
+            format!("--kubeconfig={}", credentials::kubeconfig(self.dir, KWOK).display()),
+            "--manage-all-nodes=true".to_owned(),
+            "--node-lease-duration-seconds=40".to_owned(),
+            "--cidr=10.64.0.1/10".to_owned(),
+            format!("--server-address=127.0.0.1:{}", self.ports.of(KWOK)?),
+        ];
+        arguments.extend(stages.iter().map(|stage| format!("--config={}", stage.display())));
+        Ok(Launch { inputs: stages, ..self.launch(KWOK, arguments) })
+    }
+
+    fn launch(&self, name: &str, arguments: Vec<String>) -> Launch {
+        Launch { name: name.to_owned(), program: self.binaries.join(name), arguments, inputs: Vec::new() }
+    }
+}

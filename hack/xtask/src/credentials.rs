@@ -1,0 +1,77 @@
+//! Keys, tokens and kubeconfigs of the plane's own users.
+
+use crate::workspace::{hex, write_private};
+use anyhow::{Context, Result};
+use kube::config::{AuthInfo, Kubeconfig, NamedAuthInfo};
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+pub(crate) const ADMIN: &str = "admin";
+
+/// The users that the API server knows by token: name in the plane, name in Kubernetes, group.
+const USERS: [(&str, &str, &str); 4] = [
+    (ADMIN, "admin", "system:masters"),
+    ("kube-controller-manager", "system:kube-controller-manager", ""),
+    ("kube-scheduler", "system:kube-scheduler", ""),
+    ("kwok", "kwok", ""),
+];
+
+pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
+    dir.join(format!("{user}.kubeconfig"))
+}
+
+/// The key that signs the tokens of services, its public half, the token of each user, and their kubeconfigs.
+/// Made once per plane: what exists stays.
+pub(crate) fn create(dir: &Path, api_server: u16) -> Result<()> {
+    let pki = dir.join("pki");
+    std::fs::create_dir_all(&pki)?;
+    if pki.join("tokens.csv").exists() {
+        return Ok(());
+    }
+    let key = rcgen::KeyPair::generate().context("cannot make a signing key")?;
+    write_private(&pki.join("service-accounts.key"), &key.serialize_pem())?;
+    write_private(&pki.join("service-accounts.pub"), &key.public_key_pem())?;
+    let mut table = String::new();
+    for (name, user, group) in USERS {
+        let token = random_token()?;
+        writeln!(table, "{token},{user},{name},\"{group}\"")?;
+        write_private(&kubeconfig(dir, name), &kubeconfig_text(dir, api_server, name, &token))?;
+    }
+    write_private(&pki.join("tokens.csv"), &table)
+}
+
+fn kubeconfig_text(dir: &Path, port: u16, user: &str, token: &str) -> String {
+    // The API server signs itself a certificate at its first start; the file holds its authority too.
+    let authority = dir.join("pki/apiserver.crt").display().to_string();
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: grove\n\
+         clusters:\n- name: grove\n  cluster:\n    server: https://127.0.0.1:{port}\n    certificate-authority: {authority:?}\n\
+         contexts:\n- name: grove\n  context:\n    cluster: grove\n    user: {user}\n\
+         users:\n- name: {user}\n  user:\n    token: {token}\n"
+    )
+}
+
+/// The same cluster as in `admin`, for somebody who reads its token from a file.
+pub(crate) fn with_token_file(admin: &Path, token: &Path) -> Result<String> {
+    let mut config = Kubeconfig::read_from(admin)?;
+    let current = config.current_context.clone().context("the kubeconfig has no current context")?;
+    config.contexts.retain(|context| context.name == current);
+    let context = config
+        .contexts
+        .first_mut()
+        .and_then(|named| named.context.as_mut())
+        .context("the kubeconfig's current context is not in it")?;
+    context.user = Some("service".to_owned());
+    let cluster = context.cluster.clone();
+    config.clusters.retain(|named| named.name == cluster);
+    let auth = AuthInfo { token_file: Some(token.display().to_string()), ..AuthInfo::default() };
+    config.auth_infos = vec![NamedAuthInfo { name: "service".to_owned(), auth_info: Some(auth), ..Default::default() }];
+    Ok(serde_json::to_string_pretty(&config)?)
+}
+
+fn random_token() -> Result<String> {
+    let mut bytes = [0_u8; 24];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(hex(&bytes))
+}

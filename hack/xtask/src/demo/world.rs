@@ -1,0 +1,153 @@
+//! What the demo sees of its namespace: a live copy of every object of the kinds that make up a set.
+
+use anyhow::{Context, Result};
+use futures::stream::{BoxStream, SelectAll, StreamExt};
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Objects as anybody sees them through the API: the demo knows no more of the suite than a user does.
+pub(crate) struct World {
+    pub(crate) sets: Kind,
+    pub(crate) cliques: Kind,
+    pub(crate) gangs: Kind,
+    pub(crate) services: Kind,
+    pub(crate) pods: Kind,
+    changes: SelectAll<BoxStream<'static, ()>>,
+}
+
+/// One kind's objects.
+pub(crate) struct Kind(reflector::Store<DynamicObject>);
+
+impl Kind {
+    /// Sorted by name.
+    pub(crate) fn all(&self) -> Vec<Arc<DynamicObject>> {
+        let mut all = self.0.state();
+        all.sort_by_key(|object| object.name_any());
+        all
+    }
+
+    pub(crate) fn of(&self, owner: &DynamicObject) -> Vec<Arc<DynamicObject>> {
+        let mut all = self.all();
+        all.retain(|object| {
+            object.owner_references().iter().any(|reference| Some(&reference.uid) == owner.metadata.uid.as_ref())
+        });
+        all
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<DynamicObject>> {
+        self.all().into_iter().find(|object| object.name_any() == name)
+    }
+}
+
+impl World {
+    pub(crate) fn watch(client: &Client, namespace: &str) -> Self {
+        let mut changes = SelectAll::new();
+        let mut kind = |group: &str, version: &str, kind: &str, plural: &str| {
+            let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+            let resource = ApiResource {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                api_version,
+                kind: kind.to_owned(),
+                plural: plural.to_owned(),
+            };
+            let writer = reflector::store::Writer::new(resource.clone());
+            let store = writer.as_reader();
+            let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+            let stream = watcher(api, watcher::Config::default()).default_backoff().reflect(writer);
+            changes.push(stream.map(|_| ()).boxed());
+            Kind(store)
+        };
+        Self {
+            sets: kind("grove.io", "v1alpha1", "PodCliqueSet", "podcliquesets"),
+            cliques: kind("grove.io", "v1alpha1", "PodClique", "podcliques"),
+            gangs: kind("scheduler.grove.io", "v1alpha1", "PodGang", "podgangs"),
+            services: kind("", "v1", "Service", "services"),
+            pods: kind("", "v1", "Pod", "pods"),
+            changes,
+        }
+    }
+
+    /// Waits for the next change of anything.
+    pub(crate) async fn changed(&mut self) -> Result<()> {
+        self.changes.next().await.context("the watches ended")
+    }
+
+    /// The uids of everything that is there now.
+    pub(crate) fn uids(&self) -> BTreeSet<String> {
+        let all = [&self.sets, &self.cliques, &self.gangs, &self.services, &self.pods].into_iter().flat_map(Kind::all);
+        all.filter_map(|object| object.metadata.uid.clone()).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        [&self.sets, &self.cliques, &self.gangs, &self.services, &self.pods].iter().all(|kind| kind.all().is_empty())
+    }
+
+    /// Every clique of every replica of the set is there with all its pods Ready, nothing is on its way out, and the
+    /// set itself says so.
+    pub(crate) fn is_ready(&self, set: &str) -> bool {
+        let Some(set) = self.sets.named(set) else { return false };
+        let replicas = number(&set.data["spec"]["replicas"]);
+        let templates = set.data["spec"]["template"]["cliques"].as_array().map_or(0, Vec::len);
+        let cliques = self.cliques.of(&set);
+        has_condition(&set, "Available")
+            && number(&set.data["status"]["observedGeneration"]) == set.metadata.generation.unwrap_or_default()
+            && number(&set.data["status"]["availableReplicas"]) == replicas
+            && i64::try_from(cliques.len()).ok() == i64::try_from(templates).ok().map(|count| count * replicas)
+            && i64::try_from(self.gangs.of(&set).len()).ok() == Some(replicas)
+            && cliques.iter().all(|clique| self.is_clique_ready(clique))
+    }
+
+    fn is_clique_ready(&self, clique: &DynamicObject) -> bool {
+        let pods = self.pods.of(clique);
+        i64::try_from(pods.len()).ok() == Some(number(&clique.data["spec"]["replicas"]))
+            && number(&clique.data["status"]["readyReplicas"]) == number(&clique.data["spec"]["replicas"])
+            && pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none() && has_condition(pod, "Ready"))
+    }
+}
+
+pub(crate) fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_default()
+}
+
+pub(crate) fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a Value> {
+    object.data["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+pub(crate) fn has_condition(object: &DynamicObject, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| condition["status"] == "True")
+}
+
+#[cfg(test)]
+impl World {
+    /// A world that stands still, of these objects.
+    pub(super) fn of(objects: &[DynamicObject]) -> Self {
+        let kind = |kind: &str| {
+            let resource = ApiResource {
+                group: String::new(),
+                version: String::new(),
+                api_version: String::new(),
+                kind: kind.to_owned(),
+                plural: String::new(),
+            };
+            let mut writer = reflector::store::Writer::new(resource);
+            for object in objects.iter().filter(|object| object.types.as_ref().is_some_and(|types| types.kind == kind))
+            {
+                writer.apply_watcher_event(&watcher::Event::Apply(object.clone()));
+            }
+            Kind(writer.as_reader())
+        };
+        Self {
+            sets: kind("PodCliqueSet"),
+            cliques: kind("PodClique"),
+            gangs: kind("PodGang"),
+            services: kind("Service"),
+            pods: kind("Pod"),
+            changes: SelectAll::new(),
+        }
+    }
+}

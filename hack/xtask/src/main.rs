@@ -1,0 +1,58 @@
+//! The developer verbs. `cargo xtask --help` is the index; nothing of this reaches a cluster of production.
+
+mod accounts;
+mod args;
+mod binaries;
+mod control_plane;
+mod credentials;
+mod demo;
+mod interrupt;
+mod kubectl;
+mod nodes;
+mod plane;
+mod ports;
+mod processes;
+mod services;
+mod test;
+mod workspace;
+
+use anyhow::{Context, Result};
+use args::{Args, Verb};
+use clap::Parser;
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Args { source, verb } = Args::parse();
+    let outcome = match verb {
+        Verb::Up(wish) => plane::up(&source, &wish).await,
+        Verb::Down { dir } => plane::down(&workspace::plane_dir(dir)).await,
+        Verb::Demo { once, wish } => demo::run(&source, &wish, once).await,
+        Verb::Test { filter } => test::run(&source, filter.as_deref()).await,
+        Verb::Generate => generate(),
+        Verb::KeepTokens { dir } => accounts::keep(&dir).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes what is generated, and says which files were not up to date.
+fn generate() -> Result<()> {
+    for (path, fresh) in xtask::generate::files()? {
+        let file = workspace::root().join(&path);
+        if std::fs::read_to_string(&file).is_ok_and(|old| old == fresh) {
+            continue;
+        }
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(&file, fresh).with_context(|| format!("cannot write {}", file.display()))?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}

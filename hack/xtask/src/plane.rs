@@ -1,0 +1,291 @@
+//! One plane: a folder with a control plane, its nodes and the services, brought up step by step and ended as a whole.
+
+use crate::args::{Source, Wish};
+use crate::control_plane::{self, ControlPlane};
+use crate::interrupt::interrupted;
+use crate::kubectl::Kubectl;
+use crate::ports::Ports;
+use crate::processes::{Ensured, Launch, Processes};
+use crate::{accounts, binaries, credentials, nodes, services, workspace};
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+const DEFAULT_NODES: u32 = 10;
+const API_SERVER_WITHIN: Duration = Duration::from_secs(90);
+
+/// What a plane leaves in its folder while it runs. Logs and the audit log stay afterwards, for whoever asks why.
+const STATE: [&str; 7] = ["etcd", "pki", "sa", "kubectl-cache", "ports.json", "pids.json", "config.yaml"];
+const RECORDS: [&str; 2] = ["log", "audit.log"];
+
+pub(crate) struct Plane {
+    pub(crate) dir: PathBuf,
+    pub(crate) kubectl: Kubectl,
+    pub(crate) processes: Processes,
+    /// What this process has started, and ends again if it does not succeed.
+    started: Vec<String>,
+}
+
+/// What becomes of the plane after successful work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    Stays,
+    Ends,
+}
+
+pub(crate) async fn up(source: &Source, wish: &Wish) -> Result<()> {
+    with_plane(source, wish, Afterwards::Stays, async |plane: &mut Plane| {
+        println!("logs: {}", plane.dir.join("log").display());
+        println!("kubectl of the same version: {}", plane.dir.join("kubectl").display());
+        println!("export KUBECONFIG={}", plane.kubectl.kubeconfig.display());
+        Ok(())
+    })
+    .await
+}
+
+pub(crate) async fn down(dir: &Path) -> Result<()> {
+    let mut processes = Processes::of(dir)?;
+    let running = processes.alive();
+    if running.is_empty() {
+        println!("nothing runs in {}", dir.display());
+    } else {
+        let _lock = lock(dir)?;
+        end(&mut processes, &running).await?;
+        println!("ended {}", running.join(", "));
+        if !running.iter().any(|name| name == control_plane::API_SERVER) {
+            println!("left in your cluster: the CRDs and the namespace {}", services::NAMESPACE);
+        }
+    }
+    forget(dir, &STATE)
+}
+
+/// Brings a plane up, does some work with it, and ends it if that was wished, if anything failed, or if somebody said
+/// stop. What ran before this process began is never ended by it.
+pub(crate) async fn with_plane<W>(source: &Source, wish: &Wish, afterwards: Afterwards, work: W) -> Result<()>
+where
+    W: AsyncFnOnce(&mut Plane) -> Result<()>,
+{
+    let mut plane = Plane::open(source, wish).await?;
+    let both = async {
+        plane.bring_up(source, wish).await?;
+        work(&mut plane).await
+    };
+    let outcome = tokio::select! {
+        outcome = both => outcome,
+        reason = interrupted() => Err(reason),
+    };
+    if outcome.is_err() || afterwards == Afterwards::Ends {
+        let started = std::mem::take(&mut plane.started);
+        end(&mut plane.processes, &started).await?;
+        if plane.processes.alive().is_empty() {
+            forget(&plane.dir, &STATE)?;
+        }
+    }
+    outcome
+}
+
+impl Plane {
+    async fn open(source: &Source, wish: &Wish) -> Result<Self> {
+        let dir = workspace::plane_dir(wish.dir.clone());
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let kubectl = tokio::select! {
+            kubectl = find_kubectl(source) => kubectl?,
+            reason = interrupted() => return Err(reason),
+        };
+        let processes = Processes::of(&dir)?;
+        let kubectl = Kubectl::new(&kubectl, &dir);
+        Ok(Self { dir, kubectl, processes, started: Vec::new() })
+    }
+
+    async fn bring_up(&mut self, source: &Source, wish: &Wish) -> Result<()> {
+        let began = Instant::now();
+        if !wish.no_services {
+            services::build().await?;
+        }
+        let _lock = lock(&self.dir)?;
+        if self.processes.alive().is_empty() {
+            forget(&self.dir, &STATE)?;
+            forget(&self.dir, &RECORDS)?;
+            self.processes = Processes::of(&self.dir)?;
+        } else {
+            println!("{} runs already; looking after what is missing", self.dir.display());
+        }
+        let cache = binaries::cache(source)?;
+        let ports = Ports::choose(&self.dir, &cache, &port_names(source, wish), wish.port)?;
+        self.link_kubectl()?;
+        match &source.kubeconfig {
+            Some(file) => self.use_cluster(file)?,
+            None => self.start_control_plane(source, &ports).await?,
+        }
+        self.apply_manifests(source, wish).await?;
+        println!("control plane ready after {:.1} s", began.elapsed().as_secs_f64());
+        if !wish.no_services {
+            self.start_services(wish, &ports).await?;
+            println!("services ready after {:.1} s", began.elapsed().as_secs_f64());
+        }
+        Ok(())
+    }
+
+    fn link_kubectl(&self) -> Result<()> {
+        let link = self.dir.join("kubectl");
+        _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&self.kubectl.program, &link)
+            .with_context(|| format!("cannot make the link {}", link.display()))
+    }
+
+    fn use_cluster(&self, kubeconfig: &Path) -> Result<()> {
+        if self.processes.is_alive(control_plane::API_SERVER) {
+            bail!("{} runs a control plane of its own; give another --dir", self.dir.display());
+        }
+        let text = std::fs::read_to_string(kubeconfig)
+            .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
+        workspace::write_private(&self.kubectl.kubeconfig, &text)
+    }
+
+    async fn start_control_plane(&mut self, source: &Source, ports: &Ports) -> Result<()> {
+        let binaries = binaries::folder(source).await?;
+        credentials::create(&self.dir, ports.of(control_plane::API_SERVER)?)?;
+        let dir = self.dir.clone();
+        let kubernetes = ControlPlane { dir: &dir, binaries: &binaries, ports };
+        self.ensure(&kubernetes.etcd()?).await?;
+        self.ensure(&kubernetes.api_server()?).await?;
+        let answers = async {
+            while self.kubectl.run(&["get", "--raw=/readyz"]).await.is_err() {
+                sleep(Duration::from_millis(100)).await;
+            }
+            Ok(())
+        };
+        self.while_alive(async {
+            timeout(API_SERVER_WITHIN, answers).await.unwrap_or_else(|_| {
+                bail!(
+                    "the API server is not ready after {API_SERVER_WITHIN:?}; its last lines:\n{}",
+                    self.processes.last_lines(control_plane::API_SERVER, 20)
+                )
+            })
+        })
+        .await?;
+        for part in kubernetes.followers()? {
+            self.ensure(&part).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies what the plane needs and waits until the cluster has taken it in.
+    async fn apply_manifests(&self, source: &Source, wish: &Wish) -> Result<()> {
+        let folder = workspace::root().join("crds");
+        let crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+        let mut manifests = crds.clone();
+        if source.kubeconfig.is_none() {
+            manifests.push_str("\n---\n");
+            manifests.push_str(&std::fs::read_to_string(workspace::control_plane().join("kwok-rbac.yaml"))?);
+            manifests.push_str(&nodes::manifests(wish.nodes.unwrap_or(DEFAULT_NODES)));
+        }
+        if !wish.no_services {
+            manifests.push_str(&services::manifests(&self.kubectl).await?);
+        }
+        let own = source.kubeconfig.is_none();
+        self.while_alive(async {
+            self.kubectl.apply(&manifests).await?;
+            self.kubectl.feed(&["wait", "--for=condition=Established", "--timeout=60s", "-f", "-"], &crds).await?;
+            if own {
+                self.kubectl.run(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=90s"]).await?;
+                // Until it exists, the API server refuses every pod of the namespace.
+                let account = ["wait", "--for=create", "serviceaccount/default", "-n", "default", "--timeout=60s"];
+                self.kubectl.run(&account).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn start_services(&mut self, wish: &Wish, ports: &Ports) -> Result<()> {
+        services::write_configuration(&self.dir, wish.config.as_deref())?;
+        self.while_alive(accounts::issue(&self.kubectl, &self.dir)).await?;
+        let dir = self.dir.clone();
+        self.ensure(&accounts::keeper(&dir)?).await?;
+        for service in services::SERVICES {
+            self.ensure(&services::launch(&dir, ports, service)?).await?;
+        }
+        for service in services::SERVICES {
+            self.while_alive(services::until_ready(&self.processes, ports, service)).await?;
+        }
+        Ok(())
+    }
+
+    async fn ensure(&mut self, launch: &Launch) -> Result<()> {
+        if self.processes.ensure(launch).await? == Ensured::Started {
+            self.started.push(launch.name.clone());
+        }
+        Ok(())
+    }
+
+    /// Does this unless one of the plane's processes dies meanwhile.
+    pub(crate) async fn while_alive<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let done = tokio::select! {
+            done = work => done,
+            death = self.processes.death() => Err(death),
+        };
+        // What failed may have failed because a process died a moment ago; then its last lines are the better answer.
+        done.map_err(|error| self.processes.found_dead().unwrap_or(error))
+    }
+}
+
+async fn find_kubectl(source: &Source) -> Result<PathBuf> {
+    match source.kubeconfig {
+        Some(_) => binaries::any_kubectl(source),
+        None => Ok(binaries::folder(source).await?.join("kubectl")),
+    }
+}
+
+fn port_names(source: &Source, wish: &Wish) -> Vec<String> {
+    let mut names = Vec::new();
+    if source.kubeconfig.is_none() {
+        names.extend(control_plane::PORTS.map(str::to_owned));
+    }
+    if !wish.no_services {
+        for service in services::SERVICES {
+            names.extend([services::probe_port(service), services::metrics_port(service)]);
+        }
+    }
+    names
+}
+
+/// One verb at a time changes a plane.
+fn lock(dir: &Path) -> Result<File> {
+    let lock = File::create(dir.join("lock"))?;
+    if lock.try_lock().is_err() {
+        bail!("another `cargo xtask` is bringing {} up or down", dir.display());
+    }
+    Ok(lock)
+}
+
+/// Ends clients before the servers they talk to, so that no log fills with complaints.
+async fn end(processes: &mut Processes, names: &[String]) -> Result<()> {
+    let servers = [control_plane::API_SERVER, control_plane::ETCD];
+    let clients: Vec<String> = names.iter().filter(|name| !servers.contains(&name.as_str())).cloned().collect();
+    processes.end(&clients).await?;
+    for server in servers {
+        if names.iter().any(|name| name == server) {
+            processes.end(&[server.to_owned()]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes these of the plane's files; nothing else that may lie in the folder.
+fn forget(dir: &Path, names: &[&str]) -> Result<()> {
+    let kubeconfigs = std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let kubeconfigs = kubeconfigs.filter(|path| path.extension().is_some_and(|extension| extension == "kubeconfig"));
+    for path in names.iter().map(|name| dir.join(name)).chain(kubeconfigs) {
+        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The Grove services that exist: building them, their manifests without the Deployments, and their command lines.
+
+use crate::accounts;
+use crate::kubectl::Kubectl;
+use crate::ports::Ports;
+use crate::processes::{Launch, Processes};
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+pub(crate) const NAMESPACE: &str = "grove-system";
+
+/// In the order in which they are started; that order carries no meaning.
+pub(crate) const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+
+const READY_WITHIN: Duration = Duration::from_mins(1);
+
+pub(crate) fn probe_port(service: &str) -> String {
+    format!("{service}-probe")
+}
+
+pub(crate) fn metrics_port(service: &str) -> String {
+    format!("{service}-metrics")
+}
+
+/// Compiles the services of this clone.
+pub(crate) async fn build() -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    // With xtask among them, dependencies get the very features that `cargo xtask` was compiled with, and nothing is
+    // compiled twice.
+    cargo.current_dir(workspace::root()).args(["build", "--package", "xtask"]).kill_on_drop(true);
+    for service in SERVICES {
+        cargo.args(["--package", service]);
+    }
+    if !cargo.status().await.context("cannot run cargo")?.success() {
+        bail!("the services do not compile");
+    }
+    Ok(())
+}
+
+/// The namespace, the configuration, the accounts and their rules; what is deployed in a cluster runs here as
+/// plain processes.
+pub(crate) async fn manifests(kubectl: &Kubectl) -> Result<String> {
+    let mut all = String::new();
+    for base in ["common"].into_iter().chain(SERVICES) {
+        let folder = workspace::root().join("deploy/base").join(base);
+        let rendered = kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+        all += &without_deployments(&rendered);
+    }
+    Ok(all)
+}
+
+fn without_deployments(manifests: &str) -> String {
+    let documents = manifests.split("\n---\n");
+    let kept = documents.filter(|document| !document.lines().any(|line| line == "kind: Deployment"));
+    kept.flat_map(|document| ["\n---\n", document]).collect()
+}
+
+/// The configuration that the services read: the given file, or what the shared `ConfigMap` carries.
+pub(crate) fn write_configuration(dir: &Path, given: Option<&Path>) -> Result<()> {
+    let text = match given {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
+        None => shipped_configuration()?,
+    };
+    workspace::write_private(&dir.join("config.yaml"), &text)
+}
+
+fn shipped_configuration() -> Result<String> {
+    let file = workspace::root().join("deploy/base/common/operator-configuration.yaml");
+    let manifest: serde_json::Value = serde_saphyr::from_str(&std::fs::read_to_string(&file)?)?;
+    let text = manifest["data"]["config.yaml"].as_str();
+    text.map(str::to_owned).with_context(|| format!("{} carries no config.yaml", file.display()))
+}
+
+pub(crate) fn launch(dir: &Path, ports: &Ports, service: &str) -> Result<Launch> {
+    let kubeconfig = accounts::folder(dir, service).join("kubeconfig");
+    let config = dir.join("config.yaml");
+    Ok(Launch {
+        name: service.to_owned(),
+        program: workspace::binary(service)?,
+        arguments: vec![
+            "--kubeconfig".to_owned(),
+            kubeconfig.display().to_string(),
+            "--config".to_owned(),
+            config.display().to_string(),
+            "--probe-address".to_owned(),
+            format!("127.0.0.1:{}", ports.of(&probe_port(service))?),
+            "--metrics-address".to_owned(),
+            format!("127.0.0.1:{}", ports.of(&metrics_port(service))?),
+        ],
+        inputs: vec![kubeconfig, config],
+    })
+}
+
+/// Waits until the service says that it is ready.
+pub(crate) async fn until_ready(processes: &Processes, ports: &Ports, service: &str) -> Result<()> {
+    let port = ports.of(&probe_port(service))?;
+    let ready = async {
+        while !is_ready(port).await {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if timeout(READY_WITHIN, ready).await.is_err() {
+        bail!("{service} is not ready after {READY_WITHIN:?}; its last lines:\n{}", processes.last_lines(service, 20));
+    }
+    Ok(())
+}
+
+async fn is_ready(port: u16) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = [0_u8; 12];
+        stream.read_exact(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer.ends_with(b" 200"))
+    };
+    matches!(timeout(Duration::from_secs(2), ask).await, Ok(Ok(true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{shipped_configuration, without_deployments};
+
+    #[test]
+    fn only_deployments_are_left_out() {
+        let text = without_deployments("kind: Role\n---\nkind: Deployment\nname: x\n---\nkind: Service\n");
+        assert_eq!(text, "\n---\nkind: Role\n---\nkind: Service\n");
+    }
+
+    #[test]
+    fn the_shipped_configuration_is_found() {
+        assert!(shipped_configuration().unwrap().contains("kind: OperatorConfiguration"));
+    }
+}

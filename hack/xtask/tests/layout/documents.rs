@@ -1,0 +1,102 @@
+//! The documents: every decision is linked from the architecture page, and every invariant there names a test that exists.
+
+use super::{source::Source, tree};
+use std::{collections::BTreeSet, fs};
+
+const PAGE: &str = "docs/architecture.md";
+const DECISIONS: &str = "docs/adr/";
+const PAGE_LINES: usize = 250;
+const DECISION_LINES: usize = 60;
+
+fn unlinked_decisions(page: &str, decisions: &[&str]) -> Vec<String> {
+    let links = |path: &str| page.contains(&format!("]({})", path.trim_start_matches("docs/")));
+    decisions.iter().filter(|path| !links(path)).map(|path| format!("{path} is not linked from {PAGE}")).collect()
+}
+
+/// An invariant is a line that begins with `**Invariant:**`, alone or as an item of a list, and ends with
+/// `(`test`, `test`)`.
+fn unproven_invariants(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (at, line) in page.lines().enumerate().filter(|(_, line)| line.contains("**Invariant:**")) {
+        let names: Vec<&str> =
+            line.rsplit_once('(').map_or("", |(_, names)| names).split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            violations.push(format!("{PAGE}:{}: names no test", at + 1));
+        }
+        let name_of = |path: &&str| path.rsplit("::").next().unwrap_or_default().to_owned();
+        let missing = names.iter().filter(|path| !tests.contains(&name_of(path)));
+        violations.extend(missing.map(|name| format!("{PAGE}:{}: there is no test {name}", at + 1)));
+    }
+    violations
+}
+
+fn too_long(document: &Source) -> Vec<String> {
+    let limit = match document.path.as_str() {
+        PAGE => PAGE_LINES,
+        path if path.starts_with(DECISIONS) => DECISION_LINES,
+        _ => usize::MAX,
+    };
+    let lines = document.text.lines().count();
+    if lines <= limit { Vec::new() } else { vec![format!("{}: {lines} lines, at most {limit}", document.path)] }
+}
+
+/// The names of all functions under a `test` attribute.
+fn test_names(sources: &[Source]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for source in sources {
+        let mut is_test = false;
+        for line in source.text.lines().map(str::trim) {
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            let name = line.split_once("fn ").and_then(|(_, rest)| rest.split_once('(')).map(|(name, _)| name);
+            if let Some(name) = name.filter(|_| is_test && !line.starts_with("//")) {
+                names.insert(name.to_owned());
+                is_test = false;
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_decision_is_linked() {
+    let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
+    let files = tree::files(&[".md"]);
+    let decisions: Vec<&str> =
+        files.iter().map(|file| file.path.as_str()).filter(|path| path.starts_with(DECISIONS)).collect();
+    assert!(!decisions.is_empty());
+    tree::hold(&unlinked_decisions(&page, &decisions));
+}
+
+#[test]
+fn an_unlinked_decision_is_found() {
+    let decisions = ["docs/adr/0001-a.md", "docs/adr/0002-b.md"];
+    tree::turns_red(&unlinked_decisions("see [a](adr/0001-a.md)", &decisions), "0002-b.md is not linked");
+}
+
+#[test]
+fn every_invariant_names_a_test_that_exists() {
+    let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
+    tree::hold(&unproven_invariants(&page, &test_names(&tree::sources())));
+}
+
+#[test]
+fn an_invariant_without_its_test_is_found() {
+    let tests = test_names(&[Source::new(
+        "a.rs",
+        "#[test]\nfn it_holds() {}\n#[tokio::test]\nasync fn it_runs() {}\nfn no() {}",
+    )]);
+    tree::hold(&unproven_invariants("- **Invariant:** it holds (`a::it_holds`, `it_runs`).", &tests));
+    tree::turns_red(&unproven_invariants("**Invariant:** it holds.", &tests), "names no test");
+    tree::turns_red(&unproven_invariants("**Invariant:** it holds (`no`).", &tests), "no test no");
+}
+
+#[test]
+fn documents_stay_short() {
+    tree::hold(&tree::files(&[".md"]).iter().flat_map(too_long).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_document_is_found() {
+    tree::turns_red(&too_long(&Source::new("docs/adr/0001-a.md", &"a\n".repeat(61))), "61 lines");
+    tree::turns_red(&too_long(&Source::new(PAGE, &"a\n".repeat(251))), "251 lines");
+}

@@ -1,0 +1,111 @@
+//! Crate edges: api-types ← runtime ← services, never service to service; the rest as the map below says.
+
+use super::{manifests::entries, source::Source, tree};
+
+const SUPPORT: &str = "grove-test-support";
+const OURS: [&str; 13] = [
+    "grove-api-types",
+    "grove-runtime",
+    "pcs-controller",
+    "pclq-controller",
+    "topology-controller",
+    "mnnvl-controller",
+    "webhook-server",
+    "compute-domain-daemon",
+    "grove-initc",
+    "grove-rehearsal",
+    "kubectl-grove",
+    SUPPORT,
+    "xtask",
+];
+const SERVICES: [&str; 5] =
+    ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", "webhook-server"];
+
+/// Which of our crates `krate` may use; `None` for a crate that the map does not know.
+fn allowed(krate: &str) -> Option<Vec<&'static str>> {
+    let allowed = match krate {
+        "grove-api-types" => vec![],
+        "grove-runtime" | "grove-initc" | "compute-domain-daemon" | "e2e" => vec!["grove-api-types"],
+        SUPPORT => vec!["grove-api-types", "grove-runtime"],
+        "grove-rehearsal" => [&["grove-api-types", "grove-runtime"], &SERVICES[..]].concat(),
+        "kubectl-grove" => vec!["grove-api-types", "grove-rehearsal"],
+        "xtask" => OURS.to_vec(),
+        service if SERVICES.contains(&service) => vec!["grove-api-types", "grove-runtime"],
+        _ => return None,
+    };
+    Some(allowed)
+}
+
+/// What only tests may use: never an edge of what ships, always fine under `[dev-dependencies]` except for e2e.
+fn is_for_tests(dependency: &str, krate: &str) -> bool {
+    krate != "e2e" && [SUPPORT, "grove-rehearsal"].contains(&dependency)
+}
+
+fn forbidden_edges(manifest: &Source) -> Vec<String> {
+    let entries = entries(&manifest.text);
+    let name = entries.iter().find(|entry| entry.table == "package" && entry.key == "name");
+    let krate = name.map_or("", |entry| entry.value.trim_matches('"'));
+    let Some(allowed) = allowed(krate) else {
+        return vec![format!("{}: {krate} is not on the crate map of this test", manifest.path)];
+    };
+    let mut violations = Vec::new();
+    for entry in &entries {
+        // `[dependencies.x]` and `[target.'…'.dependencies]` are tables of dependencies, too.
+        let (kind, dependency) = match entry.table.rsplit_once('.') {
+            Some((kind, dependency)) if kind.ends_with("dependencies") => (kind, dependency),
+            _ => (entry.table, entry.key.trim_end_matches(".workspace")),
+        };
+        if !kind.ends_with("dependencies") || !(OURS.contains(&dependency) || dependency == "e2e") {
+            continue;
+        }
+        let for_tests = kind.ends_with("dev-dependencies") && is_for_tests(dependency, krate);
+        let ships_tests = dependency == SUPPORT && !kind.ends_with("dev-dependencies");
+        if ships_tests || !(for_tests || allowed.contains(&dependency)) {
+            violations.push(format!("{}: {krate} may not use {dependency} in [{kind}]", manifest.path));
+        }
+    }
+    violations.dedup();
+    violations
+}
+
+#[test]
+fn crates_use_only_what_the_map_allows() {
+    tree::hold(&tree::manifests().iter().flat_map(forbidden_edges).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_forbidden_edge_is_found() {
+    for (krate, kind, dependency) in [
+        ("grove-api-types", "dependencies", "grove-runtime"),
+        ("grove-runtime", "dependencies", "pcs-controller"),
+        ("pcs-controller", "dependencies", "pclq-controller"),
+        ("pclq-controller", "dev-dependencies", "pcs-controller"),
+        ("pclq-controller", "dependencies", "grove-test-support"),
+        ("e2e", "dependencies", "grove-runtime"),
+        ("e2e", "dev-dependencies", "pcs-controller"),
+        ("xtask", "dependencies", "grove-test-support"),
+        ("grove-initc", "target.'cfg(unix)'.dependencies", "grove-runtime"),
+    ] {
+        let text =
+            format!("[package]\nname = \"{krate}\"\n[{kind}]\nserde.workspace = true\n{dependency}.workspace = true\n");
+        tree::turns_red(
+            &forbidden_edges(&Source::new("Cargo.toml", &text)),
+            &format!("{krate} may not use {dependency}"),
+        );
+        let table = format!("[package]\nname = \"{krate}\"\n[{kind}.{dependency}]\nworkspace = true\n");
+        tree::turns_red(
+            &forbidden_edges(&Source::new("Cargo.toml", &table)),
+            &format!("{krate} may not use {dependency}"),
+        );
+    }
+}
+
+#[test]
+fn an_allowed_edge_and_a_stranger_are_told_apart() {
+    let manifest = |krate: &str| {
+        let text = "\n[dependencies]\ngrove-runtime.workspace = true\n[dev-dependencies]\ngrove-test-support.workspace = true\n";
+        Source::new("Cargo.toml", &format!("[package]\nname = \"{krate}\"{text}"))
+    };
+    tree::hold(&forbidden_edges(&manifest("pcs-controller")));
+    tree::turns_red(&forbidden_edges(&manifest("grove-common")), "not on the crate map");
+}

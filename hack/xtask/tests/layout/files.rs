@@ -1,0 +1,44 @@
+//! What a Rust file is called and how it opens.
+
+use super::{source::Source, tree};
+
+/// Names that say nothing about what is inside; `mod.rs` because `foo.rs` beside `foo/` is our one way.
+const BANNED: [&str; 9] =
+    ["mod.rs", "utils.rs", "util.rs", "common.rs", "helpers.rs", "helper.rs", "misc.rs", "base.rs", "shared.rs"];
+
+fn banned_name(source: &Source) -> Vec<String> {
+    let name = source.path.rsplit('/').next().unwrap_or_default();
+    if BANNED.contains(&name) { vec![format!("{}: a file may not be called {name}", source.path)] } else { Vec::new() }
+}
+
+fn without_opening(source: &Source) -> Vec<String> {
+    let opens =
+        source.text.lines().next().is_some_and(|line| line.strip_prefix("//! ").is_some_and(|rest| rest.len() > 10));
+    if opens { Vec::new() } else { vec![format!("{}: does not open with a `//!` sentence", source.path)] }
+}
+
+#[test]
+fn files_are_named_after_what_they_hold() {
+    tree::hold(&tree::sources().iter().flat_map(banned_name).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_banned_name_is_found() {
+    for name in BANNED {
+        tree::turns_red(&banned_name(&Source::new(&format!("crates/a/src/{name}"), "//! A.\n")), name);
+    }
+    tree::hold(&banned_name(&Source::new("crates/a/src/base_gang.rs", "//! A.\n")));
+}
+
+#[test]
+fn files_open_with_a_sentence() {
+    tree::hold(&tree::sources().iter().flat_map(without_opening).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_file_without_an_opening_is_found() {
+    for text in ["", "use a::b;\n", "// A comment, but not of the module.\n", "//!\n//! Too late.\n"] {
+        tree::turns_red(&without_opening(&Source::new("a.rs", text)), "does not open");
+    }
+    tree::hold(&without_opening(&Source::new("a.rs", "//! What this file is for.\nuse a::b;\n")));
+}

@@ -1,0 +1,105 @@
+//! Words and calls that have no place: marks of unfinished work, sleeps in tests, names glued together outside the one
+//! file that knows how names are made.
+
+use super::{
+    source::{Literal, Source, stands_alone},
+    tree,
+};
+
+/// Put together here so that this file does not contain them.
+const UNFINISHED: [&str; 5] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("unimplemented", "!"),
+    concat!("todo", "!"),
+];
+
+const NAMES: &str = "crates/grove-api-types/src/names";
+
+fn unfinished(source: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (at, line) in source.text.lines().enumerate() {
+        let marks =
+            UNFINISHED.iter().filter(|mark| line.match_indices(**mark).any(|(at, _)| stands_alone(line, at, mark)));
+        violations.extend(marks.map(|mark| format!("{}:{}: {mark}", source.path, at + 1)));
+    }
+    violations
+}
+
+fn sleeps(source: &Source) -> Vec<String> {
+    if !source.path.starts_with("e2e/tests/") {
+        return Vec::new();
+    }
+    let lines = source.code().lines_with("sleep(");
+    lines.into_iter().map(|line| format!("{}:{line}: wait for a state, not for time", source.path)).collect()
+}
+
+/// Literals that join two values with a dash, as only `names.rs` may.
+fn glued_names(source: &Source) -> Vec<String> {
+    let is_names = source.path.strip_prefix(NAMES).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'));
+    if source.krate().is_none() || source.krate() == Some("grove-runtime") || is_names {
+        return Vec::new();
+    }
+    let glues = |literal: &Literal| {
+        let joins = |(at, _): (usize, &str)| is_placeholder(&literal.text, at);
+        literal.text.match_indices("}-{").any(joins)
+    };
+    let code = source.shipped_code();
+    let message =
+        |literal: &Literal| format!("{}:{}: {} makes a name outside names.rs", source.path, literal.line, literal.text);
+    code.literals.iter().filter(|literal| glues(literal)).map(message).collect()
+}
+
+/// Whether the brace at `at` closes a placeholder and the one two later opens one; `{{` and `}}` do neither.
+fn is_placeholder(text: &str, at: usize) -> bool {
+    !text[..at].ends_with('}') && !text[at + 3..].starts_with('{')
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let files = tree::files(&[".rs", ".toml", ".md", ".yaml", ".yml"]);
+    tree::hold(&files.iter().flat_map(unfinished).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_mark_of_unfinished_work_is_found() {
+    for mark in UNFINISHED {
+        tree::turns_red(&unfinished(&Source::new("a.rs", &format!("fn a() {{}}\n// {mark} later\n"))), mark);
+    }
+    tree::hold(&unfinished(&Source::new("a.rs", "const TODOS: usize = 0;\n")));
+}
+
+#[test]
+fn end_to_end_tests_do_not_sleep() {
+    tree::hold(&tree::sources().iter().flat_map(sleeps).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_sleep_in_a_test_is_found() {
+    for call in ["std::thread::sleep(one)", "tokio::time::sleep(one).await", "sleep(one)"] {
+        let planted = Source::new("e2e/tests/it/scale.rs", &format!("async fn a() {{ {call}; }}"));
+        tree::turns_red(&sleeps(&planted), "wait for a state");
+    }
+}
+
+#[test]
+fn names_are_made_in_one_file() {
+    tree::hold(&tree::sources().iter().flat_map(glued_names).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_name_made_elsewhere_is_found() {
+    let planted = |path: &str| {
+        Source::new(path, "fn a() -> String { format!(\"{set}-{replica}\") }\n#[cfg(test)]\nmod tests {}\n")
+    };
+    for path in ["crates/grove-api-types/src/shape.rs", "crates/pcs-controller/src/set/desired/service.rs"] {
+        tree::turns_red(&glued_names(&planted(path)), "outside names.rs");
+    }
+    tree::hold(&glued_names(&planted("crates/grove-api-types/src/names.rs")));
+    tree::hold(&glued_names(&planted("crates/pcs-controller/src/set/tests.rs")));
+    tree::hold(&glued_names(&Source::new(
+        "crates/pcs-controller/src/a.rs",
+        "fn a() { b(\"{{a}}-{{b}}\") } // {a}-{b}",
+    )));
+}
