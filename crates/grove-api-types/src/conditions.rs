@@ -13,8 +13,8 @@ pub const READY: &str = "Ready";
 
 /// Reasons of [`AVAILABLE`].
 pub mod available {
-    /// All that was asked for is there.
-    pub const ALL_AVAILABLE: &str = "AllReplicasAvailable";
+    /// What the object must have to serve is there.
+    pub const SUFFICIENT: &str = "SufficientReplicasAvailable";
     /// Something is missing; the message says what.
     pub const UNAVAILABLE: &str = "ReplicasUnavailable";
     /// The API server refused something; the message has its words.

@@ -12,6 +12,7 @@ pub mod crds;
 pub mod hash;
 pub mod labels;
 pub mod names;
+pub mod ownership;
 pub mod pod_spec;
 pub mod scheduler;
 pub mod scheduler_group;

@@ -1,5 +1,7 @@
 //! The definitions: small enough for a plain `kubectl apply`, and of schemas that an API server accepts.
 
+#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+
 use grove_api_types::crds::crds;
 use serde_json::Value;
 

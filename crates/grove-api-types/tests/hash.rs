@@ -1,5 +1,7 @@
 //! What moves a hash, and what does not.
 
+#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+
 use grove_api_types::core::PodCliqueSet;
 use grove_api_types::{admission, hash};
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! Rows for every naming rule: a set as YAML in, all that it implies as YAML out.
 
+#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};

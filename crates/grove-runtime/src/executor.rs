@@ -53,11 +53,8 @@ impl Executor {
         for stage in plan.stages.iter().filter(|stage| !stage.steps.is_empty()) {
             let results = join_all(stage.steps.iter().map(|step| self.take(step))).await;
             self.announce(subject, stage, &results);
-            done.outcomes.extend(stage.steps.iter().zip(results).map(|(step, result)| Outcome {
-                stage: stage.name,
-                target: step.target().clone(),
-                result: result.map(|_| ()),
-            }));
+            let outcomes = stage.steps.iter().zip(results).map(|(step, result)| outcome(stage, step, result));
+            done.outcomes.extend(outcomes);
             if !done.succeeded() {
                 break;
             }
@@ -115,7 +112,7 @@ impl Executor {
     async fn create(&self, Create { target, object }: &Create) -> Result<Effect, Failure> {
         let created = self.write("create", target, async {
             let object: DynamicObject = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-            self.api(target).create(&PostParams::default(), &object).await.map(|_| Effect::Done)
+            self.api(target).create(&PostParams::default(), &object).await.map(|created| Effect::Created(created.uid()))
         });
         match created.await {
             Err(failure) if failure.namespace_is_leaving => Ok(Effect::Moot),
@@ -133,7 +130,7 @@ impl Executor {
         let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
         let theirs = live.owner_references().iter().find(|owner| owner.controller == Some(true));
         match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::Moot),
+            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::Found(live.uid())),
             _ => Err(Failure { reason: Failure::NAME_TAKEN.into(), ..failure }),
         }
     }
@@ -199,6 +196,14 @@ impl Executor {
             self.recorder.record(subject.object_ref(&()), event);
         }
     }
+}
+
+fn outcome(stage: &Stage, step: &Step, result: Result<Effect, Failure>) -> Outcome {
+    let (target, result) = match result {
+        Ok(effect) => (effect.learned(step.target()), Ok(())),
+        Err(failure) => (step.target().clone(), Err(failure)),
+    };
+    Outcome { stage: stage.name, target, result }
 }
 
 fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {

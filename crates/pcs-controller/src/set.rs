@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use grove_api_types::core::PodCliqueSet;
 use grove_runtime::controller::Wiring;
-use grove_runtime::executor;
+use grove_runtime::executor::{self, Done};
 use grove_runtime::service::Service;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 
+use self::observed::Observed;
 use crate::Ctx;
 
 pub mod observe;
@@ -57,13 +59,27 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Action, Erro
     let seen = observe::observe(&ctx.caches, &set);
     let plan = plan::plan(&seen);
     let done = ctx.executor.carry_out(&*set, &plan).await;
-    if !seen.is_leaving() {
-        for (gang, status) in status::of_gangs(&seen, now) {
-            ctx.executor.publish(&*gang, gang.status.as_ref(), &status).await.map_err(Error::Publish)?;
-        }
-        let told = status::of_set(&seen, &done, now);
-        ctx.executor.publish(&*set, set.status.as_ref(), &told).await.map_err(Error::Publish)?;
-    }
+    let told = publish(&ctx, &set, &seen, &done, now).await;
     done.into_result().map_err(Error::CarryOut)?;
+    told.map_err(Error::Publish)?;
     Ok(plan.revisit.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Tells the set and each of its gangs; that one cannot be told keeps nothing from the others.
+async fn publish(
+    ctx: &Ctx,
+    set: &PodCliqueSet,
+    seen: &Observed,
+    done: &Done,
+    now: Timestamp,
+) -> Result<(), executor::Error> {
+    if seen.is_leaving() {
+        return Ok(());
+    }
+    let told = status::of_set(seen, done, now);
+    let mut results = vec![ctx.executor.publish(set, set.status.as_ref(), &told).await];
+    for (gang, told) in status::of_gangs(seen, now) {
+        results.push(ctx.executor.publish(&*gang, gang.status.as_ref(), &told).await);
+    }
+    results.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
 }

@@ -19,7 +19,7 @@ pub struct LastError {
 impl LastError {
     /// The errors to report after a reconcile that met `failures`, each a code and a description: one per code, since a
     /// quota refuses a hundred pods in the same words. An error that was reported before keeps its time.
-    pub fn after(old: &[Self], failures: impl IntoIterator<Item = (String, String)>, now: Time) -> Vec<Self> {
+    pub fn after(old: &[Self], failures: impl IntoIterator<Item = (String, String)>, now: &Time) -> Vec<Self> {
         let mut errors: Vec<Self> = Vec::new();
         for (code, description) in failures {
             if errors.iter().any(|error| error.code == code) {

@@ -12,7 +12,8 @@ const NAMED: usize = 10;
 pub(super) fn announcement(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<Event> {
     let Some(Announcement { success, failure, verb }) = stage.announce else { return vec![] };
     let steps = || stage.steps.iter().zip(results);
-    let done: Vec<_> = steps().filter(|(_, result)| matches!(result, Ok(Effect::Done))).map(|(step, _)| step).collect();
+    let done: Vec<_> =
+        steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_ours)).map(|(step, _)| step).collect();
     let refused: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
     let mut events = vec![];
     if let Some(first) = done.first() {

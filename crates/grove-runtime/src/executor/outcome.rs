@@ -42,7 +42,7 @@ impl Done {
 pub struct Outcome {
     /// The stage it belonged to.
     pub stage: &'static str,
-    /// What it was about.
+    /// What it was about; of what was created, or was there already, with its uid.
     pub target: Target,
     /// Success includes that somebody else was faster.
     pub result: Result<(), Failure>,
@@ -126,11 +126,33 @@ pub enum Error {
     Serialize(#[source] serde_json::Error),
 }
 
-/// Whether a step that succeeded was what changed the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What came of a step that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It was.
+    /// It changed the cluster.
     Done,
+    /// It created the object with this uid.
+    Created(Option<String>),
+    /// The object to be created was there already, with this uid.
+    Found(Option<String>),
     /// Somebody else was faster.
     Moot,
+}
+
+impl Effect {
+    /// Whether the step was what changed the cluster.
+    pub(super) fn is_ours(&self) -> bool {
+        match self {
+            Self::Done | Self::Created(_) => true,
+            Self::Found(_) | Self::Moot => false,
+        }
+    }
+
+    /// The target, with what the step learned about it.
+    pub(super) fn learned(self, target: &Target) -> Target {
+        match self {
+            Self::Created(uid) | Self::Found(uid) => Target { uid, ..target.clone() },
+            Self::Done | Self::Moot => target.clone(),
+        }
+    }
 }

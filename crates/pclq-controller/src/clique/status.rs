@@ -25,11 +25,12 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
+    let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
     let mut conditions = old.conditions;
     verdicts::set(&mut conditions, seen, plan, done, now);
     PodCliqueStatus {
         observed_generation: if done.succeeded() { seen.clique.metadata.generation } else { old.observed_generation },
-        last_errors: last_errors(&old.last_errors, done, now),
+        last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
         replicas: Some(replicas),
         ready_replicas: count(&SlimPod::is_ready),
         updated_replicas: updated,
@@ -49,24 +50,6 @@ fn pod_selector(seen: &Observed) -> Option<String> {
     let mut selected = labels::base(&lineage.set);
     selected.extend(labels::of([(labels::POD_CLIQUE, seen.name().as_str())]));
     Some(labels::selector(&selected))
-}
-
-/// One error per reason, since a quota refuses a hundred pods in the same words; one that was there before keeps the
-/// time when it was first seen.
-fn last_errors(old: &[LastError], done: &Done, now: Timestamp) -> Vec<LastError> {
-    let mut errors: Vec<LastError> = Vec::new();
-    for failure in done.failures() {
-        if errors.iter().any(|error| error.code == failure.reason) {
-            continue;
-        }
-        let before = old.iter().find(|error| error.code == failure.reason);
-        errors.push(LastError {
-            code: failure.reason.clone(),
-            description: failure.message.clone(),
-            observed_at: before.map_or(Time(now), |error| error.observed_at.clone()),
-        });
-    }
-    errors
 }
 
 fn as_count(count: usize) -> i32 {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use grove_api_types::core::PodCliqueSet;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::ownership::controlled_by;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 mod headless_service;
 mod pod_clique;
@@ -22,7 +23,7 @@ fn metadata(set: &PodCliqueSet, name: &str, labels: BTreeMap<String, String>) ->
         name: Some(name.to_owned()),
         namespace: set.namespace(),
         labels: Some(labels),
-        owner_references: Some(set.controller_owner_ref(&()).into_iter().collect()),
+        owner_references: Some(controlled_by(set)),
         ..ObjectMeta::default()
     }
 }

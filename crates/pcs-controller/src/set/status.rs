@@ -29,7 +29,7 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
     PodCliqueSetStatus {
         observed_generation: if done.succeeded() { seen.set.metadata.generation } else { old.observed_generation },
         conditions,
-        last_errors: LastError::after(&old.last_errors, failures, Time(now)),
+        last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
         replicas: Some(seen.set.spec.replicas),
         updated_replicas: count(is_updated),
         available_replicas: available,
@@ -59,7 +59,7 @@ fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
     let wanted = seen.set.spec.replicas;
     let (holds, reason, message) = match done.failures().next() {
         Some(failure) => (false, available::REFUSED, failure.message.clone()),
-        None if available >= wanted => (true, available::ALL_AVAILABLE, format!("all {wanted} replicas are available")),
+        None if available >= wanted => (true, available::SUFFICIENT, format!("all {wanted} replicas are available")),
         None => (false, available::UNAVAILABLE, format!("{available} of {wanted} replicas are available")),
     };
     Verdict {

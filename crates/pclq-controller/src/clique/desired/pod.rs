@@ -2,9 +2,10 @@
 
 use grove_api_types::labels;
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
+use grove_api_types::ownership::controlled_by;
 use grove_api_types::scheduler::Scheduler;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -44,10 +45,7 @@ fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> Ob
         namespace: clique.namespace(),
         labels: Some(labels),
         annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
-        owner_references: clique.controller_owner_ref(&()).map(|owner| {
-            let owner = OwnerReference { block_owner_deletion: Some(true), ..owner };
-            vec![owner]
-        }),
+        owner_references: Some(controlled_by(clique)),
         ..ObjectMeta::default()
     }
 }

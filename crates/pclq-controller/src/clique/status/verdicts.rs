@@ -68,9 +68,10 @@ fn availability(seen: &Observed, plan: &Plan, done: &Done) -> Judged {
     let ready = as_count(seen.live().filter(|pod| pod.is_ready()).count());
     let waiting = plan.waiting.first();
     let tally = tally(seen, ready);
-    if ready >= wanted {
+    // A clique that was scaled below its minimum, to nothing perhaps, has all that it was asked to have.
+    if ready >= min_available(seen).min(wanted) {
         let also = waiting.map(|waiting| format!("; {}", waiting.message)).unwrap_or_default();
-        return (true, available::ALL_AVAILABLE, format!("{tally}{also}"));
+        return (true, available::SUFFICIENT, format!("{tally}{also}"));
     }
     match (done.failures().next(), waiting) {
         (Some(failure), _) => (false, available::REFUSED, format!("{tally}; the API server says: {}", failure.message)),

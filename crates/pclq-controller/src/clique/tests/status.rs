@@ -72,7 +72,7 @@ fn a_ready_clique_is_available() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes Some("1gen") Some("1new")
-        Available=True AllReplicasAvailable: 1 of 1 pods ready
+        Available=True SufficientReplicasAvailable: 1 of 1 pods ready
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
     "#]],
@@ -141,7 +141,7 @@ fn a_missing_gang_is_named() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes None Some("1new")
-        Available=True AllReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
+        Available=True SufficientReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
     "#]],
@@ -158,7 +158,7 @@ fn old_pods_keep_the_old_hashes_reported() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 0 gated 0 scheduled 1 generation Some(4) hashes Some("1then") Some("1old")
-        Available=True AllReplicasAvailable: 1 of 1 pods ready
+        Available=True SufficientReplicasAvailable: 1 of 1 pods ready
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
     "#]],

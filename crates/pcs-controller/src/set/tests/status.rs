@@ -45,7 +45,7 @@ fn a_set_without_ready_pods_is_not_available() {
 fn a_set_whose_cliques_have_their_minimum_is_available() {
     let status = status::of_set(&with_pods(carried_out(new(SET)), 1, 1), &Done::default(), at(1));
     assert_eq!((status.available_replicas, status.updated_replicas), (2, 2));
-    assert_eq!(status.conditions[0].reason, "AllReplicasAvailable");
+    assert_eq!(status.conditions[0].reason, "SufficientReplicasAvailable");
 }
 
 #[test]

@@ -1,0 +1,11 @@
+//! The owner reference of everything that Grove creates.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+
+/// The one reference to the object that controls a child. It blocks the owner's deletion in the foreground, so that such
+/// a deletion ends only when the child has gone. Empty only for an owner that was never stored.
+pub fn controlled_by<K: Resource<DynamicType = ()>>(owner: &K) -> Vec<OwnerReference> {
+    let blocking = |reference| OwnerReference { block_owner_deletion: Some(true), ..reference };
+    owner.controller_owner_ref(&()).map(blocking).into_iter().collect()
+}
