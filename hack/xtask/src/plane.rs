@@ -111,6 +111,12 @@ impl Plane {
             self.processes = Processes::of(&self.dir)?;
         } else {
             println!("{} runs already; looking after what is missing", self.dir.display());
+            for name in self.processes.bury()? {
+                println!(
+                    "{name} had died; its log is {}",
+                    self.dir.join("log").join(&name).with_extension("log").display()
+                );
+            }
         }
         let cache = binaries::cache(source)?;
         let ports = Ports::choose(&self.dir, &cache, &port_names(source, wish), wish.port)?;

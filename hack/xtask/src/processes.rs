@@ -142,6 +142,15 @@ impl Processes {
         self.entries.iter().find(|(_, entry)| !entry.is_alive()).map(|(name, _)| self.obituary(name))
     }
 
+    /// Takes what died earlier off the list, and returns its names.
+    pub(crate) fn bury(&mut self) -> Result<Vec<String>> {
+        let dead: Vec<String> =
+            self.entries.iter().filter(|(_, entry)| !entry.is_alive()).map(|(name, _)| name.clone()).collect();
+        self.entries.retain(|name, _| !dead.contains(name));
+        self.save()?;
+        Ok(dead)
+    }
+
     fn obituary(&self, name: &str) -> Error {
         anyhow!("{name} died; the end of {}:\n{}", self.log(name).display(), self.last_lines(name, 20))
     }

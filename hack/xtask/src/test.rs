@@ -2,10 +2,13 @@
 
 use crate::args::{Source, Wish};
 use crate::interrupt::interrupted;
-use crate::plane::{Afterwards, Plane, with_plane};
+use crate::plane::{self, Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
+
+/// Folder of the plane that the end-to-end tests share; planes of a test's own have longer names.
+const SHARED: &str = "target/grove-test";
 
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
 pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
@@ -13,8 +16,8 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
         passed = passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)) => passed?,
         reason = interrupted() => return Err(reason),
     };
-    let wish = Wish { dir: Some(workspace::root().join("target/grove-test")), ..Wish::default() };
-    with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
+    let wish = Wish { dir: Some(workspace::root().join(SHARED)), ..Wish::default() };
+    let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
         let mut tests = cargo_test(&["--package", "e2e"], filter);
         tests.env("GROVE_TEST_DIR", &plane.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
         if !plane.while_alive(passes(tests)).await? {
@@ -25,9 +28,27 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
         }
         Ok(())
     })
-    .await?;
+    .await;
+    end_own_planes().await?;
+    together?;
     if !alone {
         bail!("tests failed; see above");
+    }
+    Ok(())
+}
+
+/// Tests that disturb others have planes beside the shared one; one that failed has not ended its own.
+async fn end_own_planes() -> Result<()> {
+    let shared = workspace::root().join(SHARED);
+    let (Some(parent), Some(prefix)) = (shared.parent(), shared.file_name().and_then(|name| name.to_str())) else {
+        return Ok(());
+    };
+    for entry in std::fs::read_dir(parent)? {
+        let entry = entry?;
+        let own = entry.file_name().to_str().is_some_and(|name| name != prefix && name.starts_with(prefix));
+        if own && entry.path().join("pids.json").exists() {
+            plane::down(&entry.path()).await?;
+        }
     }
     Ok(())
 }
