@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
 
+#[path = "it/conflicts.rs"]
+mod conflicts;
 #[path = "it/deletion.rs"]
 mod deletion;
 #[path = "it/faults.rs"]

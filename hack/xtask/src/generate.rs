@@ -28,16 +28,15 @@ fn crds() -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
+/// The services and what each of them may do.
+pub fn rules() -> [(&'static str, Vec<grove_runtime::rbac::Rule>); 2] {
+    [(pcs_controller::NAME, pcs_controller::rbac::rules()), (pclq_controller::NAME, pclq_controller::rbac::rules())]
+}
+
 fn rbac() -> BTreeMap<PathBuf, String> {
-    let services: [(&str, Vec<grove_runtime::rbac::Rule>); 2] = [
-        (pcs_controller::NAME, pcs_controller::rbac::rules()),
-        (pclq_controller::NAME, pclq_controller::rbac::rules()),
-    ];
-    services
-        .into_iter()
-        .map(|(service, rules)| {
-            let path = PathBuf::from("deploy/base").join(service).join("rbac.yaml");
-            (path, format!("{HEADER}{}", grove_runtime::rbac::cluster_role(service, &rules)))
-        })
-        .collect()
+    let manifest = |(service, rules): (&str, Vec<_>)| {
+        let path = PathBuf::from("deploy/base").join(service).join("rbac.yaml");
+        (path, format!("{HEADER}{}", grove_runtime::rbac::cluster_role(service, &rules)))
+    };
+    rules().into_iter().map(manifest).collect()
 }

@@ -1,3 +1,4 @@
-//! What is generated from the code, for the verb that writes it and the test that compares it.
+//! What the verbs and the tests of this crate share: what is generated from the code, and what its rules grant.
 
 pub mod generate;
+pub mod permissions;

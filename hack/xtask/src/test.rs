@@ -5,10 +5,15 @@ use crate::interrupt::interrupted;
 use crate::plane::{self, Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
 use tokio::process::Command;
+use xtask::generate;
+use xtask::permissions::{self, Requests};
 
 /// Folder of the plane that the end-to-end tests share; planes of a test's own have longer names.
 const SHARED: &str = "target/grove-test";
+/// The plane on which the API server is killed.
+const FAULTS: &str = "target/grove-test-faults";
 
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
 pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
@@ -29,27 +34,51 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
         Ok(())
     })
     .await;
-    end_own_planes().await?;
+    let planes = planes()?;
+    end_own(&planes).await?;
     together?;
+    if filter.is_none() {
+        check_permissions(&planes)?;
+    }
     if !alone {
         bail!("tests failed; see above");
     }
     Ok(())
 }
 
-/// Tests that disturb others have planes beside the shared one; one that failed has not ended its own.
-async fn end_own_planes() -> Result<()> {
+/// The folders of the shared plane and of the planes beside it, of tests that disturb others.
+fn planes() -> Result<Vec<PathBuf>> {
     let shared = workspace::root().join(SHARED);
     let (Some(parent), Some(prefix)) = (shared.parent(), shared.file_name().and_then(|name| name.to_str())) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
-    for entry in std::fs::read_dir(parent)? {
-        let entry = entry?;
-        let own = entry.file_name().to_str().is_some_and(|name| name != prefix && name.starts_with(prefix));
-        if own && entry.path().join("pids.json").exists() {
-            plane::down(&entry.path()).await?;
-        }
+    let is_plane =
+        |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix));
+    let paths = std::fs::read_dir(parent)?.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths.filter(is_plane).collect())
+}
+
+/// A test that failed has not ended the plane of its own.
+async fn end_own(planes: &[PathBuf]) -> Result<()> {
+    for dir in planes.iter().filter(|dir| !dir.ends_with(SHARED) && dir.join("pids.json").exists()) {
+        plane::down(dir).await?;
     }
+    Ok(())
+}
+
+/// Each service was allowed exactly what its rules grant, and used all of it.
+fn check_permissions(planes: &[PathBuf]) -> Result<()> {
+    let mut requests = Requests::default();
+    for dir in planes {
+        let log = std::fs::read_to_string(dir.join("audit.log")).unwrap_or_default();
+        requests.read(&log, dir.ends_with(FAULTS))?;
+    }
+    let granted = generate::rules().iter().flat_map(|(service, rules)| permissions::granted(service, rules)).collect();
+    let complaints = requests.complaints(&granted);
+    if !complaints.is_empty() {
+        bail!("the rules of the services are not what they need:\n  {}", complaints.join("\n  "));
+    }
+    println!("audit logs: {} permissions granted, each of them used, nothing else asked for", granted.len());
     Ok(())
 }
 
