@@ -7,7 +7,7 @@ use serde_json::Value;
 const ACCOUNTS: &str = "system:serviceaccount:grove-system:";
 const READS: [&str; 3] = ["get", "list", "watch"];
 
-/// Lines of the audit log so far, as the mark from which [`writes_since`] looks.
+/// Whole lines of the audit log so far, as the mark from which [`writes_since`] looks.
 ///
 /// # Panics
 /// When the log cannot be read.
@@ -35,5 +35,8 @@ fn write(event: &Value) -> Option<String> {
 }
 
 fn read(dir: &Path) -> String {
-    std::fs::read_to_string(dir.join("audit.log")).expect("the audit log")
+    let mut text = std::fs::read_to_string(dir.join("audit.log")).expect("the audit log");
+    // The server may be in the middle of a line.
+    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+    text
 }

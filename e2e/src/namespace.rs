@@ -94,16 +94,16 @@ impl Namespace {
         self.api::<K>().patch_scale(name, &PatchParams::default(), &patch).await.expect("the object is scaled");
     }
 
-    /// Merges a patch into an object.
+    /// Merges a patch into an object, and returns the object as the patch left it.
     ///
     /// # Panics
     /// When the API server refuses.
-    pub async fn patch<K>(&self, name: &str, patch: Value)
+    pub async fn patch<K>(&self, name: &str, patch: Value) -> K
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
         let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        patched.expect("the object is patched");
+        patched.expect("the object is patched")
     }
 
     /// Deletes an object, as `kubectl delete` does.

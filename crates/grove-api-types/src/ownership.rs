@@ -9,3 +9,8 @@ pub fn controlled_by<K: Resource<DynamicType = ()>>(owner: &K) -> Vec<OwnerRefer
     let blocking = |reference| OwnerReference { block_owner_deletion: Some(true), ..reference };
     owner.controller_owner_ref(&()).map(blocking).into_iter().collect()
 }
+
+/// Whether the object is deleted in a way that leaves its children, as `kubectl delete --cascade=orphan` does.
+pub fn leaves_children<K: Resource>(owner: &K) -> bool {
+    owner.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
+}

@@ -64,7 +64,8 @@ impl Executor {
 
     /// Writes what differs between the `old` status and the `new` one; returns whether anything did.
     ///
-    /// An object that is gone meanwhile counts as nothing to write.
+    /// Holds for the version that was judged: an object that changed meanwhile, or is gone, is left alone, and the event
+    /// of that change brings us back. So the status of one object never lands on its successor of the same name.
     pub async fn publish<K, S>(&self, object: &K, old: Option<&S>, new: &S) -> Result<bool, Error>
     where
         K: Resource<DynamicType = ()>,
@@ -74,7 +75,7 @@ impl Executor {
         let new = serde_json::to_value(new).map_err(Error::Serialize)?;
         let Some(change) = merge_patch(&old, &new) else { return Ok(false) };
         let target = Target::of(object);
-        let patch = json!({ "status": change });
+        let patch = json!({ "metadata": { "resourceVersion": object.resource_version() }, "status": change });
         let written = self.write("patch", &target, async {
             let api = self.api(&target);
             let patch = kube::api::Patch::Merge(&patch);
@@ -82,7 +83,7 @@ impl Executor {
         });
         match written.await {
             Ok(_) => Ok(true),
-            Err(failure) if failure.code == 404 => Ok(false),
+            Err(failure) if matches!(failure.code, 404 | 409) => Ok(false),
             Err(failure) => Err(Error::Refused { target: Box::new(target), failure }),
         }
     }

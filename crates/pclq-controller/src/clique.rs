@@ -74,5 +74,5 @@ fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
     let uid = gone.uid().unwrap_or_default();
     ctx.memory.forget(&uid);
     ctx.caches.pods.forget_owner(&uid);
-    plan::deletion(&ctx.caches.pods.owned_by(&uid))
+    plan::deletion(gone, &ctx.caches.pods.owned_by(&uid))
 }

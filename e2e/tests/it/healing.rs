@@ -99,20 +99,31 @@ async fn edited_objects_are_put_right() {
     in_namespace("e2e-heal-edits", async |ns| {
         settled(ns).await;
         let wrong = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "nobody"}}});
-        ns.patch::<Service>("llm-0", wrong.clone()).await;
-        ns.patch::<PodGang>("llm-0", wrong).await;
-        ns.patch::<PodClique>("llm-0-decode", json!({"spec": {"minAvailable": 2}})).await;
-        ns.patch::<Service>("llm-0", json!({"spec": {"publishNotReadyAddresses": false}})).await;
+        let gang = ns.patch::<PodGang>("llm-0", wrong.clone()).await;
+        let clique = ns.patch::<PodClique>("llm-0-decode", json!({"spec": {"minAvailable": 2}})).await;
+        let labels = json!({"labels": {"app.kubernetes.io/part-of": "nobody"}});
+        let service = json!({"metadata": labels, "spec": {"publishNotReadyAddresses": false}});
+        let service = ns.patch::<Service>("llm-0", service).await;
         ns.until("all is as it was", |world| {
+            // The world may still be the one before the edits, which looks the same.
+            let moved = is_later(&world.gangs["llm-0"], &gang)
+                && is_later(&world.cliques["llm-0-decode"], &clique)
+                && is_later(&world.services["llm-0"], &service);
             let part_of = |labels: &std::collections::BTreeMap<String, String>| {
                 labels.get("app.kubernetes.io/part-of").is_some_and(|set| set == "llm")
             };
             let service = &world.services["llm-0"];
             let publishes = service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
             let minimum = world.cliques["llm-0-decode"].spec.min_available == Some(1);
-            publishes && minimum && part_of(service.labels()) && part_of(world.gangs["llm-0"].labels())
+            moved && publishes && minimum && part_of(service.labels()) && part_of(world.gangs["llm-0"].labels())
         })
         .await;
     })
     .await;
+}
+
+/// Whether `now` is a later version than `then`.
+fn is_later<K: Resource>(now: &K, then: &K) -> bool {
+    let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
+    version(now) > version(then)
 }

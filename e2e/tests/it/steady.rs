@@ -26,6 +26,10 @@ async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
             && world.gangs.values().all(running)
     };
     ns.until("all sets are available", at_rest).await;
+    let before = audit::writes_since(plane.dir(), 0);
+    for account in ["(pcs-controller)", "(pclq-controller)"] {
+        assert!(before.iter().any(|write| write.ends_with(account)), "the audit log knows no write of {account}");
+    }
     let quiet = quiet_mark(&plane).await;
     let _ = tokio::time::timeout(WINDOW, std::future::pending::<()>()).await;
     let writes = audit::writes_since(plane.dir(), quiet);

@@ -17,6 +17,11 @@ const USERS: [(&str, &str, &str); 4] = [
     ("kwok", "kwok", ""),
 ];
 
+/// The kubeconfigs of all users of the plane.
+pub(crate) fn kubeconfigs(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    USERS.iter().map(|(name, _, _)| kubeconfig(dir, name))
+}
+
 pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
     dir.join(format!("{user}.kubeconfig"))
 }

@@ -46,6 +46,11 @@ pub(crate) async fn up(source: &Source, wish: &Wish) -> Result<()> {
 }
 
 pub(crate) async fn down(dir: &Path) -> Result<()> {
+    if !dir.is_dir() {
+        println!("nothing runs in {}", dir.display());
+        return Ok(());
+    }
+    is_a_plane(dir)?;
     let mut processes = Processes::of(dir)?;
     let running = processes.alive();
     if running.is_empty() {
@@ -90,6 +95,7 @@ impl Plane {
     async fn open(source: &Source, wish: &Wish) -> Result<Self> {
         let dir = workspace::plane_dir(wish.dir.clone());
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        is_a_plane(&dir)?;
         let kubectl = tokio::select! {
             kubectl = find_kubectl(source) => kubectl?,
             reason = interrupted() => return Err(reason),
@@ -258,9 +264,22 @@ fn port_names(source: &Source, wish: &Wish) -> Vec<String> {
     names
 }
 
+/// Name of the file by which one verb at a time changes a plane; it also marks the folder as a plane's.
+const LOCK: &str = "lock";
+
+/// Files of a plane are removed when it begins and ends, so a folder with files of somebody else is not taken.
+fn is_a_plane(dir: &Path) -> Result<()> {
+    let empty = std::fs::read_dir(dir)?.next().is_none();
+    if !empty && !dir.join(LOCK).exists() {
+        bail!("--dir {} has files that are not a plane's; give an empty or a new folder", dir.display());
+    }
+    File::options().create(true).append(true).open(dir.join(LOCK))?;
+    Ok(())
+}
+
 /// One verb at a time changes a plane.
 fn lock(dir: &Path) -> Result<File> {
-    let lock = File::create(dir.join("lock"))?;
+    let lock = File::create(dir.join(LOCK))?;
     if lock.try_lock().is_err() {
         bail!("another `cargo xtask` is bringing {} up or down", dir.display());
     }
@@ -282,8 +301,7 @@ async fn end(processes: &mut Processes, names: &[String]) -> Result<()> {
 
 /// Removes these of the plane's files; nothing else that may lie in the folder.
 fn forget(dir: &Path, names: &[&str]) -> Result<()> {
-    let kubeconfigs = std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let kubeconfigs = kubeconfigs.filter(|path| path.extension().is_some_and(|extension| extension == "kubeconfig"));
+    let kubeconfigs = credentials::kubeconfigs(dir);
     for path in names.iter().map(|name| dir.join(name)).chain(kubeconfigs) {
         let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         match removed {

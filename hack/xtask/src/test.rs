@@ -21,6 +21,11 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
         passed = passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)) => passed?,
         reason = interrupted() => return Err(reason),
     };
+    for dir in planes()? {
+        // What a run that was killed has left behind would run on, and its log would count as this run's.
+        plane::down(&dir).await?;
+        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
     let wish = Wish { dir: Some(workspace::root().join(SHARED)), ..Wish::default() };
     let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
         let mut tests = cargo_test(&["--package", "e2e"], filter);
@@ -35,8 +40,8 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
     })
     .await;
     let planes = planes()?;
-    end_own(&planes).await?;
-    together?;
+    let ended = end_own(&planes).await;
+    together.and(ended)?;
     if filter.is_none() {
         check_permissions(&planes)?;
     }
@@ -60,10 +65,11 @@ fn planes() -> Result<Vec<PathBuf>> {
 
 /// A test that failed has not ended the plane of its own.
 async fn end_own(planes: &[PathBuf]) -> Result<()> {
+    let mut ended = Ok(());
     for dir in planes.iter().filter(|dir| !dir.ends_with(SHARED) && dir.join("pids.json").exists()) {
-        plane::down(dir).await?;
+        ended = plane::down(dir).await.and(ended);
     }
-    Ok(())
+    ended
 }
 
 /// Each service was allowed exactly what its rules grant, and used all of it.

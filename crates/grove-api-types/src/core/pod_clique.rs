@@ -94,3 +94,11 @@ pub struct PodCliqueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_template_hash: Option<String>,
 }
+
+impl PodCliqueSpec {
+    /// How many pods must be ready for the clique to be available. A clique that was scaled below its minimum, to nothing
+    /// perhaps, has all that it was asked to have.
+    pub fn needed(&self) -> i32 {
+        self.min_available.unwrap_or(self.replicas).min(self.replicas)
+    }
+}

@@ -1,6 +1,9 @@
 //! The objects of one kind, by name and by owner, and what each event changes about them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::{Resource, ResourceExt};
 
@@ -14,11 +17,14 @@ pub(super) struct Index<K> {
     by_namespace: BTreeMap<String, ByName<K>>,
     by_owner: BTreeMap<String, BTreeMap<(String, String), Arc<K>>>,
     departed: BTreeMap<String, BTreeMap<String, Arc<K>>>,
+    /// Owners that are gone while children of theirs still leave: nobody will ask who those were.
+    forgotten: BTreeSet<String>,
 }
 
 impl<K> Index<K> {
     pub(super) fn new(slot: Option<Slot<K>>) -> Self {
-        Self { slot, by_namespace: BTreeMap::new(), by_owner: BTreeMap::new(), departed: BTreeMap::new() }
+        let (by_namespace, by_owner, departed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { slot, by_namespace, by_owner, departed, forgotten: BTreeSet::new() }
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
@@ -35,6 +41,9 @@ impl<K> Index<K> {
 
     pub(super) fn forget_owner(&mut self, owner_uid: &str) {
         self.departed.remove(owner_uid);
+        if self.by_owner.contains_key(owner_uid) {
+            self.forgotten.insert(owner_uid.to_owned());
+        }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<K>> {
@@ -100,6 +109,11 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
     }
 
     fn drop_entry(&mut self, last: Arc<K>) -> Vec<Change<K>> {
+        if let (Some(owner), Some(slot)) = (owner_uid(&*last), self.slot.and_then(|slot| slot(&last)))
+            && !self.forgotten.contains(&owner)
+        {
+            self.departed.entry(owner).or_default().insert(slot, Arc::clone(&last));
+        }
         let (namespace, name) = key(&*last);
         if let Some(names) = self.by_namespace.get_mut(&namespace) {
             let known = names.remove(&name);
@@ -107,9 +121,6 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
                 self.by_namespace.remove(&namespace);
             }
             self.unlink(known.as_deref());
-        }
-        if let (Some(owner), Some(slot)) = (owner_uid(&*last), self.slot.and_then(|slot| slot(&last))) {
-            self.departed.entry(owner).or_default().insert(slot, Arc::clone(&last));
         }
         vec![Change { before: Some(last), after: None }]
     }
@@ -120,6 +131,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
         children.remove(&key(object));
         if children.is_empty() {
             self.by_owner.remove(&owner);
+            self.forgotten.remove(&owner);
         }
     }
 }

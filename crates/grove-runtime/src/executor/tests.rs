@@ -175,21 +175,26 @@ async fn status_is_published_only_where_it_differs() {
     let (executor, log) = executor(|_| Answer::ok(json!({ "metadata": { "name": "p" } })));
     let mut pod = Pod::default();
     (pod.metadata.name, pod.metadata.namespace) = (Some("p".into()), Some("ns".into()));
+    pod.metadata.resource_version = Some("7".into());
     let old = PodStatus { phase: Some("Running".into()), reason: Some("R".into()), ..PodStatus::default() };
     let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
     assert!(!executor.publish(&pod, Some(&old), &old).await.unwrap());
     assert!(executor.publish(&pod, Some(&old), &new).await.unwrap());
     assert_eq!(log.short(), ["PATCH status"]);
-    assert_eq!(log.all()[0].body, json!({ "status": { "message": "M", "reason": null } }));
+    let judged = json!({ "resourceVersion": "7" });
+    assert_eq!(log.all()[0].body, json!({ "metadata": judged, "status": { "message": "M", "reason": null } }));
 }
 
 #[tokio::test]
-async fn publishing_fails_aloud_unless_the_object_is_gone() {
+async fn publishing_fails_aloud_unless_the_object_is_gone_or_changed_meanwhile() {
     let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" } })).unwrap();
     let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
-    let (gone, _) = executor(|_| Answer::refusal(404, "NotFound"));
-    assert!(!gone.publish(&pod, None, &new).await.unwrap());
-    for code in [409, 429, 500] {
+    for code in [404, 409] {
+        let (overtaken, log) = executor(move |_| Answer::refusal(code, "X"));
+        assert!(!overtaken.publish(&pod, None, &new).await.unwrap());
+        assert_eq!(log.all().len(), 1);
+    }
+    for code in [429, 500] {
         let (refusing, log) = executor(move |_| Answer::refusal(code, "X"));
         assert!(refusing.publish(&pod, None, &new).await.is_err());
         assert_eq!(log.all().len(), 1);

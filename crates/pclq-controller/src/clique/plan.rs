@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use grove_api_types::core::PodClique;
+use grove_api_types::ownership::leaves_children;
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 use grove_runtime::slim::SlimPod;
 
@@ -22,10 +24,11 @@ pub mod stage {
     pub const REFERENCES: &str = "references";
 }
 
-/// The plan for one clique. What must go goes first, so that a failed pod's quota is free for its successor.
+/// The plan for one clique. What must go goes first, so that a failed pod's quota is free for its successor; creates come
+/// last, so that a cluster that refuses them keeps nothing else from being done.
 pub fn plan(seen: &Observed) -> Plan {
     if seen.is_leaving() {
-        return deletion(&seen.pods);
+        return deletion(&seen.clique, &seen.pods);
     }
     let lineage = match seen.lineage() {
         Ok(lineage) => lineage,
@@ -43,13 +46,16 @@ pub fn plan(seen: &Observed) -> Plan {
     };
     Plan::new()
         .stage(deleted(indices.surplus.iter().copied().chain(ended(seen))))
-        .stage(Stage::new(stage::PODS, created).announcing("PodCreateSuccessful", "PodCreateFailed", "Created"))
         .stage(Stage::new(stage::REFERENCES, patch))
+        .stage(Stage::new(stage::PODS, created).announcing("PodCreateSuccessful", "PodCreateFailed", "Created"))
         .waiting(waiting)
 }
 
-/// Deletes the pods of a clique that is going or gone.
-pub fn deletion(pods: &[Arc<SlimPod>]) -> Plan {
+/// Deletes the pods of a clique that is going or gone, unless it was to leave them.
+pub fn deletion(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Plan {
+    if leaves_children(clique) {
+        return Plan::new();
+    }
     Plan::new().stage(deleted(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating())))
 }
 

@@ -40,8 +40,7 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
 
 /// Whether the clique is there with at least `minAvailable` of its pods ready.
 fn is_available(seen: &Observed, clique: &shape::Clique<'_>) -> bool {
-    seen.clique(clique.name.as_str())
-        .is_some_and(|live| ready(live) >= live.spec.min_available.unwrap_or(live.spec.replicas))
+    seen.clique(clique.name.as_str()).is_some_and(|live| ready(live) >= live.spec.needed())
 }
 
 /// Whether the pods of the clique are made from the template as it is now.
@@ -57,10 +56,11 @@ fn ready(clique: &PodClique) -> i32 {
 
 fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
     let wanted = seen.set.spec.replicas;
+    let tally = format!("{available} of {wanted} replicas are available");
     let (holds, reason, message) = match done.failures().next() {
-        Some(failure) => (false, available::REFUSED, failure.message.clone()),
-        None if available >= wanted => (true, available::SUFFICIENT, format!("all {wanted} replicas are available")),
-        None => (false, available::UNAVAILABLE, format!("{available} of {wanted} replicas are available")),
+        _ if available >= wanted => (true, available::SUFFICIENT, tally),
+        Some(failure) => (false, available::REFUSED, format!("{tally}; the API server says: {}", failure.message)),
+        None => (false, available::UNAVAILABLE, tally),
     };
     Verdict {
         type_: conditions::AVAILABLE,

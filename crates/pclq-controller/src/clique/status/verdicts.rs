@@ -64,12 +64,10 @@ fn is_starting(pod: &SlimPod) -> bool {
 }
 
 fn availability(seen: &Observed, plan: &Plan, done: &Done) -> Judged {
-    let wanted = seen.clique.spec.replicas;
     let ready = as_count(seen.live().filter(|pod| pod.is_ready()).count());
     let waiting = plan.waiting.first();
     let tally = tally(seen, ready);
-    // A clique that was scaled below its minimum, to nothing perhaps, has all that it was asked to have.
-    if ready >= min_available(seen).min(wanted) {
+    if ready >= seen.clique.spec.needed() {
         let also = waiting.map(|waiting| format!("; {}", waiting.message)).unwrap_or_default();
         return (true, available::SUFFICIENT, format!("{tally}{also}"));
     }

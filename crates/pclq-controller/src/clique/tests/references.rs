@@ -27,9 +27,9 @@ fn once_told_the_gang_hears_of_every_change() {
     check(
         "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b, terminating: true}]}",
         &expect![[r#"
-        pods: create Pod ~-lpll5
-        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
-    "#]],
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
+            pods: create Pod ~-lpll5
+        "#]],
     );
     check(
         "{replicas: 1, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b}]}",

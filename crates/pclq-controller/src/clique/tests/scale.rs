@@ -62,10 +62,10 @@ fn a_hole_below_the_wanted_number_is_closed_from_above() {
     check(
         "{replicas: 2, gang: [a, c], pods: [{i: 0, name: a}, {i: 2, name: c}]}",
         &expect![[r#"
-        pods: delete Pod ~-c
-        pods: create Pod ~-vk7tm
-        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
-    "#]],
+            pods: delete Pod ~-c
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
+            pods: create Pod ~-vk7tm
+        "#]],
     );
 }
 

@@ -166,3 +166,11 @@ fn the_memory_of_kubectl_is_not_mirrored() {
     let annotations: Vec<_> = seen.gangs[0].annotations().keys().cloned().collect();
     assert_eq!(annotations, ["kai.scheduler/queue"]);
 }
+
+#[test]
+fn a_set_that_is_to_leave_its_children_leaves_them() {
+    let mut seen = carried_out(new(SET));
+    seen.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    seen.set.metadata.finalizers = Some(vec!["orphan".into()]);
+    check(&seen, &expect![["nothing to do\n"]]);
+}
