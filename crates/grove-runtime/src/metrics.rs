@@ -35,7 +35,7 @@ impl Metrics {
             )?,
             writes: counter(
                 "grove_writes_total",
-                "Writes to the API server by verb, kind and result: ok, moot (somebody was faster) or the status code.",
+                "Writes to the API server by verb, kind and result: ok, or the status code (0 when there was no answer).",
                 &["verb", "kind", "result"],
             )?,
             watch_failures: counter(

@@ -20,7 +20,7 @@ pub(crate) struct Source {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Take etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and kubectl from this folder
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", env = "GROVE_BIN_DIR", hide_env_values = true)]
     pub(crate) bin_dir: Option<PathBuf>,
     /// Where built control planes are kept [default: ~/.cache]
     #[arg(long, global = true, value_name = "DIR", env = "GROVE_CACHE_DIR", hide_env_values = true)]

@@ -9,7 +9,7 @@ const WRITERS: [&str; 3] =
 /// Where kube's recorder is made and used.
 const ANNOUNCER: &str = "crates/grove-runtime/src/events";
 
-const WRITES: [&str; 16] = [
+const WRITES: [&str; 21] = [
     "PatchParams",
     "PostParams",
     "DeleteParams",
@@ -21,6 +21,11 @@ const WRITES: [&str; 16] = [
     ".delete(",
     ".delete_collection(",
     ".create_subresource(",
+    ".patch_metadata(",
+    ".patch_scale(",
+    ".replace_scale(",
+    ".evict(",
+    "Method::POST",
     ".patch_subresource(",
     "Request::post",
     "Request::put",
