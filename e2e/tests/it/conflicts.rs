@@ -1,38 +1,72 @@
 //! Names that are taken: what is not ours is left alone, the set says so, and goes on once the name is free.
 
-use e2e::{in_namespace, sets};
+use std::fmt::Debug;
+
+use e2e::{Namespace, World, in_namespace, sets};
 use grove_api_types::core::{PodClique, PodCliqueSet};
 use grove_api_types::names::{PodCliqueName, PodName};
+use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::ResourceExt;
+use kube::core::NamespaceResourceScope;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 #[tokio::test]
 async fn a_foreign_service_of_a_childs_name_is_left_alone_and_named() {
     in_namespace("e2e-conflict-service", async |ns| {
         let foreign = "{metadata: {name: llm-0}, spec: {ports: [{port: 80}]}}";
-        let uid = ns.create_yaml::<Service>(foreign).await.uid();
-        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-        let refused = |world: &e2e::World| {
-            let status = world.sets.get("llm").and_then(|set| set.status.as_ref());
-            let named = |status: &grove_api_types::core::PodCliqueSetStatus| {
-                let condition = status.conditions.iter().find(|condition| condition.type_ == "Available");
-                condition.is_some_and(|c| c.status == "False" && c.message.contains("llm-0"))
-                    && status.last_errors.iter().any(|error| error.code == "NameTaken")
-            };
-            status.is_some_and(named)
-        };
-        let world = ns.until("the set names the conflict", refused).await;
-        assert_eq!(world.services["llm-0"].uid(), uid);
-        ns.remove::<Service>("llm-0").await;
-        ns.until("the set has its own Service, and no error any more", |world| {
-            let cleared = |set: &PodCliqueSet| set.status.as_ref().is_some_and(|status| status.last_errors.is_empty());
-            world.is_available("llm")
-                && world.sets.get("llm").is_some_and(cleared)
-                && world.services.get("llm-0").is_some_and(|own| own.uid() != uid)
-        })
-        .await;
+        is_left_alone_until_it_goes::<Service>(ns, foreign, |world| world.services.get("llm-0")).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_foreign_gang_of_a_childs_name_is_left_alone_and_named() {
+    in_namespace("e2e-conflict-gang", async |ns| {
+        let foreign = "{metadata: {name: llm-0}, spec: {podgroups: []}}";
+        is_left_alone_until_it_goes::<PodGang>(ns, foreign, |world| world.gangs.get("llm-0")).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_foreign_clique_of_a_childs_name_is_left_alone_and_named() {
+    in_namespace("e2e-conflict-clique", async |ns| {
+        // It has none of the labels that would make anybody create pods for it.
+        let foreign = "
+            metadata: {name: llm-0-decode}
+            spec: {roleName: mine, replicas: 1, podSpec: {containers: [{name: c, image: i}]}}";
+        is_left_alone_until_it_goes::<PodClique>(ns, foreign, |world| world.cliques.get("llm-0-decode")).await;
+    })
+    .await;
+}
+
+/// A set whose child would have the name of `foreign` says that it is taken; the child comes once `foreign` is gone.
+async fn is_left_alone_until_it_goes<K>(ns: &Namespace, foreign: &str, of: fn(&World) -> Option<&K>)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let foreign = ns.create_yaml::<K>(foreign).await;
+    let (name, uid) = (foreign.name_any(), foreign.uid());
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+    let world = ns.until("the set names the conflict", |world| says_taken(world, &name)).await;
+    assert_eq!(of(&world).and_then(ResourceExt::uid), uid);
+    ns.remove::<K>(&name).await;
+    ns.until("the set has its own, and no error any more", |world| {
+        let cleared = |set: &PodCliqueSet| set.status.as_ref().is_some_and(|status| status.last_errors.is_empty());
+        world.is_available("llm")
+            && world.sets.get("llm").is_some_and(cleared)
+            && of(world).is_some_and(|own| own.uid() != uid)
+    })
+    .await;
+}
+
+fn says_taken(world: &World, name: &str) -> bool {
+    let Some(status) = world.sets.get("llm").and_then(|set| set.status.as_ref()) else { return false };
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available");
+    available.is_some_and(|condition| condition.status == "False" && condition.message.contains(name))
+        && status.last_errors.iter().any(|error| error.code == "NameTaken")
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod layout {
     mod edges;
     mod files;
     mod manifests;
+    mod permissions;
     mod purity;
     mod rooms;
     mod sizes;

@@ -41,7 +41,7 @@ fn too_long(document: &Source) -> Vec<String> {
 }
 
 /// The names of all functions under a `test` attribute.
-fn test_names(sources: &[Source]) -> BTreeSet<String> {
+pub(crate) fn test_names(sources: &[Source]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for source in sources {
         let mut is_test = false;

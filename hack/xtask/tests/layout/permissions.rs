@@ -1,0 +1,60 @@
+//! The table of permissions: every permission that the rules grant has a row, and the row names a test that uses it.
+
+use super::{documents::test_names, tree};
+use std::{collections::BTreeSet, fs};
+use xtask::{
+    generate,
+    permissions::{Access, granted},
+};
+
+const PAGE: &str = "docs/permissions.md";
+
+/// A row is `| service | resource.group | verb, verb | `test`: why |`; a resource of the core group has no dot.
+fn violations(page: &str, granted: &BTreeSet<Access>, tests: &BTreeSet<String>) -> Vec<String> {
+    let (mut violations, mut listed) = (Vec::new(), BTreeSet::new());
+    let rows = page.lines().enumerate().filter(|(_, line)| line.starts_with('|')).skip(2);
+    for (at, row) in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [service, resource, verbs, proof] = cells[..] else {
+            violations.push(format!("{PAGE}:{}: not four cells", at + 1));
+            continue;
+        };
+        let test = proof.split('`').nth(1).unwrap_or_default();
+        if !tests.contains(test) {
+            violations.push(format!("{PAGE}:{}: there is no test {test:?}", at + 1));
+        }
+        listed.extend(verbs.split(", ").map(|verb| access(service, resource, verb)));
+    }
+    let missing = granted.difference(&listed).map(|access| format!("{PAGE}: no test is named that uses {access}"));
+    let surplus = listed.difference(granted).map(|access| format!("{PAGE}: nothing grants {access}"));
+    violations.into_iter().chain(missing).chain(surplus).collect()
+}
+
+fn access(service: &str, resource: &str, verb: &str) -> Access {
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    Access { account: service.into(), verb: verb.into(), group: group.into(), resource: resource.into() }
+}
+
+#[test]
+fn every_permission_names_a_test_that_uses_it() {
+    let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
+    let granted = generate::rules().iter().flat_map(|(service, rules)| granted(service, rules)).collect();
+    tree::hold(&violations(&page, &granted, &test_names(&tree::sources())));
+}
+
+#[test]
+fn a_permission_without_its_row_is_found() {
+    let granted = BTreeSet::from([access("svc", "pods", "get"), access("svc", "gangs/status.a.io", "patch")]);
+    let tests = BTreeSet::from(["it_reads".to_owned()]);
+    let page = |rows: &str| format!("| service | resource | verbs | used by |\n|---|---|---|---|\n{rows}");
+    let whole = "| svc | pods | get | `it_reads` |\n| svc | gangs/status.a.io | patch | `it_reads`: at once |\n";
+    tree::hold(&violations(&page(whole), &granted, &tests));
+    let lacking = "| svc | pods | get | `it_reads` |\n";
+    tree::turns_red(&violations(&page(lacking), &granted, &tests), "no test is named that uses svc: patch gangs");
+    let surplus = whole.replace("get", "get, list");
+    tree::turns_red(&violations(&page(&surplus), &granted, &tests), "nothing grants svc: list pods");
+    tree::turns_red(
+        &violations(&page(&whole.replace("`it_reads` |", "`gone` |")), &granted, &tests),
+        "no test \"gone\"",
+    );
+}
