@@ -8,6 +8,7 @@ use grove_runtime::clock::Clock;
 use grove_runtime::executor::Executor;
 use grove_runtime::service::Service;
 
+mod children;
 pub mod rbac;
 pub mod set;
 

@@ -14,6 +14,7 @@ use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 
 use super::observed::Observed;
+use crate::children::by_name;
 
 /// The children of all sets.
 #[derive(Clone)]
@@ -60,8 +61,8 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
     let uid = set.uid().unwrap_or_default();
     Observed {
         set: set.clone(),
-        cliques: caches.cliques.owned_by(&uid),
-        gangs: caches.gangs.owned_by(&uid),
-        services: caches.services.owned_by(&uid),
+        cliques: by_name(caches.cliques.owned_by(&uid)),
+        gangs: by_name(caches.gangs.owned_by(&uid)),
+        services: by_name(caches.services.owned_by(&uid)),
     }
 }

@@ -2,13 +2,14 @@
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::core::{LastError, PodClique, PodCliqueSetStatus};
-use grove_api_types::{hash, labels, shape};
+use grove_api_types::{labels, shape};
 use grove_runtime::conditions::{Verdict, set_condition};
 use grove_runtime::executor::Done;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
+use crate::children::desired::Revision;
 
 mod gang;
 
@@ -18,11 +19,12 @@ pub use gang::of_gangs;
 pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatus {
     let old = seen.set.status.clone().unwrap_or_default();
     let replicas = shape::replicas(&seen.set);
-    let count = |holds: fn(&Observed, &shape::Clique<'_>) -> bool| {
-        let whole = |replica: &&shape::SetReplica<'_>| replica.cliques.iter().all(|clique| holds(seen, clique));
+    let revision = Revision::of(&seen.set.spec.template);
+    let count = |holds: &dyn Fn(&shape::Clique<'_>) -> bool| {
+        let whole = |replica: &&shape::SetReplica<'_>| replica.cliques.iter().all(holds);
         i32::try_from(replicas.iter().filter(whole).count()).unwrap_or(i32::MAX)
     };
-    let available = count(is_available);
+    let available = count(&|clique| is_available(seen, clique));
     let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
     let mut conditions = old.conditions;
     set_condition(&mut conditions, availability(seen, available, done), now);
@@ -31,10 +33,10 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
         conditions,
         last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
         replicas: Some(seen.set.spec.replicas),
-        updated_replicas: count(is_updated),
+        updated_replicas: count(&|clique| is_updated(seen, &revision, clique)),
         available_replicas: available,
         hpa_pod_selector: Some(labels::selector(&labels::base(&seen.name()))),
-        current_generation_hash: Some(hash::generation(&seen.set.spec.template)),
+        current_generation_hash: Some(revision.generation.clone()),
     }
 }
 
@@ -44,8 +46,8 @@ fn is_available(seen: &Observed, clique: &shape::Clique<'_>) -> bool {
 }
 
 /// Whether the pods of the clique are made from the template as it is now.
-fn is_updated(seen: &Observed, clique: &shape::Clique<'_>) -> bool {
-    let wanted = hash::pod_template(clique.template, &seen.set.spec.template.priority_class_name);
+fn is_updated(seen: &Observed, revision: &Revision, clique: &shape::Clique<'_>) -> bool {
+    let wanted = revision.pod_template(&clique.template.name);
     let reported = |live: &PodClique| live.status.as_ref().and_then(|status| status.current_pod_template_hash.clone());
     seen.clique(clique.name.as_str()).and_then(reported).is_some_and(|reported| reported == wanted)
 }

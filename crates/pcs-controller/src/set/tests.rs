@@ -7,12 +7,13 @@ use grove_api_types::core::{PodClique, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::observed::Observed;
 use super::plan::plan;
+use crate::children::ByName;
 
 mod children;
 mod status;
@@ -37,7 +38,7 @@ fn yaml<K: DeserializeOwned>(text: &str) -> K {
 /// A set that has no children yet.
 fn new(set: &str) -> Observed {
     let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(set));
-    Observed { set, cliques: Vec::new(), gangs: Vec::new(), services: Vec::new() }
+    Observed { set, cliques: ByName::new(), gangs: ByName::new(), services: ByName::new() }
 }
 
 /// The same after its plan was carried out.
@@ -46,9 +47,9 @@ fn carried_out(mut seen: Observed) -> Observed {
     for step in plan.stages.iter().flat_map(|stage| &stage.steps) {
         let Step::Create(Create { target, object }) = step else { panic!("{step} is no create") };
         match target.resource.kind.as_str() {
-            "PodClique" => seen.cliques.push(Arc::new(stored::<PodClique>(object))),
-            "PodGang" => seen.gangs.push(Arc::new(stored::<PodGang>(object))),
-            "Service" => seen.services.push(Arc::new(stored::<Service>(object))),
+            "PodClique" => keep(&mut seen.cliques, stored::<PodClique>(object)),
+            "PodGang" => keep(&mut seen.gangs, stored::<PodGang>(object)),
+            "Service" => keep(&mut seen.services, stored::<Service>(object)),
             other => panic!("a set has no {other}"),
         }
     }
@@ -64,6 +65,10 @@ fn stored<K: Resource + DeserializeOwned>(object: &Value) -> K {
     object
 }
 
-fn change<K: Clone>(objects: &mut [Arc<K>], index: usize, change: impl FnOnce(&mut K)) {
-    change(Arc::make_mut(&mut objects[index]));
+fn keep<K: Resource>(objects: &mut ByName<K>, object: K) {
+    objects.insert(object.name_any(), Arc::new(object));
+}
+
+fn change<K: Clone>(objects: &mut ByName<K>, name: &str, change: impl FnOnce(&mut K)) {
+    change(Arc::make_mut(objects.get_mut(name).expect("a child of that name")));
 }

@@ -7,7 +7,7 @@ use grove_api_types::shape::SetReplica;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
 
-use super::{child_labels, metadata};
+use crate::children::desired::{self, metadata};
 
 /// The Service of one replica of `set`. It has no ports: it is for names, not for traffic.
 pub(crate) fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
@@ -18,7 +18,11 @@ pub(crate) fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> 
     selector.extend(labels::of([(labels::SET_REPLICA, index.as_str())]));
     let publish = set.spec.template.headless_service_config.clone().unwrap_or_default().publish_not_ready_addresses;
     Service {
-        metadata: metadata(set, name, child_labels(set, Component::HeadlessService, own)),
+        metadata: metadata(
+            set,
+            name,
+            desired::labels(&PodCliqueSetName::new(set.name_any()), Component::HeadlessService, own),
+        ),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             selector: Some(selector),

@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 
 use grove_api_types::core::PodCliqueSet;
 use grove_api_types::labels::{self, Component};
+use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::{PodGang, PodGangSpec, PodGroup};
 use grove_api_types::shape::{Clique, SetReplica};
+use kube::ResourceExt;
 
-use super::{child_labels, metadata};
+use crate::children::desired::{self, metadata};
 
 /// The base gang of one replica of `set`, without references to pods: those are pclq-controller's.
 pub(crate) fn pod_gang(set: &PodCliqueSet, replica: &SetReplica<'_>) -> PodGang {
-    let own = child_labels(set, Component::PodGang, [(labels::SCHEDULER_NAME, Scheduler::default().name())]);
+    let own = desired::labels(
+        &PodCliqueSetName::new(set.name_any()),
+        Component::PodGang,
+        [(labels::SCHEDULER_NAME, Scheduler::default().name())],
+    );
     let mut labels = of_others(set.metadata.labels.as_ref());
     labels.extend(own);
     let annotations = of_others(set.metadata.annotations.as_ref());

@@ -15,7 +15,7 @@ pub fn of_gangs(seen: &Observed, now: Timestamp) -> Vec<(Arc<PodGang>, PodGangSt
     let told = |gang: &Arc<PodGang>| (Arc::clone(gang), of_gang(seen, gang, now));
     let differs = |(gang, status): &(Arc<PodGang>, PodGangStatus)| gang.status.as_ref() != Some(status);
     let stays = |gang: &&Arc<PodGang>| gang.metadata.deletion_timestamp.is_none();
-    seen.gangs.iter().filter(stays).map(told).filter(differs).collect()
+    seen.gangs.values().filter(stays).map(told).filter(differs).collect()
 }
 
 fn of_gang(seen: &Observed, gang: &PodGang, now: Timestamp) -> PodGangStatus {

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{SET, carried_out, change, new};
+use crate::children::ByName;
 use crate::set::observed::Observed;
 use crate::set::plan::plan;
 
@@ -43,12 +44,12 @@ fn a_smaller_set_gives_up_all_of_its_highest_replica() {
     seen.set.spec.replicas = 1;
     check(
         &seen,
-        &expect![[r"
-            scale-in: delete PodClique llm-1-prefill
+        &expect![[r#"
             scale-in: delete PodClique llm-1-decode
+            scale-in: delete PodClique llm-1-prefill
             scale-in: delete PodGang llm-1
             scale-in: delete Service llm-1
-        "]],
+        "#]],
     );
 }
 
@@ -56,7 +57,8 @@ fn a_smaller_set_gives_up_all_of_its_highest_replica() {
 fn a_clique_that_left_the_template_goes_and_its_group_with_it() {
     let mut seen = carried_out(new(SET));
     seen.set.spec.replicas = 1;
-    let mut seen = carried_out(Observed { cliques: vec![], gangs: vec![], services: vec![], ..seen });
+    let mut seen =
+        carried_out(Observed { cliques: ByName::new(), gangs: ByName::new(), services: ByName::new(), ..seen });
     seen.set.spec.template.cliques.truncate(1);
     let text = plan(&seen).to_string();
     assert!(text.contains("scale-in: delete PodClique llm-0-decode\n"), "{text}");
@@ -66,14 +68,14 @@ fn a_clique_that_left_the_template_goes_and_its_group_with_it() {
 #[test]
 fn the_size_of_a_living_clique_is_its_own() {
     let mut seen = carried_out(new(SET));
-    change(&mut seen.cliques, 0, |clique| clique.spec.replicas = 9);
+    change(&mut seen.cliques, "llm-0-prefill", |clique| clique.spec.replicas = 9);
     check(&seen, &expect![["nothing to do\n"]]);
 }
 
 #[test]
 fn an_edited_clique_is_put_right_by_the_narrowest_patch() {
     let mut seen = carried_out(new(SET));
-    change(&mut seen.cliques, 0, |clique| {
+    change(&mut seen.cliques, "llm-0-prefill", |clique| {
         clique.spec.min_available = Some(2);
         clique.labels_mut().insert("team".into(), "y".into());
     });
@@ -88,12 +90,12 @@ fn an_edited_clique_is_put_right_by_the_narrowest_patch() {
 #[test]
 fn references_to_pods_are_kept() {
     let mut seen = carried_out(new(SET));
-    change(&mut seen.gangs, 0, |gang| {
+    change(&mut seen.gangs, "llm-0", |gang| {
         let reference = NamespacedName { namespace: "prod".into(), name: "llm-0-prefill-abcde".into() };
         gang.spec.podgroups[0].pod_references.push(reference);
     });
     check(&seen, &expect![["nothing to do\n"]]);
-    change(&mut seen.gangs, 0, |gang| gang.spec.podgroups[0].min_replicas = 4);
+    change(&mut seen.gangs, "llm-0", |gang| gang.spec.podgroups[0].min_replicas = 4);
     let text = plan(&seen).to_string();
     assert!(text.contains("llm-0-prefill-abcde"), "{text}");
 }
@@ -101,7 +103,7 @@ fn references_to_pods_are_kept() {
 #[test]
 fn what_the_api_server_fills_into_a_service_is_no_difference() {
     let mut seen = carried_out(new(SET));
-    change(&mut seen.services, 0, |service| {
+    change(&mut seen.services, "llm-0", |service| {
         let spec = service.spec.get_or_insert_default();
         spec.cluster_ips = Some(vec!["None".into()]);
         spec.session_affinity = Some("None".into());
@@ -112,7 +114,7 @@ fn what_the_api_server_fills_into_a_service_is_no_difference() {
 #[test]
 fn an_edited_service_is_put_right() {
     let mut seen = carried_out(new(SET));
-    change(&mut seen.services, 0, |service| {
+    change(&mut seen.services, "llm-0", |service| {
         let spec = service.spec.get_or_insert_default();
         spec.publish_not_ready_addresses = None;
         spec.selector.get_or_insert_default().insert("extra".into(), "x".into());
@@ -128,9 +130,11 @@ fn an_edited_service_is_put_right() {
 #[test]
 fn a_child_that_is_leaving_is_replaced_only_when_it_has_gone() {
     let mut seen = carried_out(new(SET));
-    change(&mut seen.cliques, 0, |clique| clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
+    change(&mut seen.cliques, "llm-0-prefill", |clique| {
+        clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))
+    });
     check(&seen, &expect![["nothing to do\n"]]);
-    seen.cliques.remove(0);
+    seen.cliques.remove("llm-0-prefill");
     check(
         &seen,
         &expect![[r"
@@ -143,8 +147,8 @@ fn a_child_that_is_leaving_is_replaced_only_when_it_has_gone() {
 fn a_set_that_is_leaving_deletes_its_children_and_creates_nothing() {
     let mut seen = carried_out(new(SET));
     seen.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    seen.cliques.truncate(1);
-    seen.gangs.truncate(1);
+    seen.cliques.retain(|name, _| name == "llm-0-prefill");
+    seen.gangs.retain(|name, _| name == "llm-0");
     check(
         &seen,
         &expect![[r"
@@ -163,7 +167,7 @@ fn the_memory_of_kubectl_is_not_mirrored() {
         r#"generation: 3, annotations: {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kai.scheduler/queue": q}}"#,
     );
     let seen = carried_out(new(&annotated));
-    let annotations: Vec<_> = seen.gangs[0].annotations().keys().cloned().collect();
+    let annotations: Vec<_> = seen.gangs["llm-0"].annotations().keys().cloned().collect();
     assert_eq!(annotations, ["kai.scheduler/queue"]);
 }
 

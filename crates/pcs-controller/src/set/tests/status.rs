@@ -4,6 +4,7 @@ use grove_api_types::core::PodCliqueStatus;
 use grove_api_types::scheduler_group::PodGangPhase;
 use grove_runtime::executor::Done;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
 use super::{SET, carried_out, change, new};
 use crate::set::observed::Observed;
@@ -15,8 +16,8 @@ fn at(seconds: i64) -> Timestamp {
 
 /// Every clique reports this many pods, scheduled and ready.
 fn with_pods(mut seen: Observed, scheduled: i32, ready: i32) -> Observed {
-    for index in 0..seen.cliques.len() {
-        change(&mut seen.cliques, index, |clique| {
+    for name in seen.cliques.keys().cloned().collect::<Vec<_>>() {
+        change(&mut seen.cliques, &name, |clique| {
             let hash =
                 clique.metadata.labels.as_ref().and_then(|labels| labels.get("grove.io/pod-template-hash")).cloned();
             clique.status = Some(PodCliqueStatus {
@@ -68,8 +69,8 @@ fn a_gang_follows_its_cliques() {
 #[test]
 fn a_gang_that_was_told_is_not_told_again() {
     let mut seen = with_pods(carried_out(new(SET)), 1, 1);
-    for (index, (_, status)) in status::of_gangs(&seen, at(1)).into_iter().enumerate() {
-        change(&mut seen.gangs, index, |gang| gang.status = Some(status));
+    for (told, status) in status::of_gangs(&seen, at(1)) {
+        change(&mut seen.gangs, &told.name_any(), |gang| gang.status = Some(status));
     }
     assert!(status::of_gangs(&seen, at(99)).is_empty());
 }

@@ -1,7 +1,5 @@
 //! One child at a time: create it where it is missing, patch what differs, and only that.
 
-use std::sync::Arc;
-
 use grove_api_types::core::PodClique;
 use grove_api_types::labels::GROVE_PREFIX;
 use grove_api_types::scheduler_group::{PodGang, PodGroup};
@@ -12,9 +10,11 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::ByName;
+
 /// What makes the Service of this name what it should be. The API server fills in many of a Service's fields, so only
 /// those that we write are compared.
-pub(super) fn service(existing: &[Arc<Service>], desired: &Service) -> Option<Step> {
+pub(crate) fn service(existing: &ByName<Service>, desired: &Service) -> Option<Step> {
     let Some(live) = find(existing, desired) else { return create_if_absent(existing, desired) };
     let current = json!({ "metadata": { "labels": live.labels() }, "spec": written_by_us(live) });
     let wanted = json!({ "metadata": { "labels": desired.labels() }, "spec": written_by_us(desired) });
@@ -30,15 +30,19 @@ fn written_by_us(service: &Service) -> Value {
 }
 
 /// What makes the clique of this name what it should be. Its `replicas` are its own from its creation on.
-pub(super) fn clique(existing: &[Arc<PodClique>], mut desired: PodClique) -> Option<Step> {
+pub(crate) fn clique(existing: &ByName<PodClique>, mut desired: PodClique) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
+    // Most cliques of most reconciles; the JSON of a pod spec is only made for those that differ.
+    if live.spec == desired.spec && live.labels() == desired.labels() && live.annotations() == desired.annotations() {
+        return None;
+    }
     difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
 }
 
 /// What makes the gang of this name what it should be. The references to pods are pclq-controller's, so a change of the
 /// groups insists on the version that was seen.
-pub(super) fn gang(existing: &[Arc<PodGang>], mut desired: PodGang) -> Option<Step> {
+pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     for group in &mut desired.spec.podgroups {
         group.pod_references = references(live, group);
@@ -79,18 +83,18 @@ fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
 }
 
 /// The child that is there and stays.
-fn find<'a, K: Resource>(existing: &'a [Arc<K>], desired: &K) -> Option<&'a K> {
+fn find<'a, K: Resource>(existing: &'a ByName<K>, desired: &K) -> Option<&'a K> {
     named(existing, desired).filter(|live| live.meta().deletion_timestamp.is_none())
 }
 
 /// A child that is being deleted still holds its name: its successor is created when it has gone.
-fn create_if_absent<K>(existing: &[Arc<K>], desired: &K) -> Option<Step>
+fn create_if_absent<K>(existing: &ByName<K>, desired: &K) -> Option<Step>
 where
     K: Resource<DynamicType = ()> + Serialize,
 {
     named(existing, desired).is_none().then(|| Step::create(desired))
 }
 
-fn named<'a, K: Resource>(existing: &'a [Arc<K>], desired: &K) -> Option<&'a K> {
-    existing.iter().map(Arc::as_ref).find(|live| live.name_any() == desired.name_any())
+fn named<'a, K: Resource>(existing: &'a ByName<K>, desired: &K) -> Option<&'a K> {
+    existing.get(desired.meta().name.as_deref()?).map(AsRef::as_ref)
 }
