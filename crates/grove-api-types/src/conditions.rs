@@ -1,13 +1,22 @@
 //! Condition types and reasons, as the wire format has them, and the summary conditions beside them.
 
-/// `PodCliqueSet`, `PodClique`: whether it serves as asked. For `kubectl wait`.
+/// `PodCliqueSet`, `PodCliqueScalingGroup`, `PodClique`: whether it serves as asked. For `kubectl wait`.
 pub const AVAILABLE: &str = "Available";
 /// `PodClique`: whether `minAvailable` pods are scheduled.
 pub const POD_CLIQUE_SCHEDULED: &str = "PodCliqueScheduled";
-/// `PodClique`: whether fewer than `minAvailable` pods are scheduled or ready.
+/// `PodClique`: whether fewer than `minAvailable` pods are scheduled or ready. `PodCliqueScalingGroup`: whether fewer than
+/// `minAvailable` replicas are whole.
 pub const MIN_AVAILABLE_BREACHED: &str = "MinAvailableBreached";
+/// `PodCliqueScalingGroup`: true from when its replica of the set was restarted as a whole until it has recovered.
+pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
+/// `PodCliqueSet`: whether some level of the topology that its constraints name is missing.
+pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
+/// `PodCliqueSet`: whether it has fields that no service acts on; the message lists them.
+pub const FIELDS_IGNORED: &str = "FieldsIgnored";
 /// `PodGang`: whether every pod of it exists.
 pub const INITIALIZED: &str = "Initialized";
+/// `PodGang`: whether every pod of its minimum is scheduled.
+pub const SCHEDULED: &str = "Scheduled";
 /// `PodGang`: whether every pod of its minimum is ready.
 pub const READY: &str = "Ready";
 
@@ -31,12 +40,52 @@ pub mod scheduled {
 
 /// Reasons of [`MIN_AVAILABLE_BREACHED`].
 pub mod breached {
+    /// An update runs, which says nothing about the old pods' health.
+    pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
+    /// Of a scaling group: fewer than `minAvailable` replicas are whole.
+    pub const INSUFFICIENT_REPLICAS: &str = "InsufficientAvailablePodCliqueScalingGroupReplicas";
+    /// Of a scaling group: enough replicas are whole.
+    pub const SUFFICIENT_REPLICAS: &str = "SufficientAvailablePodCliqueScalingGroupReplicas";
     /// Fewer than `minAvailable` pods are scheduled.
     pub const SCHEDULED_BELOW: &str = "ScheduledReplicasBelowMinAvailable";
     /// Fewer than `minAvailable` pods are ready or starting.
     pub const INSUFFICIENT_READY: &str = "InsufficientReadyPods";
     /// Enough pods are ready or starting.
     pub const SUFFICIENT_READY: &str = "SufficientReadyPods";
+}
+
+/// Reasons of [`GANG_TERMINATION_IN_PROGRESS`].
+pub mod termination {
+    /// The cliques of the replica were deleted and are created anew.
+    pub const ACTIVE: &str = "GangTerminationActive";
+}
+
+/// Reasons of [`TOPOLOGY_LEVELS_UNAVAILABLE`].
+pub mod topology_levels {
+    /// Every level that the constraints name is there, or there is no constraint.
+    pub const AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
+    /// Some level is not.
+    pub const UNAVAILABLE: &str = "ClusterTopologyLevelsUnavailable";
+    /// The topology does not exist.
+    pub const TOPOLOGY_NOT_FOUND: &str = "ClusterTopologyNotFound";
+    /// No constraint names a topology, and there is no default.
+    pub const NAME_MISSING: &str = "TopologyNameMissing";
+    /// There are constraints, and topology-aware scheduling is off.
+    pub const DISABLED: &str = "TopologyAwareSchedulingDisabled";
+}
+
+/// Reasons of [`FIELDS_IGNORED`].
+pub mod fields_ignored {
+    /// The set has fields that are kept and not acted on.
+    pub const NOT_ACTED_ON: &str = "FieldsNotActedOn";
+}
+
+/// Reasons of [`SCHEDULED`].
+pub mod gang_scheduled {
+    /// Every clique has its minimum of scheduled pods.
+    pub const SUFFICIENT: &str = "SufficientScheduledPods";
+    /// Some clique has fewer.
+    pub const INSUFFICIENT: &str = "InsufficientScheduledPods";
 }
 
 /// Reasons of [`INITIALIZED`].

@@ -1,11 +1,28 @@
 //! Group `grove.io/v1alpha1`: the kinds users write and the kinds Grove derives from them.
 
+pub mod auto_scaling;
 pub mod pod_clique;
+pub mod pod_clique_scaling_group;
 pub mod pod_clique_set;
+pub mod resource_sharing;
 mod status;
+pub mod topology_constraint;
 
-pub use pod_clique::{PodClique, PodCliqueSpec, PodCliqueStatus};
+pub use auto_scaling::AutoScalingConfig;
+pub use pod_clique::{PodClique, PodCliqueSpec, PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate};
+pub use pod_clique_scaling_group::{
+    PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueScalingGroupStatus, PodCliqueScalingGroupUpdateProgress,
+    ReplicaIndicesSelectedToUpdate,
+};
 pub use pod_clique_set::{
-    HeadlessServiceConfig, PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus, PodCliqueSetTemplate, PodCliqueTemplate,
+    CliqueStartupType, HeadlessServiceConfig, PodCliqueScalingGroupConfig, PodCliqueSet,
+    PodCliqueSetReplicaUpdateProgress, PodCliqueSetSpec, PodCliqueSetStatus, PodCliqueSetTemplateSpec,
+    PodCliqueSetUpdateProgress, PodCliqueSetUpdateStrategy, PodCliqueTemplateSpec, PodGangStatus, PodGangStatusPhase,
+    UpdateStrategyType,
+};
+pub use resource_sharing::{
+    PcsResourceSharingFilter, PcsResourceSharingSpec, PcsgResourceSharingFilter, PcsgResourceSharingSpec,
+    ResourceClaimTemplateConfig, ResourceSharingScope, ResourceSharingSpec, SharedResourceClaimTemplates,
 };
 pub use status::LastError;
+pub use topology_constraint::{TopologyConstraint, TopologyPackConstraint};

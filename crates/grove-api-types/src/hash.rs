@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::core::{PodCliqueSetTemplate, PodCliqueSpec, PodCliqueTemplate};
+use crate::core::{PodCliqueSetTemplateSpec, PodCliqueSpec, PodCliqueTemplateSpec};
 
 /// Version of the rule; the first character of each hash.
 const VERSION: char = '1';
 
 /// The hash of one clique's pods: labels, annotations and pod spec, with the set's priority class in the pod spec's
 /// place. The value of the label `grove.io/pod-template-hash`.
-pub fn pod_template(clique: &PodCliqueTemplate, priority_class_name: &str) -> String {
+pub fn pod_template(clique: &PodCliqueTemplateSpec, priority_class_name: &str) -> String {
     digest(&pod_template_fields(clique, priority_class_name))
 }
 
 /// The hash of all cliques of a set, whatever their order: `status.currentGenerationHash`.
-pub fn generation(template: &PodCliqueSetTemplate) -> String {
+pub fn generation(template: &PodCliqueSetTemplateSpec) -> String {
     let by_name: BTreeMap<&str, Value> = template
         .cliques
         .iter()
@@ -29,9 +29,24 @@ pub fn generation(template: &PodCliqueSetTemplate) -> String {
     digest(&by_name.into_values().collect())
 }
 
-fn pod_template_fields(clique: &PodCliqueTemplate, priority_class_name: &str) -> Value {
-    let PodCliqueTemplate { name: _, labels, annotations, spec } = clique;
-    let PodCliqueSpec { role_name: _, pod_spec, replicas: _, min_available: _ } = spec;
+fn pod_template_fields(clique: &PodCliqueTemplateSpec, priority_class_name: &str) -> Value {
+    let PodCliqueTemplateSpec {
+        name: _,
+        labels,
+        annotations,
+        topology_constraint: _,
+        resource_sharing: _,
+        resource_claim_template_names: _,
+        spec,
+    } = clique;
+    let PodCliqueSpec {
+        role_name: _,
+        pod_spec,
+        replicas: _,
+        min_available: _,
+        starts_after: _,
+        auto_scaling_config: _,
+    } = spec;
     let mut pod_spec = pod_spec.fields().clone();
     pod_spec.remove("priorityClassName");
     if !priority_class_name.is_empty() {

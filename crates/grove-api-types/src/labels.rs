@@ -1,4 +1,4 @@
-//! Label and annotation keys, and the values that are constants. Source: the wire format of `grove.io/v1alpha1`.
+//! Label and annotation keys, the scheduling gate, and the values that are constants. Source: the wire format of `grove.io/v1alpha1`.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +16,12 @@ pub const COMPONENT: &str = "app.kubernetes.io/component";
 pub const POD_CLIQUE: &str = "grove.io/podclique";
 /// On cliques and pods: the `PodGang` they are scheduled with.
 pub const POD_GANG: &str = "grove.io/podgang";
+/// On cliques and pods of a scaled gang: the base gang that goes before it.
+pub const BASE_POD_GANG: &str = "grove.io/base-podgang";
+/// On cliques, pods and claims of a scaling group: the `PodCliqueScalingGroup`.
+pub const SCALING_GROUP: &str = "grove.io/podcliquescalinggroup";
+/// On cliques, pods and claims of a scaling group: the replica of the group.
+pub const SCALING_GROUP_REPLICA: &str = "grove.io/podcliquescalinggroup-replica-index";
 /// The replica of the set the object belongs to.
 pub const SET_REPLICA: &str = "grove.io/podcliqueset-replica-index";
 /// On pods: the index within the clique.
@@ -24,7 +30,22 @@ pub const POD_INDEX: &str = "grove.io/podclique-pod-index";
 pub const TEMPLATE_HASH: &str = "grove.io/pod-template-hash";
 /// On gangs: the scheduler that places them.
 pub const SCHEDULER_NAME: &str = "grove.io/scheduler-name";
+/// On compute domains: the group of cliques that share the domain. As an annotation of sets, scaling groups and cliques:
+/// the group to be in, or [`NO_MNNVL_GROUP`].
+pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
+/// Value of [`MNNVL_GROUP`] that keeps a scaling group or a clique out of the group around it.
+pub const NO_MNNVL_GROUP: &str = "none";
 
+/// Annotation of sets: [`AUTO_MNNVL_ENABLED`] or [`AUTO_MNNVL_DISABLED`].
+pub const AUTO_MNNVL: &str = "grove.io/auto-mnnvl";
+/// Value of [`AUTO_MNNVL`]: one compute domain per replica.
+pub const AUTO_MNNVL_ENABLED: &str = "enabled";
+/// Value of [`AUTO_MNNVL`]: none.
+pub const AUTO_MNNVL_DISABLED: &str = "disabled";
+/// Annotation of sets: with the value `true`, everybody may change what Grove manages for the set.
+pub const PROTECTION_DISABLED: &str = "grove.io/disable-managed-resource-protection";
+/// Annotation of sets: a change of its value asks for a reconcile.
+pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
 /// Annotation of gangs: the topology they are packed by. Grove's own; never copied from a template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 /// Annotation of cliques: hash of all templates of the set, written by pcs-controller for pclq-controller to report.
@@ -34,6 +55,9 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 /// Prefix of the keys that belong to Grove.
 pub const GROVE_PREFIX: &str = "grove.io/";
 
+/// The scheduling gate of pods that wait for their base gang.
+pub const SCHEDULING_GATE: &str = "grove.io/podgang-pending-creation";
+
 /// Value of [`MANAGED_BY`] on everything Grove creates.
 pub const MANAGER: &str = "grove-operator";
 
@@ -42,10 +66,28 @@ pub const MANAGER: &str = "grove-operator";
 pub enum Component {
     /// The headless Service of a replica.
     HeadlessService,
+    /// The Role that lets pods read their gang's pods.
+    PodRole,
+    /// The binding of that Role.
+    PodRoleBinding,
+    /// The `ServiceAccount` it is bound to.
+    PodServiceAccount,
+    /// The Secret with the token of that account.
+    TokenSecret,
+    /// A `PodCliqueScalingGroup`.
+    ScalingGroup,
+    /// A `HorizontalPodAutoscaler`.
+    Autoscaler,
     /// A `PodGang`.
     PodGang,
     /// A `PodClique` that belongs to no scaling group, and its pods.
     SetPodClique,
+    /// A `PodClique` of a scaling group, and its pods.
+    GroupPodClique,
+    /// A `ResourceClaim` that pods share.
+    ResourceClaim,
+    /// A `ComputeDomain`.
+    ComputeDomain,
 }
 
 impl Component {
@@ -53,8 +95,17 @@ impl Component {
     pub fn value(self) -> &'static str {
         match self {
             Self::HeadlessService => "pcs-headless-service",
+            Self::PodRole => "pod-role",
+            Self::PodRoleBinding => "pod-role-binding",
+            Self::PodServiceAccount => "pod-service-account",
+            Self::TokenSecret => "pod-sa-token-secret",
+            Self::ScalingGroup => "pcs-podcliquescalinggroup",
+            Self::Autoscaler => "pcs-hpa",
             Self::PodGang => "podgang",
             Self::SetPodClique => "pcs-podclique",
+            Self::GroupPodClique => "pcsg-podclique",
+            Self::ResourceClaim => "resource-claim",
+            Self::ComputeDomain => "pcs-computedomain",
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+/// A name of its own type, made by constructors only.
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
@@ -34,6 +35,12 @@ macro_rules! name {
     };
 }
 
+mod claims;
+mod identity;
+
+pub use claims::{ClaimOwner, ComputeDomainName, PodClaimName, ResourceClaimName};
+pub use identity::{PodRoleName, PodServiceAccountName, TokenSecretName};
+
 name!(
     /// Name of a `PodCliqueSet`, as its user chose it.
     PodCliqueSetName
@@ -43,8 +50,20 @@ name!(
     PodCliqueName
 );
 name!(
+    /// Name of a `PodCliqueScalingGroup`.
+    PodCliqueScalingGroupName
+);
+name!(
     /// Name of a `PodGang`.
     PodGangName
+);
+name!(
+    /// Name of one replica of a scaling group among the groups of a base gang.
+    TopologyGroupName
+);
+name!(
+    /// Name of a `HorizontalPodAutoscaler`, which is that of what it scales.
+    AutoscalerName
 );
 name!(
     /// Name of the headless Service of a replica, which is also the subdomain of its pods.
@@ -76,6 +95,42 @@ impl PodCliqueName {
     pub fn standalone(set: &PodCliqueSetName, replica: i32, clique: &str) -> Self {
         Self(format!("{set}-{replica}-{clique}"))
     }
+
+    /// A clique of one replica of a scaling group: `<group>-<replica>-<clique>`.
+    pub fn member(group: &PodCliqueScalingGroupName, replica: i32, clique: &str) -> Self {
+        Self(format!("{group}-{replica}-{clique}"))
+    }
+}
+
+impl PodCliqueScalingGroupName {
+    /// The name an existing group has.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// A group of one replica of a set: `<set>-<replica>-<group>`.
+    pub fn of_replica(set: &PodCliqueSetName, replica: i32, group: &str) -> Self {
+        Self(format!("{set}-{replica}-{group}"))
+    }
+}
+
+impl TopologyGroupName {
+    /// One replica of a scaling group: `<group>-<replica>`.
+    pub fn of_replica(group: &PodCliqueScalingGroupName, replica: i32) -> Self {
+        Self(format!("{group}-{replica}"))
+    }
+}
+
+impl AutoscalerName {
+    /// The autoscaler of a clique.
+    pub fn of_clique(clique: &PodCliqueName) -> Self {
+        Self(clique.0.clone())
+    }
+
+    /// The autoscaler of a scaling group.
+    pub fn of_group(group: &PodCliqueScalingGroupName) -> Self {
+        Self(group.0.clone())
+    }
 }
 
 impl PodGangName {
@@ -87,6 +142,19 @@ impl PodGangName {
     /// The gang of a replica's base: `<set>-<replica>`.
     pub fn base(set: &PodCliqueSetName, replica: i32) -> Self {
         Self(format!("{set}-{replica}"))
+    }
+
+    /// What the name counts, and the number: a set and its replica, or a scaling group and its replica beyond
+    /// `minAvailable`. The name does not say which.
+    pub fn counted(&self) -> Option<(&str, i32)> {
+        let (counted, number) = self.0.rsplit_once('-')?;
+        Some((counted, number.parse().ok()?))
+    }
+
+    /// The gang of a replica that a scaling group has beyond its `minAvailable`: `<group>-<replica - minAvailable>`. The
+    /// number counts those replicas from 0; it is not the index of the replica.
+    pub fn scaled(group: &PodCliqueScalingGroupName, beyond_min_available: i32) -> Self {
+        Self(format!("{group}-{beyond_min_available}"))
     }
 }
 

@@ -1,9 +1,51 @@
-//! What a set implies: which replicas, and in each which cliques, gang and Service, under which names.
+//! What a set implies: which replicas, and in each which cliques, scaling groups, gangs, autoscalers and Service, under
+//! which names.
+//!
+//! The template says how large cliques and scaling groups are when they are created. From then on their own `replicas`
+//! count, whoever changed them, so an expansion is given the sizes of those that exist.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use kube::ResourceExt;
 
-use crate::core::{PodCliqueSet, PodCliqueTemplate};
-use crate::names::{HeadlessServiceName, Hostname, PodCliqueName, PodCliqueSetName, PodGangName};
+use crate::core::{
+    AutoScalingConfig, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet,
+    PodCliqueTemplateSpec,
+};
+use crate::names::{
+    AutoscalerName, HeadlessServiceName, Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName,
+    PodGangName, TopologyGroupName,
+};
+
+mod startup;
+
+/// How large the cliques and scaling groups are that exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveScale {
+    cliques: BTreeMap<String, i32>,
+    groups: BTreeMap<String, i32>,
+}
+
+impl LiveScale {
+    /// The sizes of what exists.
+    pub fn of<'a>(
+        groups: impl IntoIterator<Item = &'a PodCliqueScalingGroup>,
+        cliques: impl IntoIterator<Item = &'a PodClique>,
+    ) -> Self {
+        let groups = groups.into_iter().map(|group| (group.name_any(), group.spec.replicas)).collect();
+        let cliques = cliques.into_iter().map(|clique| (clique.name_any(), clique.spec.replicas)).collect();
+        Self { cliques, groups }
+    }
+
+    fn clique(&self, name: &PodCliqueName, template: i32) -> i32 {
+        self.cliques.get(name.as_str()).copied().unwrap_or(template)
+    }
+
+    fn group(&self, name: &PodCliqueScalingGroupName, template: i32) -> i32 {
+        self.groups.get(name.as_str()).copied().unwrap_or(template)
+    }
+}
 
 /// One replica of a set and all that it consists of.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,41 +54,242 @@ pub struct SetReplica<'a> {
     pub index: i32,
     /// The headless Service of its pods.
     pub service: HeadlessServiceName,
-    /// The gang of its standalone cliques.
+    /// The gang of its standalone cliques and of the replicas that its scaling groups cannot do without.
     pub base_gang: PodGangName,
-    /// Its cliques, in template order.
+    /// Its cliques that belong to no scaling group, in template order.
+    pub cliques: Vec<Clique<'a>>,
+    /// Its scaling groups, in template order.
+    pub groups: Vec<ScalingGroup<'a>>,
+}
+
+/// One scaling group of one replica of a set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalingGroup<'a> {
+    /// The name of its `PodCliqueScalingGroup`.
+    pub name: PodCliqueScalingGroupName,
+    /// What it is made from.
+    pub config: &'a PodCliqueScalingGroupConfig,
+    /// How many replicas it has: its own number if it exists, else that of the template.
+    pub replicas: i32,
+    /// How many pods one replica has by the template.
+    pub template_pods: i32,
+    /// Its replicas.
+    pub members: Vec<GroupReplica<'a>>,
+}
+
+/// One replica of a scaling group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupReplica<'a> {
+    /// Index of the replica, from 0.
+    pub index: i32,
+    /// The gang it is scheduled with: the base gang below `minAvailable`, else one of its own.
+    pub gang: PodGangName,
+    /// The base gang, if the replica has a gang of its own.
+    pub base_gang: Option<PodGangName>,
+    /// Its name among the groups of the base gang.
+    pub topology_group: TopologyGroupName,
+    /// Its cliques, in the order in which the group names them.
     pub cliques: Vec<Clique<'a>>,
 }
 
-/// One clique of one replica.
+/// One clique of one replica of a set or of a scaling group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clique<'a> {
     /// The name of its `PodClique`.
     pub name: PodCliqueName,
     /// What it is made from.
-    pub template: &'a PodCliqueTemplate,
+    pub template: &'a PodCliqueTemplateSpec,
+    /// How many pods it has: its own number if it exists, else that of the template.
+    pub replicas: i32,
+    /// The cliques whose pods must be ready before its pods start.
+    pub starts_after: Vec<PodCliqueName>,
 }
 
-/// The replicas that the spec of `set` asks for.
+/// Pods that are scheduled together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gang<'r, 'a> {
+    /// The name of its `PodGang`.
+    pub name: &'r PodGangName,
+    /// The base gang that goes before it; absent for a base gang.
+    pub base: Option<&'r PodGangName>,
+    /// The scaling group of which it is a replica; absent for a base gang.
+    pub group: Option<&'r ScalingGroup<'a>>,
+    /// Its cliques, in the order of the gang's groups.
+    pub cliques: Vec<&'r Clique<'a>>,
+}
+
+/// An autoscaler that the template asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Autoscaler<'r, 'a> {
+    /// The name of its `HorizontalPodAutoscaler`.
+    pub name: AutoscalerName,
+    /// What it scales.
+    pub target: ScaleTarget<'r>,
+    /// Between which numbers, and by what.
+    pub config: &'a AutoScalingConfig,
+}
+
+/// What an autoscaler scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaleTarget<'r> {
+    /// A clique that belongs to no scaling group.
+    Clique(&'r PodCliqueName),
+    /// A scaling group.
+    Group(&'r PodCliqueScalingGroupName),
+}
+
+impl<'a> SetReplica<'a> {
+    /// All cliques, those of no scaling group first, in the order of the gangs.
+    pub fn all_cliques(&self) -> impl Iterator<Item = &Clique<'a>> {
+        let members = self.groups.iter().flat_map(|group| &group.members).flat_map(|member| &member.cliques);
+        self.cliques.iter().chain(members)
+    }
+
+    /// The base gang, then the scaled gangs.
+    pub fn gangs(&self) -> Vec<Gang<'_, 'a>> {
+        let in_base = self.groups.iter().flat_map(|group| &group.members).filter(|member| member.base_gang.is_none());
+        let cliques = self.cliques.iter().chain(in_base.flat_map(|member| &member.cliques)).collect();
+        let base = Gang { name: &self.base_gang, base: None, group: None, cliques };
+        std::iter::once(base).chain(self.groups.iter().flat_map(ScalingGroup::gangs)).collect()
+    }
+
+    /// The autoscalers that the template asks for. A clique of a scaling group has none: it scales with its group.
+    pub fn autoscalers(&self) -> Vec<Autoscaler<'_, 'a>> {
+        let cliques = self.cliques.iter().filter_map(|clique| {
+            let name = AutoscalerName::of_clique(&clique.name);
+            let config = clique.template.spec.auto_scaling_config.as_ref()?;
+            Some(Autoscaler { name, target: ScaleTarget::Clique(&clique.name), config })
+        });
+        let groups = self.groups.iter().filter_map(|group| {
+            let name = AutoscalerName::of_group(&group.name);
+            let config = group.config.scale_config.as_ref()?;
+            Some(Autoscaler { name, target: ScaleTarget::Group(&group.name), config })
+        });
+        cliques.chain(groups).collect()
+    }
+}
+
+impl<'a> ScalingGroup<'a> {
+    /// The replicas that are scheduled with the rest of the set's replica. A group that was scaled below its
+    /// `minAvailable` has fewer.
+    pub fn in_base_gang(&self) -> Range<i32> {
+        0..self.config.min_available().min(self.replicas)
+    }
+
+    /// The gangs of its replicas from `minAvailable` on.
+    pub fn gangs(&self) -> impl Iterator<Item = Gang<'_, 'a>> {
+        self.members.iter().filter_map(|member| {
+            let cliques = member.cliques.iter().collect();
+            Some(Gang { name: &member.gang, base: Some(member.base_gang.as_ref()?), group: Some(self), cliques })
+        })
+    }
+}
+
+/// The replicas of a set of which nothing exists yet.
 pub fn replicas(set: &PodCliqueSet) -> Vec<SetReplica<'_>> {
-    let name = PodCliqueSetName::new(set.name_any());
-    (0..set.spec.replicas).map(|index| replica(set, &name, index)).collect()
+    expand(set, &LiveScale::default())
 }
 
-fn replica<'a>(set: &'a PodCliqueSet, name: &PodCliqueSetName, index: i32) -> SetReplica<'a> {
-    let clique = |template: &'a PodCliqueTemplate| Clique {
-        name: PodCliqueName::standalone(name, index, &template.name),
-        template,
-    };
+/// The replicas that `set` asks for, with scaling groups and cliques of the sizes they have now.
+pub fn expand<'a>(set: &'a PodCliqueSet, live: &LiveScale) -> Vec<SetReplica<'a>> {
+    (0..set.spec.replicas).map(|index| replica(set, index, live)).collect()
+}
+
+/// One replica of `set`, whether or not the set asks for it.
+pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &LiveScale) -> SetReplica<'a> {
+    let expansion = Expansion { set, name: PodCliqueSetName::new(set.name_any()), index, live };
     SetReplica {
         index,
-        service: HeadlessServiceName::of_replica(name, index),
-        base_gang: PodGangName::base(name, index),
-        cliques: set.spec.template.cliques.iter().map(clique).collect(),
+        service: HeadlessServiceName::of_replica(&expansion.name, index),
+        base_gang: PodGangName::base(&expansion.name, index),
+        cliques: expansion.standalone_cliques(),
+        groups: expansion.groups(),
     }
 }
 
 /// The hosts of a clique with this many replicas, by pod index.
 pub fn hostnames(clique: &PodCliqueName, replicas: i32) -> impl Iterator<Item = (i32, Hostname)> {
     (0..replicas).map(move |index| (index, Hostname::of_pod(clique, index)))
+}
+
+/// One replica of a set while it is expanded.
+struct Expansion<'a, 'l> {
+    set: &'a PodCliqueSet,
+    name: PodCliqueSetName,
+    index: i32,
+    live: &'l LiveScale,
+}
+
+impl<'a> Expansion<'a, '_> {
+    fn configs(&self) -> &'a [PodCliqueScalingGroupConfig] {
+        &self.set.spec.template.pod_clique_scaling_groups
+    }
+
+    fn templates(&self) -> &'a [PodCliqueTemplateSpec] {
+        &self.set.spec.template.cliques
+    }
+
+    /// The group that the clique belongs to.
+    fn group_of(&self, clique: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
+        self.configs().iter().find(|config| config.clique_names.iter().any(|name| name == clique))
+    }
+
+    fn standalone_cliques(&self) -> Vec<Clique<'a>> {
+        let standalone = self.templates().iter().filter(|template| self.group_of(&template.name).is_none());
+        let clique = |template: &'a PodCliqueTemplateSpec| {
+            let name = PodCliqueName::standalone(&self.name, self.index, &template.name);
+            self.clique(name, template, None)
+        };
+        standalone.map(clique).collect()
+    }
+
+    fn clique(
+        &self,
+        name: PodCliqueName,
+        template: &'a PodCliqueTemplateSpec,
+        scaled: Option<startup::ScaledReplica<'_>>,
+    ) -> Clique<'a> {
+        let replicas = self.live.clique(&name, template.spec.replicas);
+        Clique { name, template, replicas, starts_after: self.parents(template, scaled) }
+    }
+
+    fn groups(&self) -> Vec<ScalingGroup<'a>> {
+        self.configs().iter().map(|config| self.group(config)).collect()
+    }
+
+    fn group_name(&self, config: &PodCliqueScalingGroupConfig) -> PodCliqueScalingGroupName {
+        PodCliqueScalingGroupName::of_replica(&self.name, self.index, &config.name)
+    }
+
+    fn group(&self, config: &'a PodCliqueScalingGroupConfig) -> ScalingGroup<'a> {
+        let name = self.group_name(config);
+        let replicas = self.live.group(&name, config.replicas());
+        let members = (0..replicas).map(|index| self.member(&name, config, index)).collect();
+        let template_pods = self.members_of(config).map(|template| template.spec.replicas).sum();
+        ScalingGroup { name, config, replicas, template_pods, members }
+    }
+
+    fn members_of(&self, config: &'a PodCliqueScalingGroupConfig) -> impl Iterator<Item = &'a PodCliqueTemplateSpec> {
+        let templates = self.templates();
+        config.clique_names.iter().filter_map(move |name| templates.iter().find(|template| template.name == *name))
+    }
+
+    fn member(
+        &self,
+        group: &PodCliqueScalingGroupName,
+        config: &'a PodCliqueScalingGroupConfig,
+        index: i32,
+    ) -> GroupReplica<'a> {
+        let base = PodGangName::base(&self.name, self.index);
+        let beyond = index - config.min_available();
+        let (gang, base_gang) =
+            if beyond < 0 { (base, None) } else { (PodGangName::scaled(group, beyond), Some(base)) };
+        let scaled = base_gang.is_some().then_some(startup::ScaledReplica { group, config, index });
+        let clique = |template: &'a PodCliqueTemplateSpec| {
+            self.clique(PodCliqueName::member(group, index, &template.name), template, scaled)
+        };
+        let cliques = self.members_of(config).map(clique).collect();
+        let topology_group = TopologyGroupName::of_replica(group, index);
+        GroupReplica { index, gang, base_gang, topology_group, cliques }
+    }
 }

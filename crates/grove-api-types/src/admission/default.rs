@@ -2,20 +2,33 @@
 
 use serde_json::{Value, json};
 
-use crate::core::{PodCliqueSet, PodCliqueSpec};
+use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
+use crate::duration::Duration;
 
 /// Seconds a pod gets to end when its template says nothing: Kubernetes' own default.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
+/// How long a replica may be below its minimum when its template says nothing.
+const TERMINATION_DELAY: &str = "4h0m0s";
 
 /// A set with every default filled in. Applying it twice changes nothing more.
 pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {
     let mut set = set.clone();
     let template = &mut set.spec.template;
     template.headless_service_config.get_or_insert_default();
+    template.termination_delay.get_or_insert_with(|| Duration::new(TERMINATION_DELAY));
     for clique in &mut template.cliques {
         pod_clique_spec(&mut clique.spec);
     }
+    template.pod_clique_scaling_groups.iter_mut().for_each(scaling_group);
     set
+}
+
+fn scaling_group(group: &mut PodCliqueScalingGroupConfig) {
+    let replicas = *group.replicas.get_or_insert(1);
+    group.min_available.get_or_insert(1);
+    if let Some(scale) = &mut group.scale_config {
+        scale.min_replicas.get_or_insert(replicas);
+    }
 }
 
 /// Fills in the defaults of a clique: one replica, all of them needed, and the pod's restart policy and grace period.
@@ -24,6 +37,9 @@ pub fn pod_clique_spec(spec: &mut PodCliqueSpec) {
         spec.replicas = 1;
     }
     spec.min_available.get_or_insert(spec.replicas);
+    if let Some(scale) = &mut spec.auto_scaling_config {
+        scale.min_replicas.get_or_insert(spec.replicas);
+    }
     let blank =
         |value: Option<&Value>| value.is_none_or(|value| value.as_str().is_none_or(|text| text.trim().is_empty()));
     if blank(spec.pod_spec.get("restartPolicy")) {

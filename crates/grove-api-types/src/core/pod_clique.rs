@@ -1,12 +1,16 @@
 //! `PodClique`: pods of one role in one replica; a complete order for pclq-controller.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::api::core::v1::PodSpec;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LastError;
-use crate::pod_spec::RawPodSpec;
+use super::AutoScalingConfig;
+use crate::raw::RawPodSpec;
+
+mod status;
+
+pub use status::{PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate};
 
 /// What a clique runs, in the template of a set and in a `PodClique`.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
@@ -41,58 +45,28 @@ use crate::pod_spec::RawPodSpec;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSpec {
-    /// The role the pods play; free text, may be empty.
+    /// The role the pods play; free text, may be empty. Each clique of a set needs its own.
+    #[serde(default)]
     pub role_name: String,
     /// The pods, as Kubernetes knows them.
+    #[schemars(with = "PodSpec")]
     pub pod_spec: RawPodSpec,
-    /// How many pods run. In a template it is the number a new clique begins with; the clique's own number is changed
-    /// through its scale subresource.
+    /// How many pods run. In a template it is the number a new clique begins with, where absent and 0 mean 1; the
+    /// clique's own number is changed through its scale subresource, and there 0 means none.
+    #[serde(default)]
     #[schemars(range(min = 0))]
     pub replicas: i32,
     /// How many pods must be scheduled together, and stay available. Defaults to `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
-}
-
-/// What is known about a clique; written by pclq-controller.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PodCliqueStatus {
-    /// Generation of the spec that this status speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Errors of the last reconcile; absent after one that succeeded.
+    /// The cliques whose pods must be ready before these pods start: clique names in a template, `PodClique` names in a
+    /// `PodClique`. Used with the startup type `CliqueStartupTypeExplicit`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Option<Vec<LastError>>")]
-    pub last_errors: Vec<LastError>,
-    /// Pods that are not terminating.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub starts_after: Vec<String>,
+    /// Lets an autoscaler choose `replicas`. Not for cliques of a scaling group, which scale as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i32>,
-    /// Pods that are ready.
-    #[serde(default)]
-    pub ready_replicas: i32,
-    /// Pods made from the current template.
-    #[serde(default)]
-    pub updated_replicas: i32,
-    /// Pods that wait behind a scheduling gate.
-    #[serde(default)]
-    pub schedule_gated_replicas: i32,
-    /// Pods that are bound to a node.
-    #[serde(default)]
-    pub scheduled_replicas: i32,
-    /// Selector of the pods, as the scale subresource reports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hpa_pod_selector: Option<String>,
-    /// `Available`, `MinAvailableBreached` and `PodCliqueScheduled`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Option<Vec<Condition>>")]
-    pub conditions: Vec<Condition>,
-    /// Generation hash of the set that the pods were made from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current_pod_clique_set_generation_hash: Option<String>,
-    /// Template hash that the pods were made from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current_pod_template_hash: Option<String>,
+    pub auto_scaling_config: Option<AutoScalingConfig>,
 }
 
 impl PodCliqueSpec {

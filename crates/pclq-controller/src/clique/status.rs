@@ -40,6 +40,7 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
         conditions,
         current_pod_clique_set_generation_hash: generation_hash,
         current_pod_template_hash: template_hash,
+        update_progress: old.update_progress,
     }
 }
 

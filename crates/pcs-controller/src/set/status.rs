@@ -36,6 +36,8 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
         updated_replicas: count(&|clique| is_updated(seen, &revision, clique)),
         available_replicas: available,
         hpa_pod_selector: Some(labels::selector(&labels::base(&seen.name()))),
+        pod_gang_statuses: Vec::new(),
+        update_progress: old.update_progress,
         current_generation_hash: Some(revision.generation.clone()),
     }
 }

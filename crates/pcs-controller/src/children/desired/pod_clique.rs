@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::{PodClique, PodCliqueTemplate};
+use grove_api_types::core::{PodClique, PodCliqueTemplateSpec};
 use grove_api_types::labels;
 use kube::Resource;
 
@@ -13,7 +13,7 @@ use super::{Revision, metadata};
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
     name: &str,
-    template: &PodCliqueTemplate,
+    template: &PodCliqueTemplateSpec,
     revision: &Revision,
     own: BTreeMap<String, String>,
 ) -> PodClique

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::{PodCliqueSetTemplate, PodCliqueTemplate};
+use grove_api_types::core::{PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 use grove_api_types::hash;
 
 /// What the children of a set are made from.
@@ -15,8 +15,8 @@ pub(crate) struct Revision {
 
 impl Revision {
     /// The revision that `template` is.
-    pub(crate) fn of(template: &PodCliqueSetTemplate) -> Self {
-        let hash = |clique: &PodCliqueTemplate| hash::pod_template(clique, &template.priority_class_name);
+    pub(crate) fn of(template: &PodCliqueSetTemplateSpec) -> Self {
+        let hash = |clique: &PodCliqueTemplateSpec| hash::pod_template(clique, &template.priority_class_name);
         let by_clique = template.cliques.iter().map(|clique| (clique.name.clone(), hash(clique))).collect();
         Self { generation: hash::generation(template), by_clique }
     }

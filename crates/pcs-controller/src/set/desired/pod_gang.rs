@@ -28,6 +28,7 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, replica: &SetReplica<'_>) -> PodGang 
     let spec = PodGangSpec {
         podgroups: replica.cliques.iter().map(pod_group).collect(),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
+        ..PodGangSpec::default()
     };
     PodGang { metadata, spec, status: None }
 }
@@ -38,6 +39,7 @@ fn pod_group(clique: &Clique<'_>) -> PodGroup {
         name: clique.name.to_string(),
         pod_references: Vec::new(),
         min_replicas: spec.min_available.unwrap_or(spec.replicas),
+        topology_constraint: None,
     }
 }
 

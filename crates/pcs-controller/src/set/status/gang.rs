@@ -33,7 +33,7 @@ fn of_gang(seen: &Observed, gang: &PodGang, now: Timestamp) -> PodGangStatus {
         (true, false) => PodGangPhase::Starting,
         (false, false) => PodGangPhase::Pending,
     };
-    PodGangStatus { phase, conditions }
+    PodGangStatus { phase, conditions, placement_score: old.placement_score }
 }
 
 fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {

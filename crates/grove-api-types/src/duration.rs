@@ -1,0 +1,80 @@
+//! Durations as Kubernetes writes them: `4h`, `1m30s`, `500ms`.
+
+use std::borrow::Cow;
+use std::time;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// What the API server lets in: one or more numbers, each with a unit.
+const PATTERN: &str = r"^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$";
+
+/// A duration as it was written. What is no duration can be held too, so that one object that was stored with it does
+/// not hide all others from a watch; [`Duration::value`] says so.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct Duration(String);
+
+impl Duration {
+    /// The duration that `text` writes.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The length, or `None` if the text writes no duration. What is longer than can be told apart is the longest.
+    pub fn value(&self) -> Option<time::Duration> {
+        let mut rest = self.0.strip_prefix('+').unwrap_or(&self.0);
+        if rest.is_empty() {
+            return None;
+        }
+        let mut total = time::Duration::ZERO;
+        while !rest.is_empty() {
+            let (part, after) = part(rest)?;
+            total = total.saturating_add(part);
+            rest = after;
+        }
+        Some(total)
+    }
+}
+
+/// The first number with its unit, and what follows it.
+fn part(text: &str) -> Option<(time::Duration, &str)> {
+    let number_ends = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, rest) = text.split_at(number_ends);
+    let unit_ends = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+    let (unit, rest) = rest.split_at(unit_ends);
+    let seconds = number.parse::<f64>().ok()? * seconds_in(unit)?;
+    Some((time::Duration::try_from_secs_f64(seconds).unwrap_or(time::Duration::MAX), rest))
+}
+
+fn seconds_in(unit: &str) -> Option<f64> {
+    match unit {
+        "ns" => Some(1e-9),
+        // The micro sign and the Greek letter mu.
+        "us" | "\u{b5}s" | "\u{3bc}s" => Some(1e-6),
+        "ms" => Some(1e-3),
+        "s" => Some(1.0),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    }
+}
+
+impl JsonSchema for Duration {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": PATTERN })
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+}

@@ -1,0 +1,46 @@
+//! Names of what lets the pods of a set read their own gang while they wait to start.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::PodCliqueSetName;
+
+name!(
+    /// Name of the `ServiceAccount` of a set.
+    PodServiceAccountName
+);
+name!(
+    /// Name of the Role of a set, and of the `RoleBinding` to it.
+    PodRoleName
+);
+name!(
+    /// Name of the Secret with the token of a set's `ServiceAccount`.
+    TokenSecretName
+);
+
+impl PodServiceAccountName {
+    /// The account of a set: `<set>`.
+    pub fn of_set(set: &PodCliqueSetName) -> Self {
+        Self(set.to_string())
+    }
+}
+
+impl PodRoleName {
+    /// The role of a set: `grove.io:pcs:<set>`.
+    pub fn of_set(set: &PodCliqueSetName) -> Self {
+        Self(format!("grove.io:pcs:{set}"))
+    }
+
+    /// The name as the value of a label, which has no colons.
+    pub fn label_value(&self) -> String {
+        self.0.replace(':', "-")
+    }
+}
+
+impl TokenSecretName {
+    /// The Secret of a set: `<set>-ic-sat`.
+    pub fn of_set(set: &PodCliqueSetName) -> Self {
+        Self(format!("{set}-ic-sat"))
+    }
+}

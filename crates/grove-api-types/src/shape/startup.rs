@@ -1,0 +1,58 @@
+//! Which cliques a clique starts after, by the names of their `PodClique`s.
+
+use super::Expansion;
+use crate::core::{CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
+use crate::names::{PodCliqueName, PodCliqueScalingGroupName};
+
+/// A replica that a scaling group has from its `minAvailable` on. Its cliques wait for one another only: the base gang
+/// runs already.
+#[derive(Clone, Copy)]
+pub(super) struct ScaledReplica<'e> {
+    pub(super) group: &'e PodCliqueScalingGroupName,
+    pub(super) config: &'e PodCliqueScalingGroupConfig,
+    pub(super) index: i32,
+}
+
+impl Expansion<'_, '_> {
+    /// The cliques that a clique made from `template` starts after: of the same replica of the group if it is a scaled
+    /// one, else of the base gang.
+    pub(super) fn parents(
+        &self,
+        template: &PodCliqueTemplateSpec,
+        scaled: Option<ScaledReplica<'_>>,
+    ) -> Vec<PodCliqueName> {
+        let named = self.named_parents(template);
+        let parents = named.iter().flat_map(|parent| match scaled {
+            Some(replica) => in_scaled_replica(parent, replica),
+            None => self.in_base_gang(parent),
+        });
+        parents.collect()
+    }
+
+    /// The cliques that the template waits for, by their names in the template.
+    fn named_parents(&self, template: &PodCliqueTemplateSpec) -> Vec<String> {
+        match self.set.spec.template.clique_startup_type {
+            CliqueStartupType::AnyOrder => Vec::new(),
+            CliqueStartupType::Explicit => template.spec.starts_after.clone(),
+            CliqueStartupType::InOrder => {
+                let before = self.templates().iter().take_while(|other| other.name != template.name);
+                before.last().map(|parent| parent.name.clone()).into_iter().collect()
+            }
+        }
+    }
+
+    /// A clique of a scaling group stands for itself in every replica of the group that the base gang has.
+    fn in_base_gang(&self, parent: &str) -> Vec<PodCliqueName> {
+        let Some(config) = self.group_of(parent) else {
+            return vec![PodCliqueName::standalone(&self.name, self.index, parent)];
+        };
+        let group = self.group_name(config);
+        let replicas = config.min_available().min(self.live.group(&group, config.replicas()));
+        (0..replicas).map(|index| PodCliqueName::member(&group, index, parent)).collect()
+    }
+}
+
+fn in_scaled_replica(parent: &str, replica: ScaledReplica<'_>) -> Vec<PodCliqueName> {
+    let member = replica.config.clique_names.iter().any(|name| name == parent);
+    member.then(|| PodCliqueName::member(replica.group, replica.index, parent)).into_iter().collect()
+}

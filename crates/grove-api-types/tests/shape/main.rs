@@ -1,0 +1,96 @@
+//! Rows for every rule of the expansion: a set and the sizes of what exists as YAML in, all that is implied as text out.
+
+#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+
+use std::fmt::Write as _;
+
+use expect_test::Expect;
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::shape::{Clique, LiveScale, ScaleTarget, SetReplica};
+use grove_api_types::{admission, shape};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+mod groups;
+mod names;
+mod startup;
+
+fn yaml<K: DeserializeOwned>(text: &str) -> K {
+    let value: Value = serde_saphyr::from_str(text).expect("the row is YAML");
+    serde_json::from_value(value).expect("the row is an object of its kind")
+}
+
+fn set(name: &str, spec: &str) -> PodCliqueSet {
+    let mut set: Value = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet" });
+    set["metadata"] = json!({ "name": name, "namespace": "prod" });
+    set["spec"] = serde_saphyr::from_str(spec).expect("the row is YAML");
+    let cliques = set["spec"]["template"]["cliques"].as_array_mut().expect("a set has cliques");
+    for clique in cliques {
+        clique["spec"]["podSpec"] = json!({ "containers": [] });
+    }
+    admission::default::pod_clique_set(&serde_json::from_value(set).expect("the row is a set"))
+}
+
+/// The sizes of groups and cliques that exist, written as `{groups: {name: replicas}, cliques: {name: replicas}}`.
+fn live(text: &str) -> LiveScale {
+    let sizes: Value = serde_saphyr::from_str(text).expect("the row is YAML");
+    let of = |kind: &str| sizes[kind].as_object().cloned().unwrap_or_default();
+    let group = |(name, replicas): (String, Value)| {
+        let spec = json!({ "replicas": replicas, "cliqueNames": [] });
+        yaml::<PodCliqueScalingGroup>(&json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueScalingGroup", "metadata": { "name": name }, "spec": spec }).to_string())
+    };
+    let clique = |(name, replicas): (String, Value)| {
+        let spec = json!({ "roleName": "", "replicas": replicas, "podSpec": { "containers": [] } });
+        yaml::<PodClique>(&json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": { "name": name }, "spec": spec }).to_string())
+    };
+    let groups: Vec<_> = of("groups").into_iter().map(group).collect();
+    let cliques: Vec<_> = of("cliques").into_iter().map(clique).collect();
+    LiveScale::of(&groups, &cliques)
+}
+
+fn tell_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
+    let Clique { name, template: _, replicas, starts_after } = clique;
+    let after = starts_after.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let after = if after.is_empty() { after } else { format!(" after {after}") };
+    let _ = writeln!(text, "{indent}clique {name} × {replicas}{after}");
+}
+
+fn tell(replica: &SetReplica<'_>) -> String {
+    let SetReplica { index, service, base_gang: _, cliques, groups } = replica;
+    let mut text = format!("replica {index} at {}\n", service.address("prod"));
+    for clique in cliques {
+        tell_clique(&mut text, "  ", clique);
+    }
+    for group in groups {
+        let _ = writeln!(text, "  group {} × {} of {} pods", group.name, group.replicas, group.template_pods);
+        for member in &group.members {
+            let base = member.base_gang.as_ref().map(|base| format!(" after {base}")).unwrap_or_default();
+            let _ = writeln!(text, "    {} in gang {}{base}", member.topology_group, member.gang);
+            member.cliques.iter().for_each(|clique| tell_clique(&mut text, "      ", clique));
+        }
+    }
+    for gang in replica.gangs() {
+        let names: Vec<_> = gang.cliques.iter().map(|clique| clique.name.as_str()).collect();
+        let _ = writeln!(text, "  gang {}: {}", gang.name, names.join(", "));
+    }
+    for autoscaler in replica.autoscalers() {
+        let (kind, target) = match autoscaler.target {
+            ScaleTarget::Clique(name) => ("clique", name.as_str()),
+            ScaleTarget::Group(name) => ("group", name.as_str()),
+        };
+        let (min, max) = (autoscaler.config.min_replicas.expect("defaulted"), autoscaler.config.max_replicas);
+        let _ = writeln!(text, "  autoscaler {} of {kind} {target}: {min} to {max}", autoscaler.name);
+    }
+    text
+}
+
+#[track_caller]
+fn check(name: &str, spec: &str, sizes: &str, expected: &Expect) {
+    let set = set(name, spec);
+    let replicas = shape::expand(&set, &live(sizes));
+    for replica in &replicas {
+        let in_gangs: Vec<_> = replica.gangs().into_iter().flat_map(|gang| gang.cliques).collect();
+        assert_eq!(in_gangs.len(), replica.all_cliques().count(), "each clique is in one gang");
+    }
+    expected.assert_eq(&replicas.iter().map(tell).collect::<String>());
+}

@@ -1,0 +1,119 @@
+//! Which cliques start after which.
+
+use expect_test::expect;
+
+use super::check;
+
+/// Standalone `a`, then group `g` of `b` and `c`, then standalone `d`.
+fn in_order(startup: &str) -> String {
+    "
+replicas: 1
+template:
+  cliqueStartupType: STARTUP
+  cliques:
+  - {name: a, spec: {roleName: a, replicas: 1}}
+  - {name: b, spec: {roleName: b, replicas: 1, startsAfter: [a]}}
+  - {name: c, spec: {roleName: c, replicas: 1, startsAfter: [a, b]}}
+  - {name: d, spec: {roleName: d, replicas: 1, startsAfter: [c]}}
+  podCliqueScalingGroups:
+  - {name: g, cliqueNames: [b, c], replicas: 3, minAvailable: 2}
+"
+    .replace("STARTUP", startup)
+}
+
+#[test]
+fn in_any_order_nothing_waits() {
+    check(
+        "s",
+        &in_order("CliqueStartupTypeAnyOrder"),
+        "",
+        &expect![[r"
+        replica 0 at s-0.prod.svc.cluster.local
+          clique s-0-a × 1
+          clique s-0-d × 1
+          group s-0-g × 3 of 2 pods
+            s-0-g-0 in gang s-0
+              clique s-0-g-0-b × 1
+              clique s-0-g-0-c × 1
+            s-0-g-1 in gang s-0
+              clique s-0-g-1-b × 1
+              clique s-0-g-1-c × 1
+            s-0-g-2 in gang s-0-g-0 after s-0
+              clique s-0-g-2-b × 1
+              clique s-0-g-2-c × 1
+          gang s-0: s-0-a, s-0-d, s-0-g-0-b, s-0-g-0-c, s-0-g-1-b, s-0-g-1-c
+          gang s-0-g-0: s-0-g-2-b, s-0-g-2-c
+    "]],
+    );
+}
+
+#[test]
+fn in_order_each_clique_starts_after_the_one_before_it() {
+    check(
+        "s",
+        &in_order("CliqueStartupTypeInOrder"),
+        "",
+        &expect![[r"
+        replica 0 at s-0.prod.svc.cluster.local
+          clique s-0-a × 1
+          clique s-0-d × 1 after s-0-g-0-c, s-0-g-1-c
+          group s-0-g × 3 of 2 pods
+            s-0-g-0 in gang s-0
+              clique s-0-g-0-b × 1 after s-0-a
+              clique s-0-g-0-c × 1 after s-0-g-0-b, s-0-g-1-b
+            s-0-g-1 in gang s-0
+              clique s-0-g-1-b × 1 after s-0-a
+              clique s-0-g-1-c × 1 after s-0-g-0-b, s-0-g-1-b
+            s-0-g-2 in gang s-0-g-0 after s-0
+              clique s-0-g-2-b × 1
+              clique s-0-g-2-c × 1 after s-0-g-2-b
+          gang s-0: s-0-a, s-0-d, s-0-g-0-b, s-0-g-0-c, s-0-g-1-b, s-0-g-1-c
+          gang s-0-g-0: s-0-g-2-b, s-0-g-2-c
+    "]],
+    );
+}
+
+#[test]
+fn explicit_parents_within_a_group_are_those_of_the_same_replica_once_the_base_gang_runs() {
+    check(
+        "s",
+        &in_order("CliqueStartupTypeExplicit"),
+        "",
+        &expect![[r"
+        replica 0 at s-0.prod.svc.cluster.local
+          clique s-0-a × 1
+          clique s-0-d × 1 after s-0-g-0-c, s-0-g-1-c
+          group s-0-g × 3 of 2 pods
+            s-0-g-0 in gang s-0
+              clique s-0-g-0-b × 1 after s-0-a
+              clique s-0-g-0-c × 1 after s-0-a, s-0-g-0-b, s-0-g-1-b
+            s-0-g-1 in gang s-0
+              clique s-0-g-1-b × 1 after s-0-a
+              clique s-0-g-1-c × 1 after s-0-a, s-0-g-0-b, s-0-g-1-b
+            s-0-g-2 in gang s-0-g-0 after s-0
+              clique s-0-g-2-b × 1
+              clique s-0-g-2-c × 1 after s-0-g-2-b
+          gang s-0: s-0-a, s-0-d, s-0-g-0-b, s-0-g-0-c, s-0-g-1-b, s-0-g-1-c
+          gang s-0-g-0: s-0-g-2-b, s-0-g-2-c
+    "]],
+    );
+}
+
+#[test]
+fn a_parent_that_was_scaled_away_is_not_waited_for() {
+    check(
+        "s",
+        &in_order("CliqueStartupTypeExplicit"),
+        "groups: {s-0-g: 1}",
+        &expect![[r"
+        replica 0 at s-0.prod.svc.cluster.local
+          clique s-0-a × 1
+          clique s-0-d × 1 after s-0-g-0-c
+          group s-0-g × 1 of 2 pods
+            s-0-g-0 in gang s-0
+              clique s-0-g-0-b × 1 after s-0-a
+              clique s-0-g-0-c × 1 after s-0-a, s-0-g-0-b
+          gang s-0: s-0-a, s-0-d, s-0-g-0-b, s-0-g-0-c
+    "]],
+    );
+}
