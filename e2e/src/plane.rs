@@ -27,14 +27,16 @@ impl Plane {
         Self { dir: PathBuf::from(given("GROVE_TEST_DIR")), own: None }
     }
 
-    /// A plane of this test's own, beside the shared one's folder.
+    /// A plane of this test's own, beside the shared one's folder. A name that begins with `faults` says that its API
+    /// server is disturbed, so that requests may be refused there that are allowed.
     ///
     /// # Panics
     /// When it does not start.
     pub async fn own(name: &str) -> Self {
         let permit = OWN_PLANES.acquire().await.expect("the semaphore is never closed");
         let shared = PathBuf::from(given("GROVE_TEST_DIR"));
-        let plane = Self { dir: shared.with_file_name(format!("grove-test-{name}")), own: Some(permit) };
+        let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
+        let plane = Self { dir: shared.with_file_name(beside), own: Some(permit) };
         plane.xtask("up").await;
         plane
     }

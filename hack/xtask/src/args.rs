@@ -51,6 +51,9 @@ pub(crate) enum Verb {
     Test {
         /// Only tests whose name contains this
         filter: Option<String>,
+        /// Folder of the plane that the end-to-end tests share [default: target/grove-test]
+        #[arg(long)]
+        dir: Option<PathBuf>,
     },
     /// Write crds/ and the RBAC manifests from the code
     Generate,

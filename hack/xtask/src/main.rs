@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
         Verb::Up(wish) => plane::up(&source, &wish).await,
         Verb::Down { dir } => plane::down(&workspace::plane_dir(dir)).await,
         Verb::Demo { once, wish } => demo::run(&source, &wish, once).await,
-        Verb::Test { filter } => test::run(&source, filter.as_deref()).await,
+        Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
         Verb::Generate => generate(),
         Verb::KeepTokens { dir } => accounts::keep(&dir).await,
     };

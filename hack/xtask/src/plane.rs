@@ -51,12 +51,13 @@ pub(crate) async fn down(dir: &Path) -> Result<()> {
         return Ok(());
     }
     is_a_plane(dir)?;
+    // Held also when nothing runs: somebody may be about to start something here.
+    let _lock = lock(dir)?;
     let mut processes = Processes::of(dir)?;
     let running = processes.alive();
     if running.is_empty() {
         println!("nothing runs in {}", dir.display());
     } else {
-        let _lock = lock(dir)?;
         end(&mut processes, &running).await?;
         println!("ended {}", running.join(", "));
         if !running.iter().any(|name| name == control_plane::API_SERVER) {
@@ -82,9 +83,11 @@ where
         reason = interrupted() => Err(reason),
     };
     if outcome.is_err() || afterwards == Afterwards::Ends {
+        // Without the lock somebody else is at work here: what this process has started ends, the files stay.
+        let lock = lock(&plane.dir);
         let started = std::mem::take(&mut plane.started);
         end(&mut plane.processes, &started).await?;
-        if plane.processes.alive().is_empty() {
+        if lock.is_ok() && plane.processes.alive().is_empty() {
             forget(&plane.dir, &STATE)?;
         }
     }

@@ -5,30 +5,35 @@ use crate::interrupt::interrupted;
 use crate::plane::{self, Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use tokio::process::Command;
 use xtask::generate;
 use xtask::permissions::{self, Requests};
 
-/// Folder of the plane that the end-to-end tests share; planes of a test's own have longer names.
+/// Folder of the plane that the end-to-end tests share.
 const SHARED: &str = "target/grove-test";
-/// Modules of tests that need a plane of their own.
-const OWN_PLANES: [&str; 2] = ["steady::", "faults::"];
-/// The plane on which the API server is killed.
-const FAULTS: &str = "target/grove-test-faults";
+/// Between the name of the shared plane's folder and the name that a test gives to a plane of its own.
+const OWN: &str = ".own.";
+/// How the names of planes begin on which the API server is disturbed.
+const FAULTS: &str = "faults";
+/// The module of tests that need planes of their own.
+const OWN_PLANES: &str = "own_plane::";
 
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
-pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
+pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
+    let shared = workspace::plane_dir(Some(dir.unwrap_or_else(|| workspace::root().join(SHARED))));
+    let _lock = lock(&shared)?;
     let alone = tokio::select! {
         passed = passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)) => passed?,
         reason = interrupted() => return Err(reason),
     };
-    for dir in planes()? {
+    for dir in planes(&shared)? {
         // What a run that was killed has left behind would run on, and its log would count as this run's.
         plane::down(&dir).await?;
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
-    let wish = Wish { dir: Some(workspace::root().join(SHARED)), ..Wish::default() };
+    let wish = Wish { dir: Some(shared.clone()), ..Wish::default() };
     let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
         let mut tests = end_to_end(source, filter);
         tests.env("GROVE_TEST_DIR", &plane.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
@@ -41,8 +46,8 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
         Ok(())
     })
     .await;
-    let planes = planes()?;
-    let ended = end_own(&planes).await;
+    let planes = planes(&shared)?;
+    let ended = end_own(&shared, &planes).await;
     together.and(ended)?;
     if filter.is_none() && source.kubeconfig.is_none() {
         check_permissions(&planes)?;
@@ -53,22 +58,38 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// A second run would end the planes of the first.
+fn lock(shared: &Path) -> Result<File> {
+    let folder = shared.parent().context("the root is no folder for a plane")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let lock = File::create(shared.with_file_name(format!(".{}.lock", name(shared))))?;
+    if lock.try_lock().is_err() {
+        bail!("another `cargo xtask test` runs in {}; give this one a --dir of its own", shared.display());
+    }
+    Ok(lock)
+}
+
+fn name(dir: &Path) -> &str {
+    dir.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
 /// The folders of the shared plane and of the planes beside it, of tests that disturb others.
-fn planes() -> Result<Vec<PathBuf>> {
-    let shared = workspace::root().join(SHARED);
-    let (Some(parent), Some(prefix)) = (shared.parent(), shared.file_name().and_then(|name| name.to_str())) else {
-        return Ok(Vec::new());
-    };
-    let is_plane =
-        |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix));
-    let paths = std::fs::read_dir(parent)?.filter_map(|entry| Some(entry.ok()?.path()));
-    Ok(paths.filter(is_plane).collect())
+fn planes(shared: &Path) -> Result<Vec<PathBuf>> {
+    let own = format!("{}{OWN}", name(shared));
+    let is_plane = |path: &PathBuf| path.is_dir() && (path == shared || name(path).starts_with(&own));
+    let beside = shared.parent().map(std::fs::read_dir).transpose()?.into_iter().flatten();
+    Ok(beside.filter_map(|entry| Some(entry.ok()?.path())).filter(is_plane).collect())
+}
+
+/// Whether the plane's API server is disturbed on purpose.
+fn has_faults(dir: &Path) -> bool {
+    name(dir).split_once(OWN).is_some_and(|(_, own)| own.starts_with(FAULTS))
 }
 
 /// A test that failed has not ended the plane of its own.
-async fn end_own(planes: &[PathBuf]) -> Result<()> {
+async fn end_own(shared: &Path, planes: &[PathBuf]) -> Result<()> {
     let mut ended = Ok(());
-    for dir in planes.iter().filter(|dir| !dir.ends_with(SHARED) && dir.join("pids.json").exists()) {
+    for dir in planes.iter().filter(|dir| *dir != shared && dir.join("pids.json").exists()) {
         ended = plane::down(dir).await.and(ended);
     }
     ended
@@ -79,7 +100,7 @@ fn check_permissions(planes: &[PathBuf]) -> Result<()> {
     let mut requests = Requests::default();
     for dir in planes {
         let log = std::fs::read_to_string(dir.join("audit.log")).unwrap_or_default();
-        requests.read(&log, dir.ends_with(FAULTS))?;
+        requests.read(&log, has_faults(dir))?;
     }
     let granted = generate::rules().iter().flat_map(|(service, rules)| permissions::granted(service, rules)).collect();
     let complaints = requests.complaints(&granted);
@@ -91,14 +112,16 @@ fn check_permissions(planes: &[PathBuf]) -> Result<()> {
 }
 
 /// The end-to-end tests. Those with planes of their own take the same binaries, and are left out where the cluster is
-/// somebody's own.
+/// somebody's own. The whole workspace is chosen, and one target of it, because the features of dependencies depend on
+/// the packages that are chosen: so nothing is compiled anew.
 fn end_to_end(source: &Source, filter: Option<&str>) -> Command {
-    let mut tests = cargo_test(&["--package", "e2e"], filter);
+    let mut tests = cargo_test(&["--workspace", "--test", "e2e"], filter);
     tests.envs(source.bin_dir.iter().map(|dir| ("GROVE_BIN_DIR", dir)));
     tests.envs(source.cache_dir.iter().map(|dir| ("GROVE_CACHE_DIR", dir)));
     if source.kubeconfig.is_some() {
-        println!("not run on a cluster of your own: {}, the comparison with the audit log", OWN_PLANES.join(", "));
-        tests.args(OWN_PLANES.iter().flat_map(|module| ["--skip", module]));
+        println!("not run on a cluster of your own: tests that need a control plane of their own ({OWN_PLANES}),");
+        println!("and the comparison of the rules with the audit logs");
+        tests.args(["--skip", OWN_PLANES]);
     }
     tests
 }

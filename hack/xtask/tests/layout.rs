@@ -6,6 +6,7 @@
 mod layout {
     mod documents;
     mod edges;
+    mod features;
     mod files;
     mod manifests;
     mod permissions;

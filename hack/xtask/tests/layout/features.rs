@@ -1,0 +1,62 @@
+//! What a dependency is compiled with must not depend on which packages are chosen, else the verbs and the tests each
+//! compile most of it anew.
+
+use super::tree;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
+
+/// Package and features as `cargo tree` prints them, by the name and version of the package.
+type Listing = BTreeMap<String, BTreeSet<String>>;
+
+/// What `up` chooses, and what `test` does.
+const SERVICES: [&str; 8] = ["-p", "xtask", "-p", "pcs-controller", "-p", "pclq-controller", "-e", "normal,build"];
+const TESTS: [&str; 3] = ["--workspace", "-e", "normal,build,dev"];
+
+fn listed(text: &str) -> Listing {
+    let mut listing = Listing::new();
+    for line in text.lines().filter(|line| !line.contains("(/")) {
+        let words: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with('(')).collect();
+        let (package, features) = words.split_at(words.len().min(2));
+        listing.entry(package.join(" ")).or_default().insert(features.concat());
+    }
+    listing
+}
+
+/// A package may have further variants in the larger choice, for code that only tests need.
+fn variants(smaller: &Listing, larger: &Listing) -> Vec<String> {
+    let differs = |(package, features): &(&String, &BTreeSet<String>)| {
+        larger.get(*package).is_none_or(|others| !features.is_subset(others))
+    };
+    let message = |(package, features): (&String, &BTreeSet<String>)| {
+        format!(
+            "{package} is compiled with {features:?} for the services, with {:?} for the tests",
+            larger.get(package)
+        )
+    };
+    smaller.iter().filter(differs).map(message).collect()
+}
+
+fn tree_of(choice: &[&str]) -> Listing {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["tree", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}", "--offline", "--locked"])
+        .args(choice);
+    let output = cargo.current_dir(tree::root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    listed(&String::from_utf8_lossy(&output.stdout))
+}
+
+#[test]
+fn services_and_tests_share_their_dependencies() {
+    tree::hold(&variants(&tree_of(&SERVICES), &tree_of(&TESTS)));
+}
+
+#[test]
+fn a_feature_that_only_tests_have_is_found() {
+    let services = listed("svc v0.1.0 (/x/svc) \ntokio v1.0.0 net,time\nsyn v2.0.0 (proc-macro) full\n");
+    let tests = listed("tokio v1.0.0 net,test-util,time\nsyn v2.0.0 (proc-macro) full\nsyn v2.0.0 visit\n");
+    tree::turns_red(&variants(&services, &tests), "tokio v1.0.0 is compiled with");
+    tree::hold(&variants(&services, &services));
+}
