@@ -8,21 +8,27 @@ mod index;
 
 use std::{
     fmt::Debug,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use futures::{Stream, channel::mpsc};
-use kube::{Api, Resource, runtime::watcher};
+use kube::{
+    Api, Resource, ResourceExt,
+    runtime::{reflector::ObjectRef, watcher},
+};
 use serde::de::DeserializeOwned;
 
 use self::{
     follow::{Event, Follower},
-    index::Index,
+    index::{Index, Seeker},
 };
-use crate::{metrics::Metrics, ready::ReadyHandle};
+use crate::{metrics::Metrics, namesake::Namesake, ready::ReadyHandle};
 
 /// What identifies the place of a child among its siblings, so that its successor can be told from it.
 pub type Slot<K> = fn(&K) -> Option<String>;
+
+/// Which objects matter. One that ceases to matter counts as gone; of what does not matter, nothing is retained.
+pub type Keep<K> = fn(&K) -> bool;
 
 /// What happened to one object: it came (`before` is absent), changed, or went (`after` is absent).
 #[derive(Debug)]
@@ -74,6 +80,11 @@ impl<K> Cache<K> {
         self.read().owned_by(owner_uid)
     }
 
+    /// The objects of the namespace that nobody controls, sorted by name.
+    pub fn uncontrolled(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.read().uncontrolled(namespace)
+    }
+
     /// The object that was last seen deleted, for each slot of the owner.
     pub fn departed(&self, owner_uid: &str) -> Vec<Arc<K>> {
         self.read().departed(owner_uid)
@@ -81,7 +92,7 @@ impl<K> Cache<K> {
 
     /// Drops what is remembered of the departed children of an owner that is gone itself.
     pub fn forget_owner(&self, owner_uid: &str) {
-        self.index.write().unwrap_or_else(PoisonError::into_inner).forget_owner(owner_uid);
+        self.write().forget_owner(owner_uid);
     }
 
     /// All objects, sorted by namespace and name.
@@ -103,22 +114,63 @@ impl<K> Cache<K> {
         // No code panics while it holds the lock, and a stale cache would be worse than a half-written entry.
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Index<K>> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<K: Resource<DynamicType = ()>> Cache<K> {
     /// A cache that no watch feeds, for tests of what reads it.
     pub fn from_objects(objects: impl IntoIterator<Item = K>) -> Self {
-        let cache = Self::new(None);
+        let cache = Self::new(None, None);
         cache.take(Event::Listed(objects.into_iter().collect()));
         cache
     }
 
-    fn new(slot: Option<Slot<K>>) -> Self {
-        Self { index: Arc::new(RwLock::new(Index::new(slot))) }
+    fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
+        Self { index: Arc::new(RwLock::new(Index::new(slot, keep))) }
+    }
+
+    /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
+    /// now on: [`Cache::seekers`] names it when such an object changes or goes.
+    pub fn namesakes<'a, Owner>(&self, owner: &Owner, names: impl IntoIterator<Item = &'a str>) -> Vec<Namesake>
+    where
+        Owner: Resource<DynamicType = ()>,
+    {
+        let namespace = owner.namespace().unwrap_or_default();
+        let find = |index: &Index<K>, name: &str| {
+            index.get(&namespace, name).filter(|object| !is_controlled_by(&**object, owner))
+        };
+        let index = self.read();
+        let taken: Vec<_> = names.into_iter().filter(|name| find(&index, name).is_some()).collect();
+        drop(index);
+        if taken.is_empty() {
+            return vec![];
+        }
+        // Read again under the lock under which interest is noted, so that no change falls between the two.
+        let mut index = self.write();
+        let found: Vec<_> = taken.into_iter().filter_map(|name| find(&index, name)).collect();
+        for object in &found {
+            let (kind, name) = (Owner::kind(&()).into_owned(), owner.name_any());
+            index.seek(&namespace, &object.name_any(), Seeker { kind, namespace: namespace.clone(), name });
+        }
+        found.iter().map(|object| Namesake::of(&**object)).collect()
+    }
+
+    /// The owners that want the name of the changed object. Each is named once; to hear of a further change it has to
+    /// look again.
+    pub fn seekers<Owner>(&self, change: &Change<K>) -> Vec<ObjectRef<Owner>>
+    where
+        Owner: Resource<DynamicType = ()>,
+    {
+        let Some(changed) = change.latest() else { return vec![] };
+        let seekers = self.write().seekers(changed, &Owner::kind(&()));
+        seekers.into_iter().map(|seeker| ObjectRef::new(&seeker.name).within(&seeker.namespace)).collect()
     }
 
     fn take(&self, event: Event<K>) -> Vec<Change<K>> {
-        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.write();
         match event {
             Event::Listed(objects) => index.replace(objects),
             Event::Applied(object) => index.put(object),
@@ -127,7 +179,15 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     }
 }
 
+fn is_controlled_by<K: Resource, Owner: Resource>(object: &K, owner: &Owner) -> bool {
+    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    controller.is_some_and(|controller| Some(&controller.uid) == owner.meta().uid.as_ref())
+}
+
 /// Starts the watch of one kind on its own task. `ready` is told once the first complete list is in the cache.
+///
+/// Only what `keep` says matters is retained, all without it. Judge by what rarely changes: an object that ceases to matter
+/// is told as gone.
 ///
 /// Of `config`, the selectors, the page size and the timeout count; lists are always consistent reads. The stream has
 /// one change per object of the first list, and after a gap one for everything that differs, what vanished included.
@@ -135,16 +195,16 @@ pub fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     ready: ReadyHandle,
-    slot: Option<Slot<K>>,
+    (slot, keep): (Option<Slot<K>>, Option<Keep<K>>),
     metrics: &Metrics,
 ) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let cache = Cache::new(slot);
+    let cache = Cache::new(slot, keep);
     let (sender, changes) = mpsc::unbounded();
     let mut ready = Some(ready);
-    let follower = Follower::new(api, config, metrics.clone());
+    let follower = Follower::new(api, config, keep, metrics.clone());
     let feed = cache.clone();
     tokio::spawn(follower.run(move |event| {
         let listed = matches!(event, Event::Listed(_));

@@ -24,7 +24,7 @@ use crate::{
     events::Recorder,
     merge::merge_patch,
     metrics::Metrics,
-    plan::{Create, Delete, Patch, PatchBody, Plan, Stage, Step, Target},
+    plan::{Adopt, Create, Delete, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 
 /// Writes in flight at once.
@@ -103,6 +103,7 @@ impl Executor {
             Step::Create(create) => self.create(create).await,
             Step::Patch(patch) => self.patch(patch).await,
             Step::Delete(delete) => self.delete(delete).await,
+            Step::Adopt(adopt) => self.adopt(adopt).await,
         };
         if let Err(failure) = &result {
             tracing::warn!(verb = step.verb(), %target, namespace = target.namespace, "write failed: {failure}");
@@ -167,6 +168,25 @@ impl Executor {
             Err(failure) if matches!(failure.code, 404 | 409) => Ok(Effect::Moot),
             other => other,
         }
+    }
+
+    // Both are asked for, not only the cache: an owner that is leaving may have released its children on purpose, and an
+    // object that changes all the time would hardly ever be met in the version that was seen.
+    async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, Failure> {
+        let stays = |live: &PartialObjectMeta<DynamicObject>, seen: &Target| {
+            live.uid() == seen.uid && live.metadata.deletion_timestamp.is_none()
+        };
+        let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
+        let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
+        let live = live.filter(|live| live.owner_references().iter().all(|owner| owner.controller != Some(true)));
+        let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Moot) };
+        let others = metadata.owner_references.into_iter().flatten();
+        let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));
+        let references: Vec<_> = others.chain(reference.iter().cloned()).collect();
+        let change = json!({ "metadata": {
+            "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": references,
+        } });
+        self.patch(&Patch { target: target.clone(), change: PatchBody::Merge(change) }).await
     }
 
     async fn write(

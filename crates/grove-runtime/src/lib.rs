@@ -20,6 +20,7 @@ pub mod shutdown;
 
 pub mod conditions;
 pub mod merge;
+pub mod namesake;
 pub mod plan;
 pub mod rbac;
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -121,6 +122,8 @@ pub enum Step {
     Patch(Patch),
     /// Removes the very object that was seen.
     Delete(Delete),
+    /// Makes an object that nobody controls one's own.
+    Adopt(Adopt),
 }
 
 /// An object to be created.
@@ -155,6 +158,17 @@ pub enum PatchBody {
 pub struct Delete {
     /// What is deleted.
     pub target: Target,
+}
+
+/// An object to be given a controlling owner, if the server itself says that nobody controls it and that the owner stays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    /// What is adopted.
+    pub target: Target,
+    /// Who adopts it.
+    pub owner: Target,
+    /// How the object refers to its owner from then on.
+    pub reference: Vec<OwnerReference>,
 }
 
 /// The object that a step is about.
@@ -215,12 +229,18 @@ impl Step {
         Self::Delete(Delete { target: Target::of(object) })
     }
 
+    /// Makes `owner` the controller of an object, by `reference`, which is added to those that the object has.
+    pub fn adopt<O: Resource<DynamicType = ()>>(owner: &O, target: Target, reference: Vec<OwnerReference>) -> Self {
+        Self::Adopt(Adopt { target, owner: Target::of(owner), reference })
+    }
+
     /// What the step is about.
     pub fn target(&self) -> &Target {
         match self {
             Self::Create(Create { target, object: _ })
             | Self::Patch(Patch { target, change: _ })
-            | Self::Delete(Delete { target }) => target,
+            | Self::Delete(Delete { target })
+            | Self::Adopt(Adopt { target, owner: _, reference: _ }) => target,
         }
     }
 
@@ -228,7 +248,7 @@ impl Step {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Create(_) => "create",
-            Self::Patch(_) => "patch",
+            Self::Patch(_) | Self::Adopt(_) => "patch",
             Self::Delete(_) => "delete",
         }
     }
@@ -236,11 +256,14 @@ impl Step {
 
 impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Self::Adopt(Adopt { target, owner: _, reference: _ }) = self {
+            return write!(f, "adopt {target}");
+        }
         write!(f, "{} {}", self.verb(), self.target())?;
         match self {
             Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => write!(f, " {change}"),
             Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => write!(f, " {}", json!(change)),
-            Self::Create(_) | Self::Delete(_) => Ok(()),
+            Self::Create(_) | Self::Delete(_) | Self::Adopt(_) => Ok(()),
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     admin,
     args::CommonArgs,
-    caches::{self, Cache, Change, Slot},
+    caches::{self, Cache, Change, Keep, Slot},
     client::{self, Clients},
     clock::Clock,
     config::{OperatorConfiguration, RateLimit},
@@ -125,7 +125,21 @@ impl Service {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let ready = self.ready().register(K::plural(&()));
-        caches::watch(Api::all(self.watch_client()), config, ready, slot, self.metrics())
+        caches::watch(Api::all(self.watch_client()), config, ready, (slot, None), self.metrics())
+    }
+
+    /// Watches kind `K` in all namespaces and retains what `keep` says matters; what ceases to matter counts as gone.
+    pub fn watch_some<K>(
+        &self,
+        keep: Keep<K>,
+        slot: Option<Slot<K>>,
+    ) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let ready = self.ready().register(K::plural(&()));
+        let config = watcher::Config::default();
+        caches::watch(Api::all(self.watch_client()), config, ready, (slot, Some(keep)), self.metrics())
     }
 
     /// Works until SIGTERM or SIGINT, then lets `work` finish what it began. A second signal ends it at once.

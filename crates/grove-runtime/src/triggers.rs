@@ -2,15 +2,50 @@
 
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
-use crate::caches::Change;
+use crate::caches::{Cache, Change};
 
-/// The controlling owner of the changed child, if it is an `Owner`. Group and kind count, the version does not.
+/// Every `Owner` that a change of a child concerns: who controls it, who controlled it until now, and who wants its name.
+pub fn concerned<Child, Owner>(cache: &Cache<Child>, change: &Change<Child>) -> Vec<ObjectRef<Owner>>
+where
+    Child: Resource<DynamicType = ()>,
+    Owner: Resource<DynamicType = ()>,
+{
+    let mut owners: Vec<_> = owners_of(change).into_iter().chain(cache.seekers(change)).collect();
+    let mut told = Vec::new();
+    owners.retain(|owner: &ObjectRef<Owner>| {
+        let is_new = !told.contains(owner);
+        told.push(owner.clone());
+        is_new
+    });
+    owners
+}
+
+/// The controlling owner of the changed child, and the one that it had before, if they are an `Owner`.
+pub fn owners_of<Child, Owner>(change: &Change<Child>) -> Vec<ObjectRef<Owner>>
+where
+    Child: Resource,
+    Owner: Resource<DynamicType = ()>,
+{
+    let after = change.after.as_deref().and_then(controller);
+    let before = change.before.as_deref().and_then(controller).filter(|before| after.as_ref() != Some(before));
+    after.into_iter().chain(before).collect()
+}
+
+/// The controlling owner of the changed child, if it is an `Owner`.
 pub fn owner_of<Child, Owner>(change: &Change<Child>) -> Option<ObjectRef<Owner>>
 where
     Child: Resource,
     Owner: Resource<DynamicType = ()>,
 {
-    let child = change.latest()?;
+    owners_of(change).into_iter().next()
+}
+
+/// Group and kind count, the version does not.
+fn controller<Child, Owner>(child: &Child) -> Option<ObjectRef<Owner>>
+where
+    Child: Resource,
+    Owner: Resource<DynamicType = ()>,
+{
     let owner = child.owner_references().iter().find(|owner| owner.controller == Some(true))?;
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     (owner.kind == Owner::kind(&()) && group == Owner::group(&())).then(|| {
@@ -57,6 +92,19 @@ mod tests {
         let owner = owner_of::<_, ReplicaSet>(&gone(pod(1, "ReplicaSet", "apps/v1")));
         assert_eq!(owner, Some(ObjectRef::new("o").within("ns")));
         assert_eq!(owner_of::<_, ReplicaSet>(&gone(pod(1, "ReplicaSet", "apps/v1beta9"))), owner);
+    }
+
+    #[test]
+    fn a_child_that_changes_hands_wakes_both_and_one_that_is_released_its_last() {
+        let names = |change: &Change<Pod>| {
+            owners_of::<_, ReplicaSet>(change).into_iter().map(|owner| owner.name).collect::<Vec<_>>()
+        };
+        let mut other = (*pod(1, "ReplicaSet", "apps/v1")).clone();
+        other.owner_references_mut()[0].name = "other".into();
+        let (before, after) = (Some(pod(1, "ReplicaSet", "apps/v1")), Some(Arc::new(other)));
+        assert_eq!(names(&Change { before: before.clone(), after }), ["other", "o"]);
+        assert_eq!(names(&Change { before: before.clone(), after: before.clone() }), ["o"]);
+        assert_eq!(names(&Change { before, after: Some(Arc::default()) }), ["o"]);
     }
 
     #[test]

@@ -12,7 +12,10 @@ pub fn rules() -> Vec<Rule> {
         Rule::on::<PodClique>(&[Get, List, Watch], "what it reconciles; get confirms that an owner is gone"),
         Rule::on::<PodClique>(&[Patch], "what it says about them").status(),
         Rule::on::<PodClique>(&[Update], "pods block the deletion of their owner").subresource("finalizers").implied(),
-        Rule::on::<Pod>(&[Get, List, Watch, Create, Delete], "its children; get tells whose pod has a wanted name"),
+        Rule::on::<Pod>(
+            &[Get, List, Watch, Create, Patch, Delete],
+            "its children; get tells whose pod has a wanted name, patch gives lost owners and labels back",
+        ),
         Rule::on::<PodGang>(&[List, Watch, Patch], "patch writes the podReferences of a clique's own group"),
         Rule::events(),
     ]

@@ -15,6 +15,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
+use super::Keep;
 use crate::{backoff::Backoff, metrics::Metrics, telemetry::error_chain};
 
 /// A list page or the start of a watch takes no longer.
@@ -37,6 +38,7 @@ pub(super) enum Event<K> {
 pub(super) struct Follower<K> {
     api: Api<K>,
     config: watcher::Config,
+    keep: Option<Keep<K>>,
     metrics: Metrics,
     backoff: Backoff,
     /// Up to where the changes are known; absent means that a list is due.
@@ -75,8 +77,8 @@ impl<K> Follower<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    pub(super) fn new(api: Api<K>, config: watcher::Config, metrics: Metrics) -> Self {
-        Self { api, config, metrics, backoff: Backoff::for_watches(), version: None }
+    pub(super) fn new(api: Api<K>, config: watcher::Config, keep: Option<Keep<K>>, metrics: Metrics) -> Self {
+        Self { api, config, keep, metrics, backoff: Backoff::for_watches(), version: None }
     }
 
     /// Never returns; the task that runs it ends with the process.
@@ -123,7 +125,9 @@ where
         let mut objects = vec![];
         loop {
             let page = answer(self.api.list(&params)).await?;
-            objects.extend(page.items.into_iter().map(slimmed));
+            // What is not kept is dropped page by page, so that a list of much for little costs little.
+            let kept = page.items.into_iter().filter(|object| self.keep.is_none_or(|keep| keep(object)));
+            objects.extend(kept.map(slimmed));
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 self.metrics.listed(&K::kind(&()));

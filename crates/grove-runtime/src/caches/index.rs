@@ -7,24 +7,39 @@ use std::{
 
 use kube::{Resource, ResourceExt};
 
-use super::{Change, Slot};
+use super::{Change, Keep, Slot};
+
+/// Stands for the owner of objects that nobody controls.
+const NOBODY: &str = "";
 
 type ByName<K> = BTreeMap<String, Arc<K>>;
 
 #[derive(Debug)]
 pub(super) struct Index<K> {
     slot: Option<Slot<K>>,
+    keep: Option<Keep<K>>,
     by_namespace: BTreeMap<String, ByName<K>>,
     by_owner: BTreeMap<String, BTreeMap<(String, String), Arc<K>>>,
     departed: BTreeMap<String, BTreeMap<String, Arc<K>>>,
     /// Owners that are gone while children of theirs still leave: nobody will ask who those were.
     forgotten: BTreeSet<String>,
+    /// Who waits for the next change of the object of that namespace and name.
+    seekers: BTreeMap<(String, String), BTreeSet<Seeker>>,
+}
+
+/// An object that wants a name which another one has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seeker {
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
 }
 
 impl<K> Index<K> {
-    pub(super) fn new(slot: Option<Slot<K>>) -> Self {
+    pub(super) fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
         let (by_namespace, by_owner, departed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { slot, by_namespace, by_owner, departed, forgotten: BTreeSet::new() }
+        let (forgotten, seekers) = (BTreeSet::new(), BTreeMap::new());
+        Self { slot, keep, by_namespace, by_owner, departed, forgotten, seekers }
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
@@ -32,7 +47,15 @@ impl<K> Index<K> {
     }
 
     pub(super) fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        self.by_owner.get(owner_uid).into_iter().flat_map(BTreeMap::values).cloned().collect()
+        let children = self.by_owner.get(owner_uid).filter(|_| owner_uid != NOBODY);
+        children.into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// The objects of the namespace that nobody controls, sorted by name.
+    pub(super) fn uncontrolled(&self, namespace: &str) -> Vec<Arc<K>> {
+        let first = (namespace.to_owned(), String::new());
+        let objects = self.by_owner.get(NOBODY).into_iter().flat_map(|objects| objects.range(first.clone()..));
+        objects.take_while(|((within, _), _)| within == namespace).map(|(_, object)| Arc::clone(object)).collect()
     }
 
     pub(super) fn departed(&self, owner_uid: &str) -> Vec<Arc<K>> {
@@ -44,6 +67,11 @@ impl<K> Index<K> {
         if self.by_owner.contains_key(owner_uid) {
             self.forgotten.insert(owner_uid.to_owned());
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn forgets_nobody(&self) -> bool {
+        self.forgotten.is_empty()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<K>> {
@@ -69,10 +97,14 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
         changes
     }
 
-    /// Takes one object that came or changed.
+    /// Takes one object that came or changed. One that is not to be kept, or no longer, counts as gone.
     pub(super) fn put(&mut self, object: K) -> Vec<Change<K>> {
         let (namespace, name) = key(&object);
         let before = self.get(&namespace, &name);
+        if self.keep.is_some_and(|keep| !keep(&object)) {
+            // What is remembered is what it was while it mattered.
+            return before.into_iter().flat_map(|before| self.drop_entry(before)).collect();
+        }
         if before.as_ref().is_some_and(|before| is_same_version(&**before, &object)) {
             return vec![];
         }
@@ -88,10 +120,8 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
         };
         let after = Arc::new(object);
         self.unlink(before.as_deref());
-        if let Some(owner) = owner_uid(&*after) {
-            let children = self.by_owner.entry(owner).or_default();
-            children.insert((namespace.clone(), name.clone()), Arc::clone(&after));
-        }
+        let siblings = self.by_owner.entry(owner_uid(&*after)).or_default();
+        siblings.insert((namespace.clone(), name.clone()), Arc::clone(&after));
         self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&after));
         changes.push(Change { before, after: Some(after) });
         changes
@@ -101,15 +131,39 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
     pub(super) fn remove(&mut self, object: K) -> Vec<Change<K>> {
         let (namespace, name) = key(&object);
         let known = self.get(&namespace, &name);
-        if known.is_some_and(|known| known.uid() != object.uid()) {
+        if known.as_ref().is_some_and(|known| known.uid() != object.uid()) {
             // Its successor is here already; the change was told when that came.
             return vec![];
+        }
+        if self.keep.is_some_and(|keep| !keep(&object)) {
+            return known.into_iter().flat_map(|known| self.drop_entry(known)).collect();
         }
         self.drop_entry(Arc::new(object))
     }
 
+    /// Remembers that `seeker` wants the name of that object, until the object changes.
+    pub(super) fn seek(&mut self, namespace: &str, name: &str, seeker: Seeker) {
+        self.seekers.entry((namespace.to_owned(), name.to_owned())).or_default().insert(seeker);
+    }
+
+    /// Those of one kind that waited for this object to change. They are told once.
+    pub(super) fn seekers(&mut self, changed: &K, kind: &str) -> Vec<Seeker> {
+        if self.seekers.is_empty() {
+            return vec![];
+        }
+        let key = key(changed);
+        let Some(waiting) = self.seekers.get_mut(&key) else { return vec![] };
+        let told = waiting.extract_if(.., |seeker| seeker.kind == kind).collect();
+        if waiting.is_empty() {
+            self.seekers.remove(&key);
+        }
+        told
+    }
+
     fn drop_entry(&mut self, last: Arc<K>) -> Vec<Change<K>> {
-        if let (Some(owner), Some(slot)) = (owner_uid(&*last), self.slot.and_then(|slot| slot(&last)))
+        let owner = owner_uid(&*last);
+        if let Some(slot) = self.slot.and_then(|slot| slot(&last))
+            && owner != NOBODY
             && !self.forgotten.contains(&owner)
         {
             self.departed.entry(owner).or_default().insert(slot, Arc::clone(&last));
@@ -126,7 +180,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
     }
 
     fn unlink(&mut self, object: Option<&K>) {
-        let Some((object, owner)) = object.and_then(|object| Some((object, owner_uid(object)?))) else { return };
+        let Some((object, owner)) = object.map(|object| (object, owner_uid(object))) else { return };
         let Some(children) = self.by_owner.get_mut(&owner) else { return };
         children.remove(&key(object));
         if children.is_empty() {
@@ -140,9 +194,9 @@ fn key<K: Resource>(object: &K) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-fn owner_uid<K: Resource>(object: &K) -> Option<String> {
+fn owner_uid<K: Resource>(object: &K) -> String {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    controller.map(|owner| owner.uid.clone())
+    controller.map_or_else(|| NOBODY.to_owned(), |owner| owner.uid.clone())
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

@@ -19,6 +19,8 @@ use crate::{
     scripted::{self, Answer, Asked, Log, config_map, config_maps, status},
 };
 
+mod holders;
+
 const OPEN: Answer = Answer::Watch { events: vec![], stays_open: true };
 
 struct Watched {
@@ -30,6 +32,15 @@ struct Watched {
 
 /// A cache over a server that answers the nth list and the nth watch as told.
 fn watched(
+    lists: impl Fn(usize) -> Answer + Send + Sync + 'static,
+    watches: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static,
+) -> Watched {
+    keeping(None, lists, watches)
+}
+
+/// The same, of what `keep` says matters.
+fn keeping(
+    keep: Option<Keep<ConfigMap>>,
     lists: impl Fn(usize) -> Answer + Send + Sync + 'static,
     watches: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static,
 ) -> Watched {
@@ -45,7 +56,7 @@ fn watched(
     let slot: Slot<ConfigMap> = |object| Some(object.name_any()[..1].to_owned());
     let metrics = Metrics::new().unwrap();
     let handle = ready.register("configmaps");
-    let (cache, changes) = watch(Api::all(client), watcher::Config::default(), handle, Some(slot), &metrics);
+    let (cache, changes) = watch(Api::all(client), watcher::Config::default(), handle, (Some(slot), keep), &metrics);
     Watched { cache, changes: Box::new(changes), ready, log }
 }
 

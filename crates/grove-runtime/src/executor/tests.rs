@@ -116,6 +116,81 @@ async fn a_taken_name_is_ours_or_somebody_elses() {
     }
 }
 
+/// What the server answers to questions about the owner and about the object, and what follows.
+async fn adopt(owner: Value, live: Value) -> Vec<Asked> {
+    let (executor, log) = executor(move |asked| {
+        let about = if asked.path.ends_with("/owner") { &owner } else { &live };
+        match &*asked.method {
+            "GET" => Answer::Json(if about["kind"] == "Status" { 404 } else { 200 }, about.clone()),
+            _ => Answer::ok(asked.body.clone()),
+        }
+    });
+    let mut owner = object("owner");
+    owner.metadata.uid = Some("owner-uid".into());
+    let reference: Vec<_> = owner.controller_owner_ref(&()).into_iter().collect();
+    let step = Step::adopt(&owner, Target::of(&object("a")), reference);
+    let done = executor.carry_out(&owner, &Plan::new().stage(Stage::new("s", [step]))).await;
+    assert!(done.succeeded());
+    log.all().into_iter().filter(|asked| asked.method != "GET").collect()
+}
+
+fn named(name: &str, uid: &str, more: Value) -> Value {
+    let mut object = json!({ "metadata": { "name": name, "uid": uid, "resourceVersion": "9" } });
+    json_patch::merge(&mut object["metadata"], &more);
+    object
+}
+
+#[tokio::test]
+async fn an_object_that_nobody_controls_is_adopted_beside_its_other_owners() {
+    let other = json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid" });
+    let live = named("a", "uid-a", json!({ "ownerReferences": [other] }));
+    let written = adopt(named("owner", "owner-uid", json!({})), live).await;
+    assert_eq!((written.len(), &*written[0].method), (1, "PATCH"));
+    let metadata = &written[0].body["metadata"];
+    assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("uid-a"), &json!("9")));
+    assert_eq!(metadata["ownerReferences"][0]["uid"], "node-uid");
+    assert_eq!(metadata["ownerReferences"][1]["uid"], "owner-uid");
+}
+
+#[tokio::test]
+async fn nothing_is_adopted_by_who_leaves_or_that_is_somebody_elses_or_gone() {
+    let missing = || scripted::status(404, "NotFound");
+    let leaving = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
+    let owner = || named("owner", "owner-uid", json!({}));
+    let object = || named("a", "uid-a", json!({}));
+    for (owner, live) in [
+        (named("owner", "owner-uid", leaving()), object()),
+        (named("owner", "another-uid", json!({})), object()),
+        (missing(), object()),
+        (owner(), named("a", "uid-a", leaving())),
+        (owner(), named("a", "another-uid", json!({}))),
+        (owner(), named("a", "uid-a", controlled)),
+        (owner(), missing()),
+    ] {
+        let text = format!("{owner} {live}");
+        assert!(adopt(owner, live).await.is_empty(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_create_tells_the_uid_of_what_was_made_or_was_there() {
+    for (post, expected) in [(201, "made"), (409, "uid-a")] {
+        let (done, _) = try_step(Step::create(&object("a")), move |asked| match (&*asked.method, post) {
+            ("POST", 201) => {
+                let mut made = asked.body.clone();
+                made["metadata"]["uid"] = json!("made");
+                Answer::Json(201, made)
+            }
+            ("POST", _) => Answer::refusal(409, "AlreadyExists"),
+            _ => Answer::ok(config_map("a", 2, "owner")),
+        })
+        .await;
+        let uids: Vec<_> = done.outcomes.iter().map(|outcome| outcome.target.uid.as_deref()).collect();
+        assert_eq!(uids, [Some(expected)]);
+    }
+}
+
 #[tokio::test]
 async fn a_leaving_namespace_takes_no_children_and_that_is_fine() {
     let mut terminating = scripted::status(403, "Forbidden");

@@ -3,4 +3,4 @@
 mod env;
 mod pod;
 
-pub use pod::{NewPod, pod};
+pub use pod::{NewPod, own_labels, pod};

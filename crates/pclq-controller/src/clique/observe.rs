@@ -11,16 +11,17 @@ use grove_runtime::caches::{Cache, Change};
 use grove_runtime::service::Service;
 use grove_runtime::slim::SlimPod;
 use grove_runtime::triggers;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
+use kube::{Resource, ResourceExt};
 
 use super::observed::{self, Observed};
 use crate::Ctx;
 
 /// What is kept of the cluster.
 pub struct Caches {
-    /// Pods that Grove manages.
+    /// Pods that cliques control, and those that say so of themselves.
     pub pods: Cache<SlimPod>,
     /// All gangs.
     pub gangs: Cache<PodGang>,
@@ -37,10 +38,10 @@ pub struct Changes {
 /// Starts the watches.
 pub fn watch(service: &Service) -> (Caches, Changes) {
     let (_, cliques) = service.watch::<PodClique>(watcher::Config::default(), None);
-    let managed = watcher::Config::default().labels(&format!("{},{}", labels::managed(), labels::POD_CLIQUE));
-    let (pods, pod_changes) = service.watch::<SlimPod>(managed, Some(slot));
+    // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.
+    let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
-    let owners = pod_changes.filter_map(async |change| triggers::owner_of(&change));
+    let owners = pod_changes.flat_map(|change| stream::iter(concerned(&change)));
     let members = gang_changes.flat_map(|change| stream::iter(touched(&change)));
     let touched = stream::select(owners.boxed(), members.boxed()).boxed();
     (Caches { pods, gangs }, Changes { cliques: cliques.boxed(), touched })
@@ -53,12 +54,46 @@ pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
     default::pod_clique_spec(&mut clique.spec);
     clique.spec.replicas = replicas;
     let uid = clique.uid().unwrap_or_default();
-    let pods = ctx.caches.pods.owned_by(&uid);
-    let departed = ctx.caches.pods.departed(&uid);
-    let remembered = ctx.memory.recall(&uid, pods.iter().chain(&departed).map(AsRef::as_ref));
     let namespace = clique.namespace().unwrap_or_default();
+    let pods = ctx.caches.pods.owned_by(&uid);
+    let mut unowned = ctx.caches.pods.uncontrolled(&namespace);
+    unowned.retain(|pod| claims(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
+    let departed = ctx.caches.pods.departed(&uid);
+    let remembered = ctx.memory.recall(&uid, pods.iter().chain(&unowned).chain(&departed).map(AsRef::as_ref));
     let gang = clique.labels().get(labels::POD_GANG).and_then(|gang| ctx.caches.gangs.get(&namespace, gang));
-    Observed { clique, pods, departed, gang, remembered }
+    Observed { clique, pods, unowned, departed, gang, remembered }
+}
+
+/// Whether a clique controls the pod, or could.
+pub(super) fn matters(pod: &SlimPod) -> bool {
+    match pod.owner_references().iter().find(|owner| owner.controller == Some(true)) {
+        Some(owner) => is_clique(owner),
+        None => claims(pod).is_some(),
+    }
+}
+
+fn is_clique(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.kind == PodClique::kind(&()) && group == Some(&*PodClique::group(&()))
+}
+
+/// The clique that the pod's labels say it is of.
+fn claims(pod: &SlimPod) -> Option<&str> {
+    let managed = pod.labels().get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::MANAGER);
+    pod.labels().get(labels::POD_CLIQUE).filter(|_| managed).map(String::as_str)
+}
+
+/// The cliques that a change of a pod matters to: the one that controls it or did, else the one that could.
+pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
+    let mut cliques = triggers::owners_of(change);
+    let uncontrolled =
+        change.after.iter().filter(|pod| pod.owner_references().iter().all(|o| o.controller != Some(true)));
+    for pod in uncontrolled {
+        let namespace = pod.namespace().unwrap_or_default();
+        let claimed = claims(pod).map(|name| ObjectRef::new(name).within(&namespace));
+        cliques.extend(claimed.filter(|claimed| !cliques.contains(claimed)));
+    }
+    cliques
 }
 
 /// A pod's place among its siblings.

@@ -18,6 +18,8 @@ pub struct Observed {
     pub clique: PodClique,
     /// The pods it controls, sorted by name.
     pub pods: Vec<Arc<SlimPod>>,
+    /// Pods that nobody controls and that carry the labels of this clique, unless they are leaving.
+    pub unowned: Vec<Arc<SlimPod>>,
     /// The last pod of each index that was seen to disappear.
     pub departed: Vec<Arc<SlimPod>>,
     /// The gang its pods are scheduled with.
@@ -53,14 +55,19 @@ impl Observed {
         self.clique.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Pods that neither leave nor have ended.
+    /// Pods that neither leave nor have ended. One that lost its owner is still there and has its index.
     pub fn live(&self) -> impl Iterator<Item = &SlimPod> {
-        self.pods.iter().map(Arc::as_ref).filter(|pod| pod.is_live())
+        self.pods.iter().chain(&self.unowned).map(Arc::as_ref).filter(|pod| pod.is_live())
+    }
+
+    /// Whether the clique controls the pod.
+    pub fn owns(&self, pod: &SlimPod) -> bool {
+        self.unowned.iter().all(|unowned| unowned.metadata.uid != pod.metadata.uid)
     }
 
     /// Every pod ever heard of: those that are there, and the last one gone of each index.
     pub fn ever_seen(&self) -> impl Iterator<Item = &SlimPod> {
-        self.pods.iter().chain(&self.departed).map(Arc::as_ref)
+        self.pods.iter().chain(&self.unowned).chain(&self.departed).map(Arc::as_ref)
     }
 
     /// Where the clique stands, or the first label that it lacks.
@@ -79,11 +86,11 @@ pub fn lineage(clique: &PodClique) -> Result<Lineage, &'static str> {
     })
 }
 
-/// The index of a pod within its clique: its label, else the end of its hostname.
+/// The index of a pod within its clique: the end of its hostname, which cannot change, else its label.
 pub fn index(pod: &SlimPod) -> Option<i32> {
-    let labelled = pod.labels().get(labels::POD_INDEX).map(String::as_str);
-    let hosted = || pod.spec.hostname.as_deref().and_then(|host| host.rsplit_once('-')).map(|(_, index)| index);
-    labelled.and_then(parse).or_else(|| hosted().and_then(parse))
+    let hosted = pod.spec.hostname.as_deref().and_then(|host| host.rsplit_once('-')).map(|(_, index)| index);
+    let labelled = || pod.labels().get(labels::POD_INDEX).map(String::as_str);
+    hosted.and_then(parse).or_else(|| labelled().and_then(parse))
 }
 
 fn parse(index: &str) -> Option<i32> {

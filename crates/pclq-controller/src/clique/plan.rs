@@ -10,6 +10,7 @@ use grove_runtime::slim::SlimPod;
 use super::desired;
 use super::observed::Observed;
 
+mod identity;
 mod indices;
 mod names;
 mod references;
@@ -18,14 +19,19 @@ use indices::Indices;
 
 /// Names of the plan's stages.
 pub mod stage {
+    /// Making pods that lost their owner the clique's own.
+    pub const ADOPTION: &str = "adoption";
+    /// Giving pods the labels back by which they are found.
+    pub const LABELS: &str = "labels";
     /// Creating and deleting pods.
     pub const PODS: &str = "pods";
     /// Telling the gang which pods there are.
     pub const REFERENCES: &str = "references";
 }
 
-/// The plan for one clique. What must go goes first, so that a failed pod's quota is free for its successor; creates come
-/// last, so that a cluster that refuses them keeps nothing else from being done.
+/// The plan for one clique. Pods that are its own but do not say so come first. What must go goes before what comes, so that a
+/// failed pod's quota is free for its successor; creates come last, so that a cluster that refuses them keeps nothing
+/// else from being done.
 pub fn plan(seen: &Observed) -> Plan {
     if seen.is_leaving() {
         return deletion(&seen.clique, &seen.pods);
@@ -44,8 +50,12 @@ pub fn plan(seen: &Observed) -> Plan {
         Ok(patch) => (patch, None),
         Err(waiting) => (None, Some(waiting)),
     };
+    // A pod that is not the clique's own yet is deleted, if it must be, once it is.
+    let surplus = indices.surplus.iter().copied().filter(|pod| seen.owns(pod));
     Plan::new()
-        .stage(deleted(indices.surplus.iter().copied().chain(ended(seen))))
+        .stage(Stage::new(stage::ADOPTION, identity::adoptions(seen)))
+        .stage(deleted(surplus.chain(ended(seen))))
+        .stage(Stage::new(stage::LABELS, identity::lost_labels(seen, &lineage, &indices.kept)))
         .stage(Stage::new(stage::REFERENCES, patch))
         .stage(Stage::new(stage::PODS, created).announcing("PodCreateSuccessful", "PodCreateFailed", "Created"))
         .waiting(waiting)

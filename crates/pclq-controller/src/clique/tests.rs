@@ -15,6 +15,7 @@ use super::observed::Observed;
 use super::plan::plan;
 use crate::memory::Recollection;
 
+mod identity;
 mod names;
 mod order;
 mod pod;
@@ -24,9 +25,9 @@ mod status;
 
 const NAME: &str = "llm-0-decode";
 
-/// What a row says: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `leaving`, `status`; `pods` and
-/// `departed`, each `{i, name, at, phase, terminating, ready, …}`; `gang`, the names its group lists, absent for none;
-/// `taken`, names that foreign pods have.
+/// What a row says: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `leaving`, `status`; `pods`,
+/// `unowned` and `departed`, each `{i, name, at, phase, terminating, ready, labels, …}`; `gang`, the names its group
+/// lists, absent for none; `taken`, names that foreign pods have.
 fn world(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -36,6 +37,7 @@ fn world(row: &str) -> Observed {
     Observed {
         clique: clique(&row),
         pods,
+        unowned: list("unowned").iter().map(pod).collect(),
         departed: list("departed").iter().map(pod).collect(),
         gang: row.get("gang").map(gang),
         remembered: Recollection { refused, ..Recollection::default() },
@@ -78,7 +80,12 @@ fn pod(row: &Value) -> Arc<SlimPod> {
         "metadata": {
             "name": format!("{NAME}-{name}"), "namespace": "prod", "uid": format!("uid-{name}"),
             "creationTimestamp": format!("2026-01-01T00:00:{at:02}Z"),
-            "labels": { "grove.io/pod-template-hash": row["hash"].as_str().unwrap_or("1new") },
+            "labels": {
+                "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "llm",
+                "app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "pcs-podclique",
+                "grove.io/podcliqueset-replica-index": "0", "grove.io/podgang": "llm-0", "grove.io/podclique": NAME,
+                "grove.io/pod-template-hash": row["hash"].as_str().unwrap_or("1new"),
+            },
         },
         "spec": { "nodeName": if is("ready") || is("bound") { json!("node") } else { Value::Null } },
         "status": {
@@ -89,6 +96,7 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     if let Some(index) = row["i"].as_i64() {
         object["metadata"]["labels"]["grove.io/podclique-pod-index"] = json!(index.to_string());
     }
+    json_patch::merge(&mut object["metadata"]["labels"], row.get("labels").unwrap_or(&json!({})));
     if let Some(host) = row["host"].as_str() {
         object["spec"]["hostname"] = json!(host);
     }
@@ -148,6 +156,7 @@ fn laws(seen: &Observed, plan: &Plan) {
                 assert!(seen.live().all(|pod| pod.name_any() != target.name), "{step} has the name of a live pod");
             }
             Step::Delete(_) => assert!(target.uid.is_some(), "{step} without a uid"),
+            Step::Adopt(adopt) => assert_eq!(adopt.owner.uid.as_deref(), Some("clique-uid")),
             Step::Patch(_) => {}
         }
     }

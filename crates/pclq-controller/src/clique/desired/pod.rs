@@ -1,5 +1,7 @@
 //! One pod of a clique, made from the raw pod spec so that no field of it is lost.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::labels;
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
 use grove_api_types::ownership::controlled_by;
@@ -31,13 +33,7 @@ pub fn pod(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> New
 fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> ObjectMeta {
     let clique = &seen.clique;
     let mut labels = clique.labels().clone();
-    labels.extend(labels::base(&lineage.set));
-    labels.extend(labels::of([
-        (labels::POD_CLIQUE, seen.name().as_str()),
-        (labels::SET_REPLICA, &lineage.replica.to_string()),
-        (labels::POD_GANG, lineage.gang.as_str()),
-        (labels::POD_INDEX, &index.to_string()),
-    ]));
+    labels.extend(own_labels(seen, lineage, index));
     let mut annotations = clique.annotations().clone();
     annotations.retain(|key, _| key != labels::LAST_APPLIED && key != labels::GENERATION_HASH);
     ObjectMeta {
@@ -48,6 +44,27 @@ fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> Ob
         owner_references: Some(controlled_by(clique)),
         ..ObjectMeta::default()
     }
+}
+
+/// The labels by which a pod is found all its life. Not the hash of its template: that tells what the pod was made from,
+/// whatever the clique is now.
+pub fn own_labels(seen: &Observed, lineage: &Lineage, index: i32) -> BTreeMap<String, String> {
+    let inherited = seen.clique.labels().iter().filter(|(key, _)| is_groves(key) && *key != labels::TEMPLATE_HASH);
+    let mut own: BTreeMap<_, _> = inherited.map(|(key, value)| (key.clone(), value.clone())).collect();
+    own.extend(labels::base(&lineage.set));
+    own.extend(labels::of([
+        (labels::POD_CLIQUE, seen.name().as_str()),
+        (labels::SET_REPLICA, &lineage.replica.to_string()),
+        (labels::POD_GANG, lineage.gang.as_str()),
+        (labels::POD_INDEX, &index.to_string()),
+    ]));
+    own
+}
+
+/// Whether a label of the clique is written by Grove, not by the user's template.
+fn is_groves(key: &str) -> bool {
+    let recommended = [labels::MANAGED_BY, labels::PART_OF, labels::NAME, labels::COMPONENT];
+    key.starts_with(labels::GROVE_PREFIX) || recommended.contains(&key)
 }
 
 /// The user's spec, with the host name under which its siblings find the pod. Scheduling gates of others stay; Grove

@@ -125,7 +125,7 @@ impl Cluster {
                     let is_it = |pod: &SlimPod| pod.metadata.uid == target.uid && !pod.is_terminating();
                     self.stored.iter().position(is_it).map(|at| self.terminate(at));
                 }
-                Step::Patch(_) => {}
+                Step::Patch(_) | Step::Adopt(_) => {}
             }
             done.outcomes.push(Outcome { stage: "pods", target, result: Ok(()) });
         }

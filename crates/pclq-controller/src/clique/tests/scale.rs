@@ -118,13 +118,14 @@ fn of_two_pods_with_one_index_the_older_stays() {
 }
 
 #[test]
-fn the_hostname_tells_the_index_when_the_label_is_lost() {
+fn the_hostname_tells_the_index_whatever_the_label_says() {
     check(
-        "{replicas: 2, gang: [], pods: [{host: llm-0-decode-1, name: a}, {host: nonsense, name: b}]}",
-        &expect![[r"
+        "{replicas: 2, gang: [], pods: [{host: llm-0-decode-1, i: 7, name: a}, {host: nonsense, name: b}]}",
+        &expect![[r#"
             pods: delete Pod ~-b
+            labels: patch Pod ~-a {"metadata":{"labels":{"grove.io/podclique-pod-index":"1"}}}
             pods: create Pod ~-ml5tj
-        "]],
+        "#]],
     );
 }
 
