@@ -1,6 +1,8 @@
 //! All objects of one namespace, kept current by watches; tests look at it and wait for it to look otherwise.
+//!
+//! What must hold at every moment is checked at every event: no two live pods of a clique have one index.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Duration;
 
@@ -29,18 +31,34 @@ pub struct World {
     pub services: BTreeMap<String, Service>,
     /// Pods.
     pub pods: BTreeMap<String, Pod>,
+    /// Pods that were live beside another of the same index, ever since the world is followed.
+    doubles: BTreeSet<String>,
 }
 
 impl World {
     /// Whether nothing is left of any kind.
     pub fn is_empty(&self) -> bool {
-        let Self { sets, cliques, gangs, services, pods } = self;
+        let Self { sets, cliques, gangs, services, pods, doubles: _ } = self;
         sets.is_empty() && cliques.is_empty() && gangs.is_empty() && services.is_empty() && pods.is_empty()
     }
 
     /// Pods that are neither terminating nor at their end.
     pub fn live_pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !ended(pod))
+    }
+
+    /// Remembers the live pods that share an index with another.
+    fn look_for_doubles(&mut self) {
+        let mut holders: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for pod in self.live_pods() {
+            let Some(owner) = pod.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+                continue;
+            };
+            let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
+            holders.entry((owner.uid.clone(), hostname)).or_default().push(pod.name_any());
+        }
+        let doubles = holders.into_values().filter(|names| names.len() > 1).map(|names| names.join(" beside "));
+        self.doubles.extend(doubles.collect::<Vec<_>>());
     }
 
     /// Live pods of one clique that are ready, by index.
@@ -106,11 +124,11 @@ impl Follower {
     /// Starts the watches; they end with the follower.
     pub fn start(client: &Client, namespace: &str) -> Self {
         let (sender, receiver) = watch::channel(World::default());
-        follow(client, namespace, &sender, |world| &mut world.sets);
-        follow(client, namespace, &sender, |world| &mut world.cliques);
-        follow(client, namespace, &sender, |world| &mut world.gangs);
-        follow(client, namespace, &sender, |world| &mut world.services);
-        follow(client, namespace, &sender, |world| &mut world.pods);
+        follow(client, namespace, &sender, |world| &mut world.sets, |_| {});
+        follow(client, namespace, &sender, |world| &mut world.cliques, |_| {});
+        follow(client, namespace, &sender, |world| &mut world.gangs, |_| {});
+        follow(client, namespace, &sender, |world| &mut world.services, |_| {});
+        follow(client, namespace, &sender, |world| &mut world.pods, World::look_for_doubles);
         Self(receiver)
     }
 
@@ -120,9 +138,12 @@ impl Follower {
     /// When it does not come about; the message shows the world as it was last.
     pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
         let mut receiver = self.0.clone();
-        let arrived = tokio::time::timeout(LIMIT, receiver.wait_for(|world| holds(world))).await;
+        let over = |world: &World| holds(world) || !world.doubles.is_empty();
+        let arrived = tokio::time::timeout(LIMIT, receiver.wait_for(over)).await;
         let Ok(world) = arrived else { panic!("still not so: {what}\n{}", *self.0.borrow()) };
-        world.expect("the watches outlive the test").clone()
+        let world = world.expect("the watches outlive the test").clone();
+        assert!(world.doubles.is_empty(), "live pods of one index: {:?}\n{world}", world.doubles);
+        world
     }
 }
 
@@ -131,6 +152,7 @@ fn follow<K>(
     namespace: &str,
     sender: &watch::Sender<World>,
     kind: fn(&mut World) -> &mut BTreeMap<String, K>,
+    check: fn(&mut World),
 ) where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
         + Clone
@@ -147,7 +169,10 @@ fn follow<K>(
         while !sender.is_closed() {
             let Ok(event) = events.try_next().await else { continue };
             let Some(event) = event else { return };
-            sender.send_modify(|world| take(event, kind(world), &mut relisted));
+            sender.send_modify(|world| {
+                take(event, kind(world), &mut relisted);
+                check(world);
+            });
         }
     });
 }

@@ -8,6 +8,7 @@ mod it {
     mod deletion;
     mod healing;
     mod objects;
+    mod pods;
     mod scale;
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.

@@ -80,21 +80,6 @@ async fn a_deleted_pod_comes_back_at_its_index() {
 }
 
 #[tokio::test]
-async fn a_failed_pod_is_replaced() {
-    in_namespace("e2e-heal-failed", async |ns| {
-        let world = settled(ns).await;
-        let pod = world.live_pods().next().expect("a pod");
-        let (name, uid) = (pod.name_any(), pod.uid());
-        ns.patch::<Pod>(&name, json!({"metadata": {"annotations": {"test.grove.io/behaviour": "fail"}}})).await;
-        ns.until("the failed pod is gone and replaced", |world| {
-            whole(world) && world.pods.values().all(|pod| pod.uid() != uid) && world.pods.len() == 5
-        })
-        .await;
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn edited_objects_are_put_right() {
     in_namespace("e2e-heal-edits", async |ns| {
         settled(ns).await;

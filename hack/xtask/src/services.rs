@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 pub(crate) const NAMESPACE: &str = "grove-system";
@@ -30,10 +29,10 @@ pub(crate) fn metrics_port(service: &str) -> String {
 
 /// Compiles the services of this clone.
 pub(crate) async fn build() -> Result<()> {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = workspace::cargo();
     // With xtask among them, dependencies get the very features that `cargo xtask` was compiled with, and nothing is
     // compiled twice.
-    cargo.current_dir(workspace::root()).args(["build", "--package", "xtask"]).kill_on_drop(true);
+    cargo.args(["build", "--package", "xtask"]);
     for service in SERVICES {
         cargo.args(["--package", service]);
     }

@@ -127,8 +127,8 @@ fn end_to_end(source: &Source, filter: Option<&str>) -> Command {
 }
 
 fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace::root()).arg("test").args(packages).arg("--").args(filter).kill_on_drop(true);
+    let mut cargo = workspace::cargo();
+    cargo.arg("test").args(packages).arg("--").args(filter);
     cargo
 }
 

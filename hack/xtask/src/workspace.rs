@@ -2,11 +2,24 @@
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
+use tokio::process::Command;
 
 /// The folder of the workspace's Cargo.toml.
 pub(crate) fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().and_then(Path::parent).unwrap_or(here)
+}
+
+/// Cargo in this clone. What `cargo run` tells this process about itself is taken away again: build scripts listen to
+/// it, and would compile anew what a plain `cargo test` has compiled.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(root()).kill_on_drop(true);
+    let told = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in told.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+        cargo.env_remove(name);
+    }
+    cargo
 }
 
 /// The folder of pins, stages and manifests that the control plane is made from.
