@@ -28,7 +28,12 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use crate::{
-    backoff::Backoff, caches::Change, executor::Failure, metrics::Metrics, plan::Plan, service::Service,
+    backoff::Backoff,
+    caches::Change,
+    executor::Failure,
+    metrics::{Ending, Metrics},
+    plan::Plan,
+    service::Service,
     telemetry::error_chain,
 };
 
@@ -220,7 +225,11 @@ impl<C: Send + Sync + 'static> Attempts<C> {
         let attempt = async move {
             let mut measured = self.metrics.reconcile(self.name);
             let result = reconciling.await;
-            measured.ended(result.is_ok());
+            measured.ended(match &result {
+                Ok(action) if *action == Action::await_change() => Ending::Done,
+                Ok(_) => Ending::Revisit,
+                Err(_) => Ending::Failed,
+            });
             if result.is_ok() {
                 self.failures.forget(&*object);
             }

@@ -23,7 +23,7 @@ impl Metrics {
             registry: Registry::new(),
             reconciles: counter(
                 "grove_reconciles_total",
-                "Finished reconciliations by controller and result.",
+                "Finished reconciliations by controller and result: ok, revisit (at a known time), error, cancelled.",
                 &["controller", "result"],
             )?,
             reconcile_seconds: HistogramVec::new(
@@ -85,6 +85,17 @@ impl Metrics {
     }
 }
 
+/// How a reconciliation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Only an event brings the object back.
+    Done,
+    /// The object is to be looked at again at a known time.
+    Revisit,
+    /// It is tried again.
+    Failed,
+}
+
 /// One reconciliation on its way.
 #[derive(Debug)]
 pub struct Reconciling {
@@ -96,8 +107,12 @@ pub struct Reconciling {
 
 impl Reconciling {
     /// Says how it ended; unsaid, it counts as cancelled.
-    pub fn ended(&mut self, succeeded: bool) {
-        self.result = if succeeded { "ok" } else { "error" };
+    pub fn ended(&mut self, ending: Ending) {
+        self.result = match ending {
+            Ending::Done => "ok",
+            Ending::Revisit => "revisit",
+            Ending::Failed => "error",
+        };
     }
 
     /// How long it has taken so far.
@@ -121,7 +136,7 @@ mod tests {
     #[test]
     fn guards_count_whatever_happens() {
         let metrics = Metrics::new().unwrap();
-        metrics.reconcile("sets").ended(true);
+        metrics.reconcile("sets").ended(Ending::Done);
         drop(metrics.reconcile("sets"));
         metrics.wrote("create", "Pod", "ok");
         let text = metrics.render().unwrap();
