@@ -8,6 +8,8 @@ use kube::CustomResourceExt;
 use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use crate::scheduler_group::PodGang;
 
+mod kubernetes;
+
 /// Fields whose type is Kubernetes' own, and what is said of them.
 const FOREIGN: [(&str, &str); 3] = [
     ("podSpec", "The pods, as Kubernetes knows them: a core/v1 PodSpec."),
@@ -18,40 +20,41 @@ const FOREIGN: [(&str, &str); 3] = [
     ("templateSpec", "What the claims ask for: a resource.k8s.io/v1 ResourceClaimTemplateSpec."),
 ];
 
-/// All definitions, in the order of the reference. Descriptions within pod specs are left out: they are Kubernetes' own,
-/// and with them a definition would be too large for a plain `kubectl apply`.
+/// All definitions, in the order of the reference. What Kubernetes says of its own fields is left out: with it a
+/// definition would be too large for a plain `kubectl apply`.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![PodCliqueSet::crd(), PodClique::crd(), PodCliqueScalingGroup::crd(), PodGang::crd()];
     for schema in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|version| version.schema.as_mut()) {
         if let Some(root) = &mut schema.open_api_v3_schema {
-            trim_pod_specs(root);
+            // What the kind is for is said of its spec; `kubectl explain` asks for it here.
+            root.description = root.properties.as_ref().and_then(|fields| fields.get("spec")?.description.clone());
+            finish(root);
         }
     }
     crds
 }
 
-fn trim_pod_specs(schema: &mut JSONSchemaProps) {
-    for (name, property) in schema.properties.iter_mut().flatten() {
-        property.nullable = None;
+/// Finishes the schema of our own fields, and those of Kubernetes within them. No field is nullable, so a null is
+/// dropped by the API server before it is stored, as everywhere in Kubernetes.
+fn finish(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    for (name, field) in schema.properties.iter_mut().flatten() {
         if let Some((_, description)) = FOREIGN.iter().find(|(foreign, _)| foreign == name) {
-            drop_descriptions(property);
-            property.description = Some((*description).to_owned());
+            kubernetes::finish(field, name);
+            field.nullable = None;
+            field.description = Some((*description).to_owned());
         } else {
-            trim_pod_specs(property);
+            finish(field);
         }
     }
-    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        trim_pod_specs(items);
-    }
+    within(schema).into_iter().for_each(finish);
 }
 
-fn drop_descriptions(schema: &mut JSONSchemaProps) {
-    schema.description = None;
-    schema.properties.iter_mut().flatten().for_each(|(_, property)| drop_descriptions(property));
-    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        drop_descriptions(items);
-    }
-    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        drop_descriptions(values);
+/// The schema of a list's items, or of a map's values.
+fn within(schema: &mut JSONSchemaProps) -> Option<&mut JSONSchemaProps> {
+    match (&mut schema.items, &mut schema.additional_properties) {
+        (Some(JSONSchemaPropsOrArray::Schema(items)), _) => Some(items),
+        (_, Some(JSONSchemaPropsOrBool::Schema(values))) => Some(values),
+        _ => None,
     }
 }

@@ -19,6 +19,7 @@ use crate::duration::Duration;
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetTemplateSpec {
     /// The cliques of a replica.
+    #[schemars(length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub cliques: Vec<PodCliqueTemplateSpec>,
     /// In which order the pods of a replica start.
@@ -53,7 +54,7 @@ pub struct PodCliqueSetTemplateSpec {
     pub resource_sharing: Vec<PcsResourceSharingSpec>,
     /// Cliques of a replica that scale together.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "podCliqueScalingGroups")]
-    #[schemars(with = "Option<Vec<PodCliqueScalingGroupConfig>>")]
+    #[schemars(with = "Option<Vec<PodCliqueScalingGroupConfig>>", length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub pod_clique_scaling_groups: Vec<PodCliqueScalingGroupConfig>,
 }

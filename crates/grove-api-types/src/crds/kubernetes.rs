@@ -1,0 +1,152 @@
+//! What the schemas of Kubernetes' own types lack when they come from k8s-openapi: how lists and objects merge under
+//! server-side apply, and defaults. An end-to-end test compares the outcome with what a running API server says.
+//!
+//! A row applies to each field whose path ends in the row's: `[]` is an item of a list, and all three lists of
+//! containers are `containers`.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSON, JSONSchemaProps};
+use serde_json::{Value, json};
+
+use super::within;
+
+/// Lists whose items are told apart by keys; two who apply different items get both. All other lists are replaced as a
+/// whole.
+const KEYED_LISTS: [(&str, &[&str]); 14] = [
+    ("podSpec.containers", &["name"]),
+    ("containers[].env", &["name"]),
+    ("containers[].ports", &["containerPort", "protocol"]),
+    ("containers[].volumeDevices", &["devicePath"]),
+    ("containers[].volumeMounts", &["mountPath"]),
+    ("resources.claims", &["name"]),
+    ("podSpec.hostAliases", &["ip"]),
+    ("podSpec.imagePullSecrets", &["name"]),
+    ("podSpec.resourceClaims", &["name"]),
+    ("podSpec.schedulingGates", &["name"]),
+    ("podSpec.topologySpreadConstraints", &["topologyKey", "whenUnsatisfiable"]),
+    ("podSpec.volumes", &["name"]),
+    ("metadata.ownerReferences", &["uid"]),
+    ("podSpec.evictionResponders", &["name"]),
+];
+
+/// Lists in which each value stands once.
+const SETS: [&str; 2] = ["exitCodes.values", "metadata.finalizers"];
+
+/// Objects that are replaced as a whole.
+const ATOMIC_OBJECTS: [&str; 23] = [
+    "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms[]",
+    "preference",
+    "labelSelector",
+    "namespaceSelector",
+    "podSpec.nodeSelector",
+    "selector",
+    "valueFrom.configMapKeyRef",
+    "valueFrom.secretKeyRef",
+    "valueFrom.fileKeyRef",
+    "fieldRef",
+    "resourceFieldRef",
+    "dataSource",
+    "imagePullSecrets[]",
+    "ownerReferences[]",
+    "csi.nodePublishSecretRef",
+    "cephfs.secretRef",
+    "cinder.secretRef",
+    "flexVolume.secretRef",
+    "iscsi.secretRef",
+    "rbd.secretRef",
+    "scaleIO.secretRef",
+    "storageos.secretRef",
+];
+
+/// Fields that may be left out, and what they are then.
+fn default(path: &str) -> Option<Value> {
+    let ends = |row: &&str| is_end(row, path);
+    // A reference without a name is a valid object of Kubernetes, if a useless one.
+    let references = [
+        "configMapKeyRef.name",
+        "secretKeyRef.name",
+        "configMapRef.name",
+        "secretRef.name",
+        "configMap.name",
+        "sources[].secret.name",
+        "nodePublishSecretRef.name",
+        "imagePullSecrets[].name",
+        "grpc.service",
+    ];
+    let texts = [
+        ("containers[].ports[].protocol", "TCP"),
+        ("azureDisk.cachingMode", "ReadWrite"),
+        ("azureDisk.fsType", "ext4"),
+        ("azureDisk.kind", "Shared"),
+        ("iscsi.iscsiInterface", "default"),
+        ("rbd.keyring", "/etc/ceph/keyring"),
+        ("rbd.pool", "rbd"),
+        ("rbd.user", "admin"),
+        ("scaleIO.fsType", "xfs"),
+        ("scaleIO.storageMode", "ThinProvisioned"),
+        ("exactly.tolerations[].operator", "Equal"),
+        ("firstAvailable[].tolerations[].operator", "Equal"),
+    ];
+    let flags = ["azureDisk.readOnly", "fileKeyRef.optional"];
+    let texts = references.map(|path| (path, "")).into_iter().chain(texts);
+    let text = texts.into_iter().find(|(row, _)| ends(row)).map(|(_, text)| json!(text));
+    text.or_else(|| flags.iter().any(ends).then_some(Value::Bool(false)))
+}
+
+/// Completes the schema of the field `name`, whose type is Kubernetes' own. Descriptions go.
+pub(super) fn finish(schema: &mut JSONSchemaProps, name: &str) {
+    at(schema, name);
+}
+
+fn at(schema: &mut JSONSchemaProps, path: &str) {
+    schema.description = None;
+    merge(schema, path);
+    if let Some(value) = default(path) {
+        schema.default = Some(JSON(value));
+    }
+    if path.ends_with("templateSpec.metadata") {
+        // A claim made from the template gets labels of Grove, and nothing else.
+        schema.properties = None;
+    }
+    if path.ends_with("templateSpec") {
+        schema.required = Some(vec!["spec".to_owned()]);
+    }
+    if path.ends_with("opaque.parameters") {
+        schema.x_kubernetes_preserve_unknown_fields = Some(true);
+    }
+    for (name, field) in schema.properties.iter_mut().flatten() {
+        let name = if name.ends_with("ontainers") { "containers" } else { name };
+        at(field, &[path, name].join("."));
+    }
+    require_only_what_has_no_default(schema);
+    if let Some(items) = within(schema) {
+        at(items, &[path, "[]"].concat());
+    }
+}
+
+fn merge(schema: &mut JSONSchemaProps, path: &str) {
+    if let Some((_, keys)) = KEYED_LISTS.iter().find(|(row, _)| is_end(row, path)) {
+        schema.x_kubernetes_list_type = Some("map".to_owned());
+        schema.x_kubernetes_list_map_keys = Some(keys.iter().map(ToString::to_string).collect());
+    }
+    if SETS.iter().any(|row| is_end(row, path)) {
+        schema.x_kubernetes_list_type = Some("set".to_owned());
+    }
+    if ATOMIC_OBJECTS.iter().any(|row| is_end(row, path)) {
+        schema.x_kubernetes_map_type = Some("atomic".to_owned());
+    }
+}
+
+fn require_only_what_has_no_default(schema: &mut JSONSchemaProps) {
+    let Some(properties) = &schema.properties else { return };
+    let has_default = |name: &String| properties.get(name).is_some_and(|field| field.default.is_some());
+    if let Some(required) = &mut schema.required {
+        required.retain(|name| !has_default(name));
+    }
+    schema.required.take_if(|required| required.is_empty());
+}
+
+/// Whether `row` is the end of `path`, in whole steps.
+fn is_end(row: &str, path: &str) -> bool {
+    path.strip_suffix(row).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
