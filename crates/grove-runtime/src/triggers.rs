@@ -1,5 +1,6 @@
 //! From a change of one object to the object whose reconciliation it calls for.
 
+use futures::{Stream, StreamExt, channel::mpsc, stream::BoxStream};
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
 use crate::caches::{Cache, Change};
@@ -65,6 +66,24 @@ pub fn changed_spec_or_labels<K: Resource>(change: &Change<K>) -> bool {
         || before.finalizers != after.finalizers
         || before.owner_references != after.owner_references
         || before.deletion_timestamp != after.deletion_timestamp
+}
+
+/// The same changes for two listeners, each at its own pace. Needs a tokio runtime.
+pub fn fan_out<K>(
+    mut changes: impl Stream<Item = Change<K>> + Send + Unpin + 'static,
+) -> (BoxStream<'static, Change<K>>, BoxStream<'static, Change<K>>)
+where
+    K: Send + Sync + 'static,
+{
+    let ((to_one, one), (to_other, other)) = (mpsc::unbounded(), mpsc::unbounded());
+    tokio::spawn(async move {
+        while let Some(change) = changes.next().await {
+            // A listener that has ended keeps nothing from the other.
+            let _ = to_one.unbounded_send(change.clone());
+            let _ = to_other.unbounded_send(change);
+        }
+    });
+    (one.boxed(), other.boxed())
 }
 
 #[cfg(test)]

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use kube::{Resource, ResourceExt};
 
+pub(crate) mod autoscaler;
+pub(crate) mod clique;
 pub(crate) mod deletion;
 pub(crate) mod desired;
 pub(crate) mod drift;
+mod quantity;
 
 /// Children of one kind, by name.
 pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;

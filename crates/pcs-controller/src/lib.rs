@@ -1,23 +1,27 @@
-//! pcs-controller: `PodCliqueSet` → headless Services, `PodGang`s and `PodClique`s.
+//! pcs-controller: `PodCliqueSet` → headless Services, `PodGang`s, `PodCliqueScalingGroup`s, `PodClique`s and
+//! autoscalers; `PodCliqueScalingGroup` → `PodClique`s.
 //!
-//! The page to read first is [`set`]: one reconcile from observation to status.
+//! The pages to read first are [`set`] and [`scaling_group`]: one reconcile each, from observation to status.
 
 use std::sync::Arc;
 
+use futures::future::join;
 use grove_runtime::clock::Clock;
 use grove_runtime::executor::Executor;
 use grove_runtime::service::Service;
 
 mod children;
 pub mod rbac;
+pub mod scaling_group;
 pub mod set;
+mod watch;
 
 /// Name of the service: of its `ServiceAccount`, its user agent and its events.
 pub const NAME: &str = "pcs-controller";
 
 /// What a reconcile works with. Only `observe`, `carry_out` and `publish` see it; the thinking gets values.
 pub struct Ctx {
-    caches: set::observe::Caches,
+    caches: watch::Caches,
     executor: Executor,
     clock: Clock,
 }
@@ -27,7 +31,14 @@ pub struct Ctx {
 /// # Errors
 /// When a watch cannot be set up or the controller ends before it was told to.
 pub async fn run(service: &Service) -> anyhow::Result<()> {
-    let (caches, changes) = set::observe::watch(service);
+    let (caches, of_sets, of_groups) = watch::watch(service);
     let ctx = Arc::new(Ctx { caches, executor: service.executor().clone(), clock: service.clock() });
-    set::run(service, ctx, changes).await
+    let sets = set::run(service, Arc::clone(&ctx), of_sets);
+    let groups = scaling_group::run(service, ctx, of_groups);
+    service
+        .run(async {
+            join(sets, groups).await;
+            Ok(())
+        })
+        .await
 }

@@ -37,21 +37,14 @@ pub enum Error {
 }
 
 /// Reconciles sets until the service is told to stop.
-///
-/// # Errors
-/// When the service cannot listen for signals or is stopped by force.
-pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
+pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
     let caches = ctx.caches.clone();
-    let wiring = Wiring::new("podcliqueset-controller", changes.sets)
-        .concurrency(service.config().concurrent_syncs("podCliqueSet"))
-        .woken_by(changes.owners)
-        .orphans(move |gone| plan::deletion_of_children(&observe::children(&caches, gone)));
-    service
-        .run(async {
-            wiring.run(service, ctx, reconcile).await;
-            Ok(())
-        })
-        .await
+    Wiring::new("podcliqueset-controller", changes.sets)
+        .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
+        .woken_by(changes.touched)
+        .orphans(move |gone| plan::deletion_of_children(&observe::children(&caches, gone)))
+        .run(service, ctx, reconcile)
+        .await;
 }
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Action, Error> {

@@ -1,7 +1,8 @@
 //! One child at a time: create it where it is missing, patch what differs, and only that.
 
-use grove_api_types::core::PodClique;
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup};
 use grove_api_types::labels::GROVE_PREFIX;
+use grove_api_types::raw::RawMetricSpec;
 use grove_api_types::scheduler_group::{PodGang, PodGroup};
 use grove_runtime::merge::merge_patch;
 use grove_runtime::plan::Step;
@@ -10,7 +11,8 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::ByName;
+use super::autoscaler::Autoscaler;
+use super::{ByName, quantity};
 
 /// What makes the Service of this name what it should be. The API server fills in many of a Service's fields, so only
 /// those that we write are compared.
@@ -64,6 +66,43 @@ fn keep_groves_own(live: &PodGang, desired: &mut PodGang) {
     for (key, value) in live.annotations().iter().filter(|(key, _)| key.starts_with(GROVE_PREFIX)) {
         desired.annotations_mut().entry(key.clone()).or_insert_with(|| value.clone());
     }
+}
+
+/// What makes the group of this name what it should be. Its `replicas` are its own from its creation on.
+pub(crate) fn group(existing: &ByName<PodCliqueScalingGroup>, mut desired: PodCliqueScalingGroup) -> Option<Step> {
+    let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
+    desired.spec.replicas = live.spec.replicas;
+    difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
+}
+
+/// What makes the autoscaler of this name what it should be. The metrics are one list, and quantities in them are compared
+/// as numbers.
+pub(crate) fn autoscaler(existing: &ByName<Autoscaler>, mut desired: Autoscaler) -> Option<Step> {
+    let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
+    if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
+        desired.spec.metrics.clone_from(&live.spec.metrics);
+    }
+    difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
+}
+
+fn same_metrics(live: &[RawMetricSpec], desired: &[RawMetricSpec]) -> bool {
+    let plain = |metrics: &[RawMetricSpec]| with_plain_quantities(json!(metrics));
+    plain(live) == plain(desired)
+}
+
+/// The value with the quantities of metrics' targets in one spelling.
+fn with_plain_quantities(mut metrics: Value) -> Value {
+    let sources = metrics.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+    for target in sources.flat_map(Map::values_mut).filter_map(|source| source.get_mut("target")) {
+        for key in ["value", "averageValue"] {
+            let Some(quantity) = target.get_mut(key) else { continue };
+            let spelled = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
+            if let Some(number) = quantity::billionths(&spelled) {
+                *quantity = number.to_string().into();
+            }
+        }
+    }
+    metrics
 }
 
 /// The patch from what is there to what should be: labels, annotations, owner and spec.

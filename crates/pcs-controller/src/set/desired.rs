@@ -1,9 +1,13 @@
 //! The children a set should have: one builder per kind, each returns the object and knows nothing of what exists.
 
+mod autoscaler;
 mod headless_service;
 mod pod_clique;
 mod pod_gang;
+mod scaling_group;
 
+pub(crate) use autoscaler::autoscaler;
 pub(crate) use headless_service::headless_service;
 pub(crate) use pod_clique::pod_clique;
 pub(crate) use pod_gang::pod_gang;
+pub(crate) use scaling_group::scaling_group;

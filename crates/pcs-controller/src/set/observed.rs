@@ -1,24 +1,32 @@
 //! What is known about a set and its children: plain data, and questions about it.
 
-use grove_api_types::core::{PodClique, PodCliqueSet};
-use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::shape::LiveScale;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
 use crate::children::ByName;
+use crate::children::autoscaler::Autoscaler;
 
 /// A set and the children it controls, as the caches have them.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The set, with our defaults applied.
     pub set: PodCliqueSet,
-    /// Its standalone cliques.
+    /// Its cliques that belong to no scaling group.
     pub(crate) cliques: ByName<PodClique>,
+    /// The cliques of its scaling groups; those are the groups' children.
+    pub(crate) members: ByName<PodClique>,
+    /// Its scaling groups.
+    pub(crate) groups: ByName<PodCliqueScalingGroup>,
     /// Its gangs.
     pub(crate) gangs: ByName<PodGang>,
     /// Its Services.
     pub(crate) services: ByName<Service>,
+    /// Its autoscalers.
+    pub(crate) autoscalers: ByName<Autoscaler>,
 }
 
 impl Observed {
@@ -32,8 +40,20 @@ impl Observed {
         PodCliqueSetName::new(self.set.name_any())
     }
 
-    /// The clique of this name.
-    pub fn clique(&self, name: &str) -> Option<&PodClique> {
-        self.cliques.get(name).map(AsRef::as_ref)
+    /// The clique of this name, of a scaling group or of none.
+    pub(crate) fn clique(&self, name: &str) -> Option<&PodClique> {
+        self.cliques.get(name).or_else(|| self.members.get(name)).map(AsRef::as_ref)
+    }
+
+    /// The scaling group of this name, unless it is missing or being deleted.
+    pub(crate) fn group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
+        let group = self.groups.get(name.as_str())?;
+        group.metadata.deletion_timestamp.is_none().then_some(group)
+    }
+
+    /// How large the cliques and scaling groups are that exist.
+    pub(crate) fn live(&self) -> LiveScale {
+        let groups = self.groups.values().map(AsRef::as_ref);
+        LiveScale::of(groups, self.cliques.values().chain(self.members.values()).map(AsRef::as_ref))
     }
 }

@@ -1,8 +1,8 @@
 //! What to do next for a set: compare the children that are there with those that should be.
 
 use grove_api_types::ownership::leaves_children;
-use grove_api_types::shape;
-use grove_runtime::plan::{Plan, Stage};
+use grove_api_types::shape::{self, SetReplica};
+use grove_runtime::plan::{Plan, Stage, Step};
 
 use super::desired;
 use super::observed::Observed;
@@ -14,30 +14,59 @@ mod scale_in;
 /// Reasons of events, as the wire format has them.
 const GANGS_KEPT: &str = "PodGangCreateOrUpdateSuccessful";
 const GANGS_REFUSED: &str = "PodGangCreateOrUpdateFailed";
+const GROUPS_KEPT: &str = "PodCliqueScalingGroupCreateSuccessful";
+const GROUPS_REFUSED: &str = "PodCliqueScalingGroupCreateOrUpdateFailed";
 const CLIQUES_KEPT: &str = "PodCliqueCreateOrUpdateSuccessful";
 const CLIQUES_REFUSED: &str = "PodCliqueCreateOrUpdateFailed";
 
-/// The plan for one set. Gangs come before their cliques, so that pods never wait for one to appear; what a smaller
-/// set no longer has goes last.
+/// The plan for one set. Gangs come before their cliques, so that pods never wait for one to appear, and cliques and groups
+/// before what scales them; what a smaller set no longer has goes last.
 pub fn plan(seen: &Observed) -> Plan {
     if seen.is_leaving() {
         return deletion_of_children(seen);
     }
-    let revision = Revision::of(&seen.set.spec.template);
-    let replicas = shape::replicas(&seen.set);
-    let (mut services, mut gangs, mut cliques) = (Vec::new(), Vec::new(), Vec::new());
-    for replica in &replicas {
-        services.extend(drift::service(&seen.services, &desired::headless_service(&seen.set, replica)));
-        gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(&seen.set, replica)));
-        for clique in &replica.cliques {
-            cliques.extend(drift::clique(&seen.cliques, desired::pod_clique(&seen.set, &revision, replica, clique)));
-        }
-    }
+    let replicas = shape::expand(&seen.set, &seen.live());
+    let Kept { services, gangs, groups, cliques, autoscalers } = kept(seen, &replicas);
     Plan::new()
         .stage(Stage::new("services", services))
         .stage(Stage::new("gangs", gangs).announcing(GANGS_KEPT, GANGS_REFUSED, "Created or updated"))
+        .stage(Stage::new("groups", groups).announcing(GROUPS_KEPT, GROUPS_REFUSED, "Created or updated"))
         .stage(Stage::new("cliques", cliques).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
+        .stage(Stage::new("autoscalers", autoscalers))
         .stage(scale_in::stage(seen, &replicas))
+}
+
+/// What makes the children what they should be, by kind.
+#[derive(Default)]
+struct Kept {
+    services: Vec<Step>,
+    gangs: Vec<Step>,
+    groups: Vec<Step>,
+    cliques: Vec<Step>,
+    autoscalers: Vec<Step>,
+}
+
+fn kept(seen: &Observed, replicas: &[SetReplica<'_>]) -> Kept {
+    let set = &seen.set;
+    let revision = Revision::of(&set.spec.template);
+    let mut kept = Kept::default();
+    for replica in replicas {
+        kept.services.extend(drift::service(&seen.services, &desired::headless_service(set, replica)));
+        for gang in &replica.gangs() {
+            kept.gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(set, gang)));
+        }
+        for group in &replica.groups {
+            kept.groups.extend(drift::group(&seen.groups, desired::scaling_group(set, replica.index, group)));
+        }
+        for clique in &replica.cliques {
+            let desired = desired::pod_clique(set, &revision, replica, clique);
+            kept.cliques.extend(drift::clique(&seen.cliques, desired));
+        }
+        for autoscaler in &replica.autoscalers() {
+            kept.autoscalers.extend(drift::autoscaler(&seen.autoscalers, desired::autoscaler(set, autoscaler)));
+        }
+    }
+    kept
 }
 
 /// Deletes the children of a set that is going or gone, unless it was to leave them.
@@ -45,6 +74,10 @@ pub(crate) fn deletion_of_children(seen: &Observed) -> Plan {
     if leaves_children(&seen.set) {
         return Plan::new();
     }
-    let steps = deletion::all(&seen.cliques).chain(deletion::all(&seen.gangs)).chain(deletion::all(&seen.services));
+    let steps = deletion::all(&seen.autoscalers)
+        .chain(deletion::all(&seen.groups))
+        .chain(deletion::all(&seen.cliques))
+        .chain(deletion::all(&seen.gangs))
+        .chain(deletion::all(&seen.services));
     Plan::new().stage(Stage::new("children", steps))
 }

@@ -1,14 +1,16 @@
 //! What a set says of itself: how many of its replicas are there, serve, and are up to date.
 
 use grove_api_types::conditions::{self, available};
-use grove_api_types::core::{LastError, PodClique, PodCliqueSetStatus};
-use grove_api_types::{labels, shape};
+use grove_api_types::core::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
+use grove_api_types::labels;
+use grove_api_types::shape::{self, Clique, ScalingGroup, SetReplica};
 use grove_runtime::conditions::{Verdict, set_condition};
 use grove_runtime::executor::Done;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
+use crate::children::clique;
 use crate::children::desired::Revision;
 
 mod gang;
@@ -18,13 +20,11 @@ pub use gang::of_gangs;
 /// The status of the set after `done`.
 pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatus {
     let old = seen.set.status.clone().unwrap_or_default();
-    let replicas = shape::replicas(&seen.set);
+    let replicas = shape::expand(&seen.set, &seen.live());
     let revision = Revision::of(&seen.set.spec.template);
-    let count = |holds: &dyn Fn(&shape::Clique<'_>) -> bool| {
-        let whole = |replica: &&shape::SetReplica<'_>| replica.cliques.iter().all(holds);
-        i32::try_from(replicas.iter().filter(whole).count()).unwrap_or(i32::MAX)
-    };
-    let available = count(&|clique| is_available(seen, clique));
+    let available: Vec<_> = replicas.iter().filter(|replica| is_available(seen, replica)).collect();
+    let updated = available.iter().filter(|replica| is_updated(seen, &revision, replica)).count();
+    let (available, updated) = (as_count(available.len()), as_count(updated));
     let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
     let mut conditions = old.conditions;
     set_condition(&mut conditions, availability(seen, available, done), now);
@@ -33,29 +33,39 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
         conditions,
         last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
         replicas: Some(seen.set.spec.replicas),
-        updated_replicas: count(&|clique| is_updated(seen, &revision, clique)),
+        updated_replicas: updated,
         available_replicas: available,
         hpa_pod_selector: Some(labels::selector(&labels::base(&seen.name()))),
         pod_gang_statuses: Vec::new(),
         update_progress: old.update_progress,
-        current_generation_hash: Some(revision.generation.clone()),
+        current_generation_hash: Some(revision.generation),
     }
 }
 
-/// Whether the clique is there with at least `minAvailable` of its pods ready.
-fn is_available(seen: &Observed, clique: &shape::Clique<'_>) -> bool {
-    seen.clique(clique.name.as_str()).is_some_and(|live| ready(live) >= live.spec.needed())
+/// Whether every clique and scaling group of the replica is there with at least its `minAvailable`.
+fn is_available(seen: &Observed, replica: &SetReplica<'_>) -> bool {
+    let clique = |clique: &Clique<'_>| clique::standing(&seen.cliques, &clique.name).is_some_and(clique::is_available);
+    let group = |group: &ScalingGroup<'_>| seen.group(&group.name).is_some_and(group_is_available);
+    replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
-/// Whether the pods of the clique are made from the template as it is now.
-fn is_updated(seen: &Observed, revision: &Revision, clique: &shape::Clique<'_>) -> bool {
-    let wanted = revision.pod_template(&clique.template.name);
-    let reported = |live: &PodClique| live.status.as_ref().and_then(|status| status.current_pod_template_hash.clone());
-    seen.clique(clique.name.as_str()).and_then(reported).is_some_and(|reported| reported == wanted)
+fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
+    group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.needed()
 }
 
-fn ready(clique: &PodClique) -> i32 {
-    clique.status.as_ref().map_or(0, |status| status.ready_replicas)
+/// Whether all pods of the replica are made from the templates as they are now.
+fn is_updated(seen: &Observed, revision: &Revision, replica: &SetReplica<'_>) -> bool {
+    let clique = |wanted: &Clique<'_>| {
+        let standing = clique::standing(&seen.cliques, &wanted.name);
+        standing.is_some_and(|clique| clique::is_current(clique, revision, &wanted.template.name))
+    };
+    let reported = |group: &PodCliqueScalingGroup| {
+        group.status.as_ref().and_then(|status| status.current_pod_clique_set_generation_hash.clone())
+    };
+    let group = |group: &ScalingGroup<'_>| {
+        seen.group(&group.name).and_then(reported).is_some_and(|hash| hash == revision.generation)
+    };
+    replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
 fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
@@ -73,4 +83,8 @@ fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
         message,
         observed_generation: seen.set.metadata.generation,
     }
+}
+
+fn as_count(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grove_api_types::admission;
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
@@ -14,8 +14,10 @@ use serde_json::Value;
 use super::observed::Observed;
 use super::plan::plan;
 use crate::children::ByName;
+use crate::children::autoscaler::Autoscaler;
 
 mod children;
+mod groups;
 mod status;
 
 const SET: &str = "
@@ -38,7 +40,20 @@ fn yaml<K: DeserializeOwned>(text: &str) -> K {
 /// A set that has no children yet.
 fn new(set: &str) -> Observed {
     let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(set));
-    Observed { set, cliques: ByName::new(), gangs: ByName::new(), services: ByName::new() }
+    Observed { set, ..nothing() }
+}
+
+/// No children at all.
+fn nothing() -> Observed {
+    Observed {
+        set: yaml(SET),
+        cliques: ByName::new(),
+        members: ByName::new(),
+        groups: ByName::new(),
+        gangs: ByName::new(),
+        services: ByName::new(),
+        autoscalers: ByName::new(),
+    }
 }
 
 /// The same after its plan was carried out.
@@ -48,6 +63,8 @@ fn carried_out(mut seen: Observed) -> Observed {
         let Step::Create(Create { target, object }) = step else { panic!("{step} is no create") };
         match target.resource.kind.as_str() {
             "PodClique" => keep(&mut seen.cliques, stored::<PodClique>(object)),
+            "PodCliqueScalingGroup" => keep(&mut seen.groups, stored::<PodCliqueScalingGroup>(object)),
+            "HorizontalPodAutoscaler" => keep(&mut seen.autoscalers, stored::<Autoscaler>(object)),
             "PodGang" => keep(&mut seen.gangs, stored::<PodGang>(object)),
             "Service" => keep(&mut seen.services, stored::<Service>(object)),
             other => panic!("a set has no {other}"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::labels;
+use grove_api_types::{environment, labels};
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
 use grove_api_types::ownership::controlled_by;
 use grove_api_types::scheduler::Scheduler;
@@ -77,6 +77,6 @@ fn spec(seen: &Observed, lineage: &Lineage, index: i32) -> Map<String, Value> {
     if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
         spec.insert("schedulerName".into(), Scheduler::default().name().into());
     }
-    env::inject(&mut spec, &env::variables(seen, lineage));
+    environment::put_first(&mut spec, &env::variables(seen, lineage));
     spec
 }

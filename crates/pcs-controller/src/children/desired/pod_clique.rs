@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::{PodClique, PodCliqueTemplateSpec};
+use grove_api_types::core::PodClique;
 use grove_api_types::labels;
+use grove_api_types::shape::Clique;
 use kube::Resource;
 
 use super::{Revision, metadata};
@@ -12,14 +13,14 @@ use super::{Revision, metadata};
 /// `spec.replicas` is its own.
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
-    name: &str,
-    template: &PodCliqueTemplateSpec,
+    clique: &Clique<'_>,
     revision: &Revision,
     own: BTreeMap<String, String>,
 ) -> PodClique
 where
     Owner: Resource<DynamicType = ()>,
 {
+    let (name, template) = (clique.name.as_str(), clique.template);
     let mut labels = template.labels.clone();
     labels.extend(own);
     labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, revision.pod_template(&template.name))]));
@@ -28,5 +29,7 @@ where
     annotations.insert(labels::GENERATION_HASH.to_owned(), revision.generation.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);
-    PodClique { metadata, spec: template.spec.clone(), status: None }
+    let mut spec = template.spec.clone();
+    spec.starts_after = clique.starts_after.iter().map(ToString::to_string).collect();
+    PodClique { metadata, spec, status: None }
 }

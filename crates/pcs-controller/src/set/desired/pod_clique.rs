@@ -18,5 +18,5 @@ pub(crate) fn pod_clique(
     let index = replica.index.to_string();
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
-    desired::pod_clique(set, clique.name.as_str(), clique.template, revision, own)
+    desired::pod_clique(set, clique, revision, own)
 }

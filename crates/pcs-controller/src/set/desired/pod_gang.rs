@@ -1,4 +1,4 @@
-//! The `PodGang` of a replica: which pods are scheduled together.
+//! A `PodGang`: which pods are scheduled together.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::{PodGang, PodGangSpec, PodGroup};
-use grove_api_types::shape::{Clique, SetReplica};
+use grove_api_types::shape::{Clique, Gang};
 use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};
 
-/// The base gang of one replica of `set`, without references to pods: those are pclq-controller's.
-pub(crate) fn pod_gang(set: &PodCliqueSet, replica: &SetReplica<'_>) -> PodGang {
+/// A gang of `set`, without references to pods: those are pclq-controller's.
+pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>) -> PodGang {
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
@@ -22,11 +22,11 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, replica: &SetReplica<'_>) -> PodGang 
     let mut labels = of_others(set.metadata.labels.as_ref());
     labels.extend(own);
     let annotations = of_others(set.metadata.annotations.as_ref());
-    let mut metadata = metadata(set, replica.base_gang.as_str(), labels);
+    let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
     let spec = PodGangSpec {
-        podgroups: replica.cliques.iter().map(pod_group).collect(),
+        podgroups: gang.cliques.iter().map(|clique| pod_group(clique)).collect(),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
         ..PodGangSpec::default()
     };

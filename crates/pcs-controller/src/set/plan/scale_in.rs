@@ -1,7 +1,9 @@
-//! What a set no longer asks for: the children of replicas beyond its size, and of cliques that left its template.
+//! What a set no longer asks for: the children of replicas beyond its size, the gangs of scaling groups that became
+//! smaller, and what left the template.
 
 use std::collections::BTreeSet;
 
+use grove_api_types::names::AutoscalerName;
 use grove_api_types::shape::SetReplica;
 use grove_runtime::plan::Stage;
 
@@ -10,12 +12,24 @@ use crate::set::observed::Observed;
 
 /// Deletes every child whose name the shape of the set does not have.
 pub(super) fn stage(seen: &Observed, replicas: &[SetReplica<'_>]) -> Stage {
-    let cliques = replicas.iter().flat_map(|replica| &replica.cliques).map(|clique| clique.name.as_str());
-    let cliques: BTreeSet<&str> = cliques.collect();
-    let gangs: BTreeSet<&str> = replicas.iter().map(|replica| replica.base_gang.as_str()).collect();
-    let services: BTreeSet<&str> = replicas.iter().map(|replica| replica.service.as_str()).collect();
-    let cliques = deletion::but(&seen.cliques, |name| cliques.contains(name));
-    let gangs = deletion::but(&seen.gangs, |name| gangs.contains(name));
-    let services = deletion::but(&seen.services, |name| services.contains(name));
-    Stage::new("scale-in", cliques.chain(gangs).chain(services).collect::<Vec<_>>())
+    let autoscalers: BTreeSet<AutoscalerName> =
+        replicas.iter().flat_map(SetReplica::autoscalers).map(|autoscaler| autoscaler.name).collect();
+    let autoscalers: BTreeSet<&str> = autoscalers.iter().map(AutoscalerName::as_str).collect();
+    let groups: BTreeSet<&str> = names(replicas, |replica| replica.groups.iter().map(|group| group.name.as_str()));
+    let cliques: BTreeSet<&str> = names(replicas, |replica| replica.cliques.iter().map(|clique| clique.name.as_str()));
+    let gangs: BTreeSet<&str> = names(replicas, |replica| replica.gangs().into_iter().map(|gang| gang.name.as_str()));
+    let services: BTreeSet<&str> = names(replicas, |replica| [replica.service.as_str()]);
+    let steps = deletion::but(&seen.autoscalers, |name| autoscalers.contains(name))
+        .chain(deletion::but(&seen.groups, |name| groups.contains(name)))
+        .chain(deletion::but(&seen.cliques, |name| cliques.contains(name)))
+        .chain(deletion::but(&seen.gangs, |name| gangs.contains(name)))
+        .chain(deletion::but(&seen.services, |name| services.contains(name)));
+    Stage::new("scale-in", steps.collect::<Vec<_>>())
+}
+
+fn names<'r, 'a, I: IntoIterator<Item = &'r str>>(
+    replicas: &'r [SetReplica<'a>],
+    of_replica: impl Fn(&'r SetReplica<'a>) -> I,
+) -> BTreeSet<&'r str> {
+    replicas.iter().flat_map(of_replica).collect()
 }

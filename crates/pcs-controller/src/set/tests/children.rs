@@ -6,8 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{SET, carried_out, change, new};
-use crate::children::ByName;
+use super::{SET, carried_out, change, new, nothing};
 use crate::set::observed::Observed;
 use crate::set::plan::plan;
 
@@ -57,8 +56,7 @@ fn a_smaller_set_gives_up_all_of_its_highest_replica() {
 fn a_clique_that_left_the_template_goes_and_its_group_with_it() {
     let mut seen = carried_out(new(SET));
     seen.set.spec.replicas = 1;
-    let mut seen =
-        carried_out(Observed { cliques: ByName::new(), gangs: ByName::new(), services: ByName::new(), ..seen });
+    let mut seen = carried_out(Observed { set: seen.set, ..nothing() });
     seen.set.spec.template.cliques.truncate(1);
     let text = plan(&seen).to_string();
     assert!(text.contains("scale-in: delete PodClique llm-0-decode\n"), "{text}");

@@ -1,0 +1,24 @@
+//! What both levels ask of the cliques they made, by what pclq-controller says of them.
+
+use grove_api_types::core::PodClique;
+use grove_api_types::names::PodCliqueName;
+
+use super::ByName;
+use super::desired::Revision;
+
+/// The clique of that name, unless it is missing or being deleted.
+pub(crate) fn standing<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -> Option<&'a PodClique> {
+    let clique = cliques.get(name.as_str())?;
+    clique.metadata.deletion_timestamp.is_none().then_some(clique)
+}
+
+/// Whether it has as many ready pods as it must have.
+pub(crate) fn is_available(clique: &PodClique) -> bool {
+    clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.needed()
+}
+
+/// Whether all its pods are made from the template that is named `template` in `revision`.
+pub(crate) fn is_current(clique: &PodClique, revision: &Revision, template: &str) -> bool {
+    let reported = clique.status.as_ref().and_then(|status| status.current_pod_template_hash.as_deref());
+    reported == Some(revision.pod_template(template))
+}

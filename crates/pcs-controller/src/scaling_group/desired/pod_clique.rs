@@ -1,0 +1,59 @@
+//! The `PodClique` of one clique in one replica of a scaling group.
+
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_TEMPLATE_NUM_PODS};
+use grove_api_types::labels::{self, Component};
+use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::shape::{Clique, GroupReplica, ScalingGroup};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::children::desired::{self, Revision};
+
+/// Where a clique stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'r, 'a> {
+    /// The set.
+    pub(crate) set: &'r PodCliqueSet,
+    /// The replica of the set.
+    pub(crate) set_replica: i32,
+    /// The group in it.
+    pub(crate) group: &'r ScalingGroup<'a>,
+    /// The replica of the group.
+    pub(crate) member: &'r GroupReplica<'a>,
+}
+
+/// The clique as it is created, controlled by `owner`.
+pub(crate) fn pod_clique(
+    owner: &PodCliqueScalingGroup,
+    revision: &Revision,
+    place: Place<'_, '_>,
+    clique: &Clique<'_>,
+) -> PodClique {
+    let Place { set, set_replica, group, member } = place;
+    let (set_replica, index) = (set_replica.to_string(), member.index.to_string());
+    let own = [
+        (labels::SET_REPLICA, set_replica.as_str()),
+        (labels::SCALING_GROUP, group.name.as_str()),
+        (labels::SCALING_GROUP_REPLICA, index.as_str()),
+        (labels::POD_GANG, member.gang.as_str()),
+    ];
+    let own = own.into_iter().chain(member.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
+    let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
+    let mut made = desired::pod_clique(owner, clique, revision, own);
+    environment::put_first(made.spec.pod_spec.fields_mut(), &variables(group));
+    made
+}
+
+/// What the containers of a group are told about it. The pods' labels say which group and which replica of it.
+fn variables(group: &ScalingGroup<'_>) -> [Value; 3] {
+    let label = |name: &str, key: &str| {
+        let path = format!("metadata.labels['{key}']");
+        json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
+    };
+    [
+        label(PCSG_NAME, labels::SCALING_GROUP),
+        json!({ "name": PCSG_TEMPLATE_NUM_PODS, "value": group.template_pods.to_string() }),
+        label(PCSG_INDEX, labels::SCALING_GROUP_REPLICA),
+    ]
+}

@@ -1,0 +1,115 @@
+//! Fills [`Observed`] from the caches, and says which changes wake which group.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
+use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::shape::LiveScale;
+use grove_api_types::{admission, labels};
+use grove_runtime::caches::{Cache, Change};
+use grove_runtime::triggers;
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+
+use super::observed::{Observed, set_replica};
+use crate::children::{ByName, by_name};
+use crate::watch::{Caches, Heard};
+
+/// What wakes the reconciler.
+pub struct Changes {
+    /// The groups themselves.
+    pub(super) groups: BoxStream<'static, Change<PodCliqueScalingGroup>>,
+    /// The groups whose set, cliques or gangs changed.
+    pub(super) touched: BoxStream<'static, ObjectRef<PodCliqueScalingGroup>>,
+}
+
+/// What of all that is `heard` wakes groups.
+pub(crate) fn changes(caches: &Caches, heard: Heard) -> Changes {
+    let Heard { sets, groups, cliques, gangs } = heard;
+    let of_sets = caches.groups.clone();
+    let of_sets = sets
+        .filter(|change| std::future::ready(triggers::changed_spec_or_labels(change)))
+        .flat_map(move |change| stream::iter(of_set(&of_sets, change.latest().map(AsRef::as_ref))));
+    let of_gangs = caches.sets.clone();
+    let of_gangs = gangs
+        .filter(|change| std::future::ready(came_or_went(change)))
+        .flat_map(move |change| stream::iter(of_gang(&of_gangs, change.latest().map(AsRef::as_ref))));
+    let owners = cliques.filter_map(async |change| triggers::owner_of(&change));
+    let touched = stream::select_all([of_sets.boxed(), of_gangs.boxed(), owners.boxed()]);
+    Changes { groups, touched: touched.boxed() }
+}
+
+fn came_or_went(change: &Change<PodGang>) -> bool {
+    let stands =
+        |gang: &Option<Arc<PodGang>>| gang.as_ref().is_some_and(|gang| gang.metadata.deletion_timestamp.is_none());
+    stands(&change.before) != stands(&change.after)
+}
+
+fn of_set(groups: &Cache<PodCliqueScalingGroup>, set: Option<&PodCliqueSet>) -> Vec<ObjectRef<PodCliqueScalingGroup>> {
+    let uid = set.and_then(ResourceExt::uid).unwrap_or_default();
+    groups.owned_by(&uid).iter().map(|group| ObjectRef::from_obj(&**group)).collect()
+}
+
+/// The groups some of whose cliques are to be scheduled with `gang`: by its name, since they may not exist yet.
+fn of_gang(sets: &Cache<PodCliqueSet>, gang: Option<&PodGang>) -> Vec<ObjectRef<PodCliqueScalingGroup>> {
+    let Some(gang) = gang else { return Vec::new() };
+    let name = PodGangName::new(gang.name_any());
+    let namespace = gang.namespace().unwrap_or_default();
+    let Some((counted, number)) = name.counted() else { return Vec::new() };
+    let set = gang.labels().get(labels::PART_OF).filter(|set| *set == counted);
+    let set = set.and_then(|set| sets.get(&namespace, set));
+    let of_base = set.iter().flat_map(|set| {
+        let set_name = PodCliqueSetName::new(counted);
+        let configs = &set.spec.template.pod_clique_scaling_groups;
+        configs.iter().map(move |config| PodCliqueScalingGroupName::of_replica(&set_name, number, &config.name))
+    });
+    let of_scaled = PodCliqueScalingGroupName::new(counted);
+    of_base.chain([of_scaled]).map(|group| ObjectRef::new(group.as_str()).within(&namespace)).collect()
+}
+
+/// What is known about `group` now.
+pub(super) fn observe(caches: &Caches, group: &PodCliqueScalingGroup) -> Observed {
+    let set = set_of(caches, group).map(|set| admission::default::pod_clique_set(&set));
+    let place = set.as_ref().zip(set_replica(group));
+    let siblings: Vec<_> = place.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
+    // The group itself comes last: it is newer than the cache.
+    let live = LiveScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
+    let gangs = place.map(|(set, index)| gangs(caches, set, index, group)).unwrap_or_default();
+    Observed { group: group.clone(), set, live, cliques: cliques(caches, group), gangs }
+}
+
+/// The cliques that `group` controls, whether or not it still exists.
+pub(super) fn cliques(caches: &Caches, group: &PodCliqueScalingGroup) -> ByName<PodClique> {
+    by_name(caches.cliques.owned_by(&group.uid().unwrap_or_default()))
+}
+
+fn set_of(caches: &Caches, group: &PodCliqueScalingGroup) -> Option<Arc<PodCliqueSet>> {
+    let owner = group.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let set = caches.sets.get(&group.namespace()?, &owner.name)?;
+    (set.metadata.uid.as_ref() == Some(&owner.uid)).then_some(set)
+}
+
+/// The groups of one replica of `set`.
+fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqueScalingGroup>> {
+    let (name, namespace) = (PodCliqueSetName::new(set.name_any()), set.namespace().unwrap_or_default());
+    let names = set.spec.template.pod_clique_scaling_groups.iter();
+    let names = names.map(|config| PodCliqueScalingGroupName::of_replica(&name, index, &config.name));
+    names.filter_map(|name| caches.groups.get(&namespace, name.as_str())).collect()
+}
+
+/// The names of the gangs that the cliques of `group` belong to and that stand.
+fn gangs(caches: &Caches, set: &PodCliqueSet, index: i32, group: &PodCliqueScalingGroup) -> BTreeSet<String> {
+    let namespace = group.namespace().unwrap_or_default();
+    let base = PodGangName::base(&PodCliqueSetName::new(set.name_any()), index);
+    let name = PodCliqueScalingGroupName::new(group.name_any());
+    let beyond = group.spec.replicas - group.spec.min_available.unwrap_or(1);
+    let scaled = (0..beyond).map(|number| PodGangName::scaled(&name, number));
+    let stands = |gang: &PodGangName| {
+        let gang = caches.gangs.get(&namespace, gang.as_str());
+        gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none())
+    };
+    scaled.chain([base]).filter(stands).map(String::from).collect()
+}

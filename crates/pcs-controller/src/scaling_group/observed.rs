@@ -1,0 +1,56 @@
+//! What is known about a scaling group, its set and its cliques: plain data, and questions about it.
+
+use std::collections::BTreeSet;
+
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::labels;
+use grove_api_types::names::PodCliqueScalingGroupName;
+use grove_api_types::shape::{self, LiveScale, ScalingGroup, SetReplica};
+use kube::ResourceExt;
+
+use crate::children::ByName;
+
+/// A group, the set it was made for, and the cliques it controls, as the caches have them.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The group.
+    pub(crate) group: PodCliqueScalingGroup,
+    /// The set that controls it, with our defaults applied; absent when it is gone.
+    pub(crate) set: Option<PodCliqueSet>,
+    /// How large the group is, and the other groups of the same replica of the set.
+    pub(crate) live: LiveScale,
+    /// The cliques of all its replicas.
+    pub(crate) cliques: ByName<PodClique>,
+    /// The names of the gangs of the set that stand.
+    pub(crate) gangs: BTreeSet<String>,
+}
+
+impl Observed {
+    /// Whether the group is being deleted.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.group.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The name of the group.
+    pub(crate) fn name(&self) -> PodCliqueScalingGroupName {
+        PodCliqueScalingGroupName::new(self.group.name_any())
+    }
+
+    /// What `set` wants of the replica that the group belongs to; absent when that replica or the group is not wanted.
+    pub(crate) fn wanted<'a>(&self, set: &'a PodCliqueSet) -> Option<SetReplica<'a>> {
+        let index = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
+        let replica = shape::replica(set, index, &self.live);
+        self.of_group(&replica).is_some().then_some(replica)
+    }
+
+    /// The group as `replica` has it.
+    pub(crate) fn of_group<'r, 'a>(&self, replica: &'r SetReplica<'a>) -> Option<&'r ScalingGroup<'a>> {
+        let name = self.name();
+        replica.groups.iter().find(|group| group.name == name)
+    }
+}
+
+/// The replica of the set that `group` belongs to, if its label says so.
+pub(crate) fn set_replica(group: &PodCliqueScalingGroup) -> Option<i32> {
+    group.labels().get(labels::SET_REPLICA)?.parse().ok()
+}

@@ -1,0 +1,88 @@
+//! Rows: a scaling group, its set and its cliques in, the plan or the status out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use grove_api_types::admission;
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::shape::LiveScale;
+use grove_runtime::plan::{Create, Step};
+use kube::ResourceExt;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::observed::Observed;
+use super::plan::plan;
+use crate::children::ByName;
+
+mod cliques;
+mod status;
+
+const SET: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: m, namespace: prod, uid: u-set, generation: 3}
+spec:
+  replicas: 1
+  template:
+    cliqueStartupType: CliqueStartupTypeInOrder
+    cliques:
+    - {name: f, spec: {roleName: f, replicas: 2, minAvailable: 1, podSpec: {containers: [{name: c}]}}}
+    - {name: p, spec: {roleName: p, replicas: 1, podSpec: {containers: [{name: c, env: [{name: OWN, value: $(GROVE_PCSG_NAME)}, {name: GROVE_PCSG_INDEX, value: mine}]}]}}}
+    - {name: d, labels: {team: x}, spec: {roleName: d, replicas: 3, minAvailable: 2, podSpec: {containers: [{name: c}]}}}
+    podCliqueScalingGroups:
+    - {name: g, cliqueNames: [p, d], replicas: 2, minAvailable: 1}
+";
+
+const GROUP: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueScalingGroup
+metadata:
+  name: m-0-g
+  namespace: prod
+  uid: u-group
+  generation: 4
+  labels: {app.kubernetes.io/part-of: m, grove.io/podcliqueset-replica-index: '0'}
+spec: {replicas: 2, minAvailable: 1, cliqueNames: [p, d]}
+";
+
+fn yaml<K: DeserializeOwned>(text: &str) -> K {
+    let value: Value = serde_saphyr::from_str(text).expect("YAML");
+    serde_json::from_value(value).expect("an object of the kind")
+}
+
+/// The group with this many replicas, without cliques, with the gangs of all its replicas.
+fn new(replicas: i32) -> Observed {
+    let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(SET));
+    let mut group: PodCliqueScalingGroup = yaml(GROUP);
+    group.spec.replicas = replicas;
+    let gangs = (0..replicas - 1).map(|number| format!("m-0-g-{number}")).chain(["m-0".to_owned()]);
+    resized(Observed {
+        group,
+        set: Some(set),
+        live: LiveScale::default(),
+        cliques: ByName::new(),
+        gangs: gangs.collect::<BTreeSet<_>>(),
+    })
+}
+
+/// The same, told how large the group is now.
+fn resized(seen: Observed) -> Observed {
+    let live = LiveScale::of([&seen.group], []);
+    Observed { live, ..seen }
+}
+
+/// The same after its plan was carried out.
+fn carried_out(mut seen: Observed) -> Observed {
+    for step in plan(&seen).steps() {
+        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
+        let mut clique: PodClique = serde_json::from_value(object.clone()).expect("what is created can be read");
+        clique.metadata.uid = Some(format!("u-{}", clique.name_any()));
+        seen.cliques.insert(clique.name_any(), Arc::new(clique));
+    }
+    seen
+}
+
+fn change(seen: &mut Observed, name: &str, change: impl FnOnce(&mut PodClique)) {
+    change(Arc::make_mut(seen.cliques.get_mut(name).expect("a clique of that name")));
+}

@@ -1,0 +1,210 @@
+//! Which cliques are created, patched and deleted.
+
+use expect_test::{Expect, expect};
+use grove_runtime::plan::{Create, Step};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{carried_out, change, new, resized};
+use crate::scaling_group::observed::Observed;
+use crate::scaling_group::plan::plan;
+
+#[track_caller]
+fn check(seen: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan(seen).to_string());
+}
+
+#[test]
+fn each_replica_of_a_new_group_gets_its_cliques() {
+    check(
+        &new(2),
+        &expect![[r"
+        cliques: create PodClique m-0-g-0-p
+        cliques: create PodClique m-0-g-0-d
+        cliques: create PodClique m-0-g-1-p
+        cliques: create PodClique m-0-g-1-d
+    "]],
+    );
+}
+
+#[test]
+fn a_clique_says_where_it_stands() {
+    let plan = plan(&new(2));
+    let scaled = plan.steps().find(|step| step.target().name == "m-0-g-1-d");
+    let Some(Step::Create(Create { target: _, object })) = scaled else { panic!("not created") };
+    let text = serde_saphyr::to_string(object).expect("YAML");
+    expect![[r#"
+        apiVersion: grove.io/v1alpha1
+        kind: PodClique
+        metadata:
+          annotations:
+            grove.io/podcliqueset-generation-hash: 1431e6d8dce39d9d3
+          labels:
+            app.kubernetes.io/component: pcsg-podclique
+            app.kubernetes.io/managed-by: grove-operator
+            app.kubernetes.io/name: m-0-g-1-d
+            app.kubernetes.io/part-of: m
+            grove.io/base-podgang: m-0
+            grove.io/pod-template-hash: 12d36f47c74761357
+            grove.io/podcliquescalinggroup: m-0-g
+            grove.io/podcliquescalinggroup-replica-index: "1"
+            grove.io/podcliqueset-replica-index: "0"
+            grove.io/podgang: m-0-g-0
+            team: x
+          name: m-0-g-1-d
+          namespace: prod
+          ownerReferences:
+          - apiVersion: grove.io/v1alpha1
+            blockOwnerDeletion: true
+            controller: true
+            kind: PodCliqueScalingGroup
+            name: m-0-g
+            uid: u-group
+        spec:
+          minAvailable: 2
+          podSpec:
+            containers:
+            - env:
+              - name: GROVE_PCSG_NAME
+                valueFrom:
+                  fieldRef:
+                    fieldPath: metadata.labels['grove.io/podcliquescalinggroup']
+              - name: GROVE_PCSG_TEMPLATE_NUM_PODS
+                value: "4"
+              - name: GROVE_PCSG_INDEX
+                valueFrom:
+                  fieldRef:
+                    fieldPath: metadata.labels['grove.io/podcliquescalinggroup-replica-index']
+              name: c
+            restartPolicy: Always
+            terminationGracePeriodSeconds: 30
+          replicas: 3
+          roleName: d
+          startsAfter:
+          - m-0-g-1-p
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn the_groups_variables_come_first_and_replace_the_users() {
+    let seen = carried_out(new(1));
+    let containers = seen.cliques["m-0-g-0-p"].spec.pod_spec.get("containers").expect("containers");
+    expect![[r#"
+        - name: GROVE_PCSG_NAME
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.labels['grove.io/podcliquescalinggroup']
+        - name: GROVE_PCSG_TEMPLATE_NUM_PODS
+          value: "4"
+        - name: GROVE_PCSG_INDEX
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.labels['grove.io/podcliquescalinggroup-replica-index']
+        - name: OWN
+          value: $(GROVE_PCSG_NAME)
+    "#]]
+    .assert_eq(&serde_saphyr::to_string(&containers[0]["env"]).expect("YAML"));
+}
+
+#[test]
+fn in_a_base_gang_one_waits_for_all_and_in_a_scaled_gang_only_for_ones_own() {
+    let seen = carried_out(new(2));
+    let parents = seen.cliques.iter().map(|(name, clique)| format!("{name} after {:?}\n", clique.spec.starts_after));
+    expect![[r#"
+        m-0-g-0-d after ["m-0-g-0-p"]
+        m-0-g-0-p after ["m-0-f"]
+        m-0-g-1-d after ["m-0-g-1-p"]
+        m-0-g-1-p after []
+    "#]]
+    .assert_eq(&parents.collect::<String>());
+}
+
+#[test]
+fn a_group_that_has_its_cliques_is_left_alone() {
+    check(&carried_out(new(3)), &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn cliques_whose_gang_is_missing_wait_for_it() {
+    let mut seen = new(3);
+    seen.gangs.remove("m-0-g-1");
+    check(
+        &seen,
+        &expect![[r"
+        cliques: create PodClique m-0-g-0-p
+        cliques: create PodClique m-0-g-0-d
+        cliques: create PodClique m-0-g-1-p
+        cliques: create PodClique m-0-g-1-d
+        wait: PodGangMissing PodGang m-0-g-1 does not exist
+    "]],
+    );
+}
+
+#[test]
+fn a_smaller_group_gives_up_its_highest_replicas() {
+    let mut seen = carried_out(new(3));
+    seen.group.spec.replicas = 1;
+    check(
+        &resized(seen),
+        &expect![[r"
+        scale-in: delete PodClique m-0-g-1-d
+        scale-in: delete PodClique m-0-g-1-p
+        scale-in: delete PodClique m-0-g-2-d
+        scale-in: delete PodClique m-0-g-2-p
+    "]],
+    );
+}
+
+#[test]
+fn an_edited_clique_is_put_right_and_keeps_its_size() {
+    let mut seen = carried_out(new(1));
+    change(&mut seen, "m-0-g-0-d", |clique| {
+        clique.spec.replicas = 7;
+        clique.spec.min_available = Some(1);
+        clique.labels_mut().remove("grove.io/podcliquescalinggroup");
+    });
+    check(
+        &seen,
+        &expect![[r#"
+        cliques: patch PodClique m-0-g-0-d {"metadata":{"labels":{"grove.io/podcliquescalinggroup":"m-0-g"}},"spec":{"minAvailable":2}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_group_without_a_set_makes_nothing_and_says_so() {
+    let mut seen = carried_out(new(1));
+    seen.set = None;
+    check(
+        &seen,
+        &expect![[r"
+        wait: PodCliqueSetMissing the PodCliqueSet that controls the group does not exist
+    "]],
+    );
+}
+
+#[test]
+fn a_group_that_its_set_does_not_want_is_left_to_the_set() {
+    let mut seen = new(1);
+    if let Some(set) = &mut seen.set {
+        set.spec.replicas = 0;
+    }
+    check(&seen, &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn a_group_that_is_leaving_deletes_its_cliques() {
+    let mut seen = carried_out(new(1));
+    seen.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    check(
+        &seen,
+        &expect![[r"
+        children: delete PodClique m-0-g-0-d
+        children: delete PodClique m-0-g-0-p
+    "]],
+    );
+    seen.group.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+    check(&seen, &expect![["nothing to do\n"]]);
+}

@@ -1,0 +1,48 @@
+//! The `HorizontalPodAutoscaler` of a clique or a scaling group.
+
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::labels::{self, Component};
+use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::raw::RawMetricSpec;
+use grove_api_types::shape::{self, ScaleTarget};
+use kube::{Resource, ResourceExt};
+use serde_json::{Map, Value, json};
+
+use crate::children::autoscaler::{Autoscaler, AutoscalerSpec, TargetRef};
+use crate::children::desired;
+
+/// The autoscaler as it is created.
+pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &shape::Autoscaler<'_, '_>) -> Autoscaler {
+    let name = wanted.name.as_str();
+    let set_name = PodCliqueSetName::new(set.name_any());
+    let labels = desired::labels(&set_name, Component::Autoscaler, [(labels::NAME, name)]);
+    let metrics = &wanted.config.metrics;
+    Autoscaler {
+        metadata: desired::metadata(set, name, labels),
+        spec: AutoscalerSpec {
+            scale_target_ref: target(wanted.target),
+            min_replicas: wanted.config.min_replicas,
+            max_replicas: wanted.config.max_replicas,
+            metrics: if metrics.is_empty() { vec![by_cpu()] } else { metrics.clone() },
+        },
+    }
+}
+
+fn target(target: ScaleTarget<'_>) -> TargetRef {
+    match target {
+        ScaleTarget::Clique(name) => target_ref::<PodClique>(name.as_str()),
+        ScaleTarget::Group(name) => target_ref::<PodCliqueScalingGroup>(name.as_str()),
+    }
+}
+
+fn target_ref<K: Resource<DynamicType = ()>>(name: &str) -> TargetRef {
+    TargetRef { api_version: K::api_version(&()).into_owned(), kind: K::kind(&()).into_owned(), name: name.to_owned() }
+}
+
+/// What Kubernetes fills in where no metric is given. Written out, so that it comes back when the metrics of a config are
+/// removed.
+fn by_cpu() -> RawMetricSpec {
+    let target = json!({ "type": "Utilization", "averageUtilization": 80 });
+    let metric = [("type", Value::from("Resource")), ("resource", json!({ "name": "cpu", "target": target }))];
+    metric.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()
+}

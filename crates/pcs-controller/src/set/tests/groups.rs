@@ -1,0 +1,189 @@
+//! Scaling groups of a set: their objects, their gangs, and what scales them.
+
+use expect_test::{Expect, expect};
+use kube::ResourceExt;
+
+use super::{carried_out, change, new};
+use crate::set::observed::Observed;
+use crate::set::plan::plan;
+
+/// The worked example of the wire format: `f` stands alone, `p` and `d` scale together.
+const GROUPED: &str = r#"
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: m, namespace: prod, uid: u-set, generation: 3}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - name: f
+      spec:
+        roleName: f
+        replicas: 2
+        minAvailable: 1
+        autoScalingConfig: {minReplicas: 1, maxReplicas: 4}
+        podSpec: {containers: [{name: c}]}
+    - {name: p, spec: {roleName: p, replicas: 1, podSpec: {containers: [{name: c}]}}}
+    - {name: d, spec: {roleName: d, replicas: 3, minAvailable: 2, podSpec: {containers: [{name: c}]}}}
+    podCliqueScalingGroups:
+    - name: g
+      cliqueNames: [p, d]
+      replicas: 3
+      minAvailable: 1
+      scaleConfig:
+        minReplicas: 2
+        maxReplicas: 8
+        metrics:
+        - {type: Pods, pods: {metric: {name: queue}, target: {type: AverageValue, averageValue: 1500m}}}
+"#;
+
+#[track_caller]
+fn check(seen: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan(seen).to_string());
+}
+
+/// The groups of each gang: name and minimum.
+fn gangs(seen: &Observed) -> String {
+    let group = |group: &grove_api_types::scheduler_group::PodGroup| format!("{} {}", group.name, group.min_replicas);
+    let gang = |(name, gang): (&String, &std::sync::Arc<grove_api_types::scheduler_group::PodGang>)| {
+        format!("{name}: {}\n", gang.spec.podgroups.iter().map(group).collect::<Vec<_>>().join(", "))
+    };
+    seen.gangs.iter().map(gang).collect()
+}
+
+#[test]
+fn a_new_set_gets_the_gangs_of_all_replicas_of_its_groups() {
+    let seen = new(GROUPED);
+    check(
+        &seen,
+        &expect![[r"
+        services: create Service m-0
+        gangs: create PodGang m-0
+        gangs: create PodGang m-0-g-0
+        gangs: create PodGang m-0-g-1
+        groups: create PodCliqueScalingGroup m-0-g
+        cliques: create PodClique m-0-f
+        autoscalers: create HorizontalPodAutoscaler m-0-f
+        autoscalers: create HorizontalPodAutoscaler m-0-g
+    "]],
+    );
+    expect![[r"
+        m-0: m-0-f 1, m-0-g-0-p 1, m-0-g-0-d 2
+        m-0-g-0: m-0-g-1-p 1, m-0-g-1-d 2
+        m-0-g-1: m-0-g-2-p 1, m-0-g-2-d 2
+    "]]
+    .assert_eq(&gangs(&carried_out(seen)));
+}
+
+#[test]
+fn a_set_that_has_its_groups_is_left_alone() {
+    check(
+        &carried_out(new(GROUPED)),
+        &expect![[r"
+        nothing to do
+    "]],
+    );
+}
+
+#[test]
+fn a_group_that_grew_gets_gangs_and_one_that_shrank_loses_them() {
+    let mut seen = carried_out(new(GROUPED));
+    change(&mut seen.groups, "m-0-g", |group| group.spec.replicas = 5);
+    check(
+        &seen,
+        &expect![[r"
+        gangs: create PodGang m-0-g-2
+        gangs: create PodGang m-0-g-3
+    "]],
+    );
+    change(&mut seen.groups, "m-0-g", |group| group.spec.replicas = 2);
+    check(
+        &seen,
+        &expect![[r"
+        scale-in: delete PodGang m-0-g-1
+    "]],
+    );
+}
+
+#[test]
+fn a_group_below_its_minimum_leaves_the_base_gang_to_the_others() {
+    let mut seen = carried_out(new(GROUPED));
+    change(&mut seen.groups, "m-0-g", |group| group.spec.replicas = 0);
+    let seen = Observed { gangs: crate::children::ByName::new(), ..seen };
+    expect![[r"
+        m-0: m-0-f 1
+    "]]
+    .assert_eq(&gangs(&carried_out(seen)));
+}
+
+#[test]
+fn the_size_of_a_living_group_is_its_own_and_the_rest_is_the_sets() {
+    let mut seen = carried_out(new(GROUPED));
+    change(&mut seen.groups, "m-0-g", |group| {
+        group.spec.min_available = Some(3);
+        group.spec.clique_names.reverse();
+        group.labels_mut().remove("grove.io/podcliqueset-replica-index");
+    });
+    check(
+        &seen,
+        &expect![[r#"
+        groups: patch PodCliqueScalingGroup m-0-g {"metadata":{"labels":{"grove.io/podcliqueset-replica-index":"0"}},"spec":{"cliqueNames":["p","d"],"minAvailable":1}}
+    "#]],
+    );
+}
+
+#[test]
+fn an_autoscaler_is_put_right_and_spelling_is_no_difference() {
+    let mut seen = carried_out(new(GROUPED));
+    change(&mut seen.autoscalers, "m-0-g", |autoscaler| {
+        let target = autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"].take();
+        assert_eq!(target["averageValue"], "1500m");
+        let spelled = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
+        autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"] = spelled;
+    });
+    check(
+        &seen,
+        &expect![[r"
+        nothing to do
+    "]],
+    );
+    change(&mut seen.autoscalers, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
+    check(
+        &seen,
+        &expect![[r#"
+        autoscalers: patch HorizontalPodAutoscaler m-0-g {"spec":{"maxReplicas":8}}
+    "#]],
+    );
+}
+
+#[test]
+fn an_autoscaler_that_is_no_longer_asked_for_goes() {
+    let mut seen = carried_out(new(GROUPED));
+    seen.set.spec.template.cliques[0].spec.auto_scaling_config = None;
+    check(
+        &seen,
+        &expect![[r#"
+        cliques: patch PodClique m-0-f {"spec":{"autoScalingConfig":null}}
+        scale-in: delete HorizontalPodAutoscaler m-0-f
+    "#]],
+    );
+}
+
+#[test]
+fn a_smaller_set_gives_up_the_groups_and_their_gangs() {
+    let mut seen = carried_out(new(GROUPED));
+    seen.set.spec.replicas = 0;
+    check(
+        &seen,
+        &expect![[r"
+        scale-in: delete HorizontalPodAutoscaler m-0-f
+        scale-in: delete HorizontalPodAutoscaler m-0-g
+        scale-in: delete PodCliqueScalingGroup m-0-g
+        scale-in: delete PodClique m-0-f
+        scale-in: delete PodGang m-0
+        scale-in: delete PodGang m-0-g-0
+        scale-in: delete PodGang m-0-g-1
+        scale-in: delete Service m-0
+    "]],
+    );
+}

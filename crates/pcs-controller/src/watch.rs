@@ -1,0 +1,51 @@
+//! One watch per kind for all reconcilers of this service: the caches they share, and what each of them hears.
+
+use futures::stream::BoxStream;
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
+use grove_runtime::caches::{Cache, Change};
+use grove_runtime::service::Service as GroveService;
+use grove_runtime::triggers::fan_out;
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::watcher;
+
+use crate::children::autoscaler::Autoscaler;
+use crate::scaling_group;
+use crate::set;
+
+/// Sets and all that is made for them but pods.
+#[derive(Clone)]
+pub(crate) struct Caches {
+    pub(crate) sets: Cache<PodCliqueSet>,
+    pub(crate) groups: Cache<PodCliqueScalingGroup>,
+    pub(crate) cliques: Cache<PodClique>,
+    pub(crate) gangs: Cache<PodGang>,
+    pub(crate) services: Cache<Service>,
+    pub(crate) autoscalers: Cache<Autoscaler>,
+}
+
+/// The changes of the kinds that both reconcilers listen to.
+pub(crate) struct Heard {
+    pub(crate) sets: BoxStream<'static, Change<PodCliqueSet>>,
+    pub(crate) groups: BoxStream<'static, Change<PodCliqueScalingGroup>>,
+    pub(crate) cliques: BoxStream<'static, Change<PodClique>>,
+    pub(crate) gangs: BoxStream<'static, Change<PodGang>>,
+}
+
+/// Starts the watches.
+pub(crate) fn watch(service: &GroveService) -> (Caches, set::observe::Changes, scaling_group::observe::Changes) {
+    let all = watcher::Config::default;
+    let (sets, of_sets) = service.watch(all(), None);
+    let (groups, of_groups) = service.watch(all(), None);
+    let (cliques, of_cliques) = service.watch(all(), None);
+    let (gangs, of_gangs) = service.watch(all(), None);
+    let (services, of_services) = service.watch(all(), None);
+    let (autoscalers, of_autoscalers) = service.watch(all(), None);
+    let caches = Caches { sets, groups, cliques, gangs, services, autoscalers };
+    let (sets, groups, cliques, gangs) = (fan_out(of_sets), fan_out(of_groups), fan_out(of_cliques), fan_out(of_gangs));
+    let by_sets = Heard { sets: sets.0, groups: groups.0, cliques: cliques.0, gangs: gangs.0 };
+    let by_groups = Heard { sets: sets.1, groups: groups.1, cliques: cliques.1, gangs: gangs.1 };
+    let by_sets = set::observe::changes(&caches, by_sets, of_services, of_autoscalers);
+    let by_groups = scaling_group::observe::changes(&caches, by_groups);
+    (caches, by_sets, by_groups)
+}
