@@ -11,6 +11,7 @@ pub mod core;
 pub mod crds;
 pub mod duration;
 pub mod environment;
+pub mod error_codes;
 pub mod hash;
 pub mod labels;
 pub mod names;

@@ -23,29 +23,44 @@ const QUIET: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Job>,
+    reporter: &'static str,
 }
 
 enum Job {
-    Publish(Box<(ObjectReference, Event)>),
+    Publish(Box<Announced>),
     Flush(oneshot::Sender<()>),
 }
 
+/// An event, what it is about, and in whose name it is published.
+struct Announced {
+    reporter: &'static str,
+    about: ObjectReference,
+    event: Event,
+}
+
 impl Recorder {
-    /// Starts the task that publishes in the name of `controller`.
-    pub fn start(client: Client, controller: &str) -> Self {
+    /// Starts the task that publishes in the name of `reporter`.
+    pub fn start(client: Client, reporter: &'static str) -> Self {
         let (queue, jobs) = mpsc::channel(QUEUE);
-        tokio::spawn(publish_all(Publisher::new(client, controller.into()), jobs));
-        Self { queue }
+        tokio::spawn(publish_all(client, jobs));
+        Self { queue, reporter }
+    }
+
+    /// The same, in the name of `reporter`: a service may be several controllers.
+    #[must_use]
+    pub fn named(&self, reporter: &'static str) -> Self {
+        Self { queue: self.queue.clone(), reporter }
     }
 
     /// A recorder whose announcements go nowhere.
     pub fn silent() -> Self {
-        Self { queue: mpsc::channel(1).0 }
+        Self { queue: mpsc::channel(1).0, reporter: "" }
     }
 
     /// Announces `event` about an object, without waiting.
     pub fn record(&self, about: ObjectReference, event: Event) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.queue.try_send(Job::Publish(Box::new((about, event)))) {
+        let announced = Box::new(Announced { reporter: self.reporter, about, event });
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.queue.try_send(Job::Publish(announced)) {
             tracing::warn!("too many events are waiting; one was dropped");
         }
     }
@@ -60,14 +75,17 @@ impl Recorder {
     }
 }
 
-async fn publish_all(publisher: Publisher, mut jobs: mpsc::Receiver<Job>) {
+async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>) {
     let mut warnings = Warnings::default();
+    let mut publishers = BTreeMap::new();
     while let Some(job) = jobs.recv().await {
         match job {
-            Job::Publish(announcement) => {
-                let (about, event) = *announcement;
+            Job::Publish(announced) => {
+                let Announced { reporter, about, event } = *announced;
+                let publisher =
+                    publishers.entry(reporter).or_insert_with(|| Publisher::new(client.clone(), reporter.into()));
                 if warnings.is_news(&about, &event) {
-                    publish(&publisher, &about, &event).await;
+                    publish(publisher, &about, &event).await;
                 }
             }
             // The receiver may have given up waiting.
@@ -110,7 +128,69 @@ impl Warnings {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Resource;
+    use serde_json::json;
+
     use super::*;
+    use crate::{
+        executor::Executor,
+        metrics::Metrics,
+        plan::{Plan, Stage, Step},
+        scripted::{self, Answer, config_map},
+    };
+
+    /// The one event as it is sent, for readers of `kubectl get events` and of `reportingController`.
+    #[tokio::test]
+    async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
+        let (client, log) = scripted::client(|asked| Answer::ok(asked.body.clone()));
+        let recorder = Recorder::start(client.clone(), "some-service");
+        let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap()).reporting_as("map-controller");
+        let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
+        subject.metadata.uid = Some("u".into());
+        let children = ["a", "b"].map(|name| {
+            let child: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
+            Step::delete(&child)
+        });
+        let stage = Stage::new("surplus", children).announcing("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
+        assert!(executor.carry_out(&subject, &Plan::new().stage(stage)).await.succeeded());
+        recorder.flush().await;
+        let events: Vec<_> = log.all().into_iter().filter(|asked| asked.path.contains("/events")).collect();
+        assert_eq!(events.len(), 1, "one per stage");
+        let mut event = events[0].body.clone();
+        for varying in ["eventTime", "reportingInstance"] {
+            assert!(event[varying].is_string(), "{varying} is missing in {event}");
+            event[varying] = json!("…");
+        }
+        event["metadata"]["name"] = json!("…");
+        expect![[r#"
+            {
+              "action": "surplus",
+              "apiVersion": "events.k8s.io/v1",
+              "eventTime": "…",
+              "kind": "Event",
+              "metadata": {
+                "name": "…",
+                "namespace": "ns"
+              },
+              "note": "Deleted ConfigMaps: a, b",
+              "reason": "MapDeleteSuccessful",
+              "regarding": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": "subject",
+                "namespace": "ns",
+                "uid": "u"
+              },
+              "reportingController": "map-controller",
+              "reportingInstance": "…",
+              "type": "Normal"
+            }"#]]
+        .assert_eq(&serde_json::to_string_pretty(&event).unwrap());
+        assert_eq!(events[0].path, "/apis/events.k8s.io/v1/namespaces/ns/events");
+        assert_eq!(subject.object_ref(&()).uid.as_deref(), Some("u"));
+    }
 
     fn event(type_: EventType, note: &str) -> Event {
         Event { type_, reason: "R".into(), note: Some(note.into()), action: "a".into(), secondary: None }

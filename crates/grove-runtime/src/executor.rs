@@ -47,6 +47,12 @@ impl Executor {
         Self { client, recorder, metrics, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
 
+    /// The same, announcing what it does in the name of `controller`.
+    #[must_use]
+    pub fn reporting_as(&self, controller: &'static str) -> Self {
+        Self { recorder: self.recorder.named(controller), ..self.clone() }
+    }
+
     /// Takes the plan's steps, stage by stage, until one fails. `subject` is what the events are about.
     pub async fn carry_out<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> Done {
         let mut done = Done::default();
@@ -224,7 +230,7 @@ fn outcome(stage: &Stage, step: &Step, result: Result<Effect, Failure>) -> Outco
         Ok(effect) => (effect.learned(step.target()), Ok(())),
         Err(failure) => (step.target().clone(), Err(failure)),
     };
-    Outcome { stage: stage.name, target, result }
+    Outcome { stage: stage.name, verb: step.verb(), target, result }
 }
 
 fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {

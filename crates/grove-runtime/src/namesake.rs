@@ -1,11 +1,19 @@
-//! An object that has the name which a child is to have, and what its owner may do about it. Pure.
+//! An object that has the name which a child is to have, and what its owner does about it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
+use serde_json::Value;
 
-use crate::plan::Target;
+use crate::{
+    executor::Failure,
+    plan::{Create, Plan, Step, Target, Waiting},
+};
+
+/// The reason to wait for a name whose holder is on its way out. For one that belongs to somebody else it is
+/// [`Failure::NAME_TAKEN`].
+pub const NAME_LEAVING: &str = "NameNotFreeYet";
 
 /// What is known of an object whose name somebody else wants.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,11 +35,226 @@ impl Namesake {
         self.metadata.deletion_timestamp.is_some()
     }
 
+    /// Whether it is of that kind and has that name.
+    pub fn has_name_of(&self, wanted: &Target) -> bool {
+        self.target.name == wanted.name
+            && self.target.resource.kind == wanted.resource.kind
+            && self.target.resource.group == wanted.resource.group
+    }
+
     /// Whether it may be adopted by one whose children carry `labels`: it stays, nobody controls it, and it has them all.
     pub fn is_adoptable(&self, labels: &BTreeMap<String, String>) -> bool {
         let own = self.metadata.labels.as_ref();
         let has = |(key, value): (&String, &String)| own.and_then(|own| own.get(key)) == Some(value);
         let controlled = self.metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
         !self.is_leaving() && !controlled && labels.iter().all(has)
+    }
+}
+
+/// What an owner knows of the names that it wants and others have.
+#[derive(Clone, Debug)]
+pub struct Claims<'a, Owner> {
+    /// Who wants them.
+    pub owner: &'a Owner,
+    /// Who has them.
+    pub taken: &'a [Namesake],
+    /// The labels by which the owner knows a child that lost its owner.
+    pub labels: &'a BTreeMap<String, String>,
+}
+
+impl<Owner: Resource<DynamicType = ()>> Claims<'_, Owner> {
+    /// `plan` with regard to them. Nothing is created under a taken name: what may be adopted is, and for the rest the
+    /// plan waits, together with what the later stages would create in the same `part` of the owner.
+    pub fn settle(&self, plan: Plan, part: impl Fn(&Target) -> Option<i32>) -> Plan {
+        if self.taken.is_empty() {
+            return plan;
+        }
+        let (mut settled, mut incomplete) = (Plan { stages: vec![], ..plan.clone() }, BTreeSet::new());
+        for mut stage in plan.stages {
+            let mut missing = BTreeSet::new();
+            let steps = std::mem::take(&mut stage.steps);
+            stage.steps = steps
+                .into_iter()
+                .filter_map(|step| {
+                    let Step::Create(create) = &step else { return Some(step) };
+                    let part = part(&create.target);
+                    match self.taken.iter().find(|namesake| namesake.has_name_of(&create.target)) {
+                        Some(namesake) if namesake.is_adoptable(self.labels) => Some(self.adopt(namesake, create)),
+                        Some(namesake) => {
+                            settled.waiting.push(self.waiting(namesake));
+                            missing.extend(part);
+                            None
+                        }
+                        None => (!part.is_some_and(|part| incomplete.contains(&part))).then_some(step),
+                    }
+                })
+                .collect();
+            incomplete.append(&mut missing);
+            settled = settled.stage(stage);
+        }
+        settled
+    }
+
+    /// Those that will not go by themselves: for users to hear of.
+    pub fn refused(&self) -> impl Iterator<Item = (&Target, String)> {
+        let foreign = self.taken.iter().filter(|namesake| !namesake.is_adoptable(self.labels));
+        foreign.map(|namesake| (&namesake.target, self.waiting(namesake))).filter_map(|(target, waiting)| {
+            (waiting.reason == Failure::NAME_TAKEN).then_some((target, waiting.message))
+        })
+    }
+
+    fn waiting(&self, Namesake { target, metadata }: &Namesake) -> Waiting {
+        let controllers = metadata.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
+        // Of an owner of the same name that is gone, and whose children follow it.
+        let orphaned = controllers.into_iter().any(|controller| {
+            controller.kind == Owner::kind(&()) && Some(&controller.name) == self.owner.meta().name.as_ref()
+        });
+        if metadata.deletion_timestamp.is_some() || orphaned {
+            return Waiting::new(NAME_LEAVING, format!("{target} has to be gone before its successor is made"));
+        }
+        let message = format!("{target} is somebody else's; rename or delete it, so that the name is free");
+        Waiting::new(Failure::NAME_TAKEN, message)
+    }
+
+    fn adopt(&self, namesake: &Namesake, create: &Create) -> Step {
+        let references = create.object.pointer("/metadata/ownerReferences").cloned().unwrap_or(Value::Null);
+        // They were serialised from that very type.
+        let references: Vec<OwnerReference> = serde_json::from_value(references).unwrap_or_default();
+        Step::adopt(self.owner, namesake.target.clone(), references)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{plan::Stage, scripted::config_map};
+
+    fn wanted(name: &str) -> Step {
+        let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
+        Step::create(&object)
+    }
+
+    fn holder(name: &str, more: &Value) -> Namesake {
+        let mut object = json!({ "metadata": { "name": name, "namespace": "ns", "uid": "theirs" } });
+        json_patch::merge(&mut object["metadata"], more);
+        Namesake::of(&serde_json::from_value::<ConfigMap>(object).unwrap())
+    }
+
+    fn ours() -> Value {
+        json!({ "labels": { "part-of": "o", "more": "x" } })
+    }
+
+    /// Two parts, each with a service and then a worker; the name before the hyphen is the part.
+    #[track_caller]
+    fn check(taken: &[Namesake], expected: &Expect) {
+        let owner: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "o", "uid": "u" } })).unwrap();
+        let plan = Plan::new()
+            .stage(Stage::new("services", ["0-service", "1-service"].map(wanted)))
+            .stage(Stage::new("workers", ["0-worker", "1-worker"].map(wanted)));
+        let labels = BTreeMap::from([("part-of".to_owned(), "o".to_owned())]);
+        let claims = Claims { owner: &owner, taken, labels: &labels };
+        let settled = claims.settle(plan, |target| target.name.split_once('-')?.0.parse().ok());
+        expected.assert_eq(&settled.to_string());
+    }
+
+    #[test]
+    fn free_names_are_created() {
+        check(
+            &[holder("other", &json!({}))],
+            &expect![[r"
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 0-worker
+            workers: create ConfigMap 1-worker
+        "]],
+        );
+    }
+
+    #[test]
+    fn a_foreign_object_holds_up_its_part_only() {
+        check(
+            &[holder("0-service", &json!({}))],
+            &expect![[r"
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 1-worker
+            wait: NameTaken ConfigMap 0-service is somebody else's; rename or delete it, so that the name is free
+        "]],
+        );
+        check(
+            &[holder("1-worker", &json!({}))],
+            &expect![[r"
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 0-worker
+            wait: NameTaken ConfigMap 1-worker is somebody else's; rename or delete it, so that the name is free
+        "]],
+        );
+    }
+
+    #[test]
+    fn one_of_ours_that_nobody_controls_is_adopted_and_holds_nothing_up() {
+        check(
+            &[holder("0-service", &ours())],
+            &expect![[r"
+            services: adopt ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 0-worker
+            workers: create ConfigMap 1-worker
+        "]],
+        );
+    }
+
+    #[test]
+    fn who_leaves_or_is_controlled_is_not_adopted() {
+        let leaving = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
+        let with = |more: &Value| {
+            let mut all = ours();
+            json_patch::merge(&mut all, more);
+            all
+        };
+        check(
+            &[holder("0-worker", &with(&leaving)), holder("1-worker", &with(&controlled))],
+            &expect![[r"
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            wait: NameNotFreeYet ConfigMap 0-worker has to be gone before its successor is made
+            wait: NameTaken ConfigMap 1-worker is somebody else's; rename or delete it, so that the name is free
+        "]],
+        );
+    }
+
+    #[test]
+    fn what_an_earlier_owner_of_the_same_name_left_is_not_reported_as_somebody_elses() {
+        let mut left = json!({ "ownerReferences": config_map("x", 1, "gone")["metadata"]["ownerReferences"] });
+        left["ownerReferences"][0]["kind"] = json!("ConfigMap");
+        check(
+            &[holder("0-worker", &left)],
+            &expect![[r"
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 1-worker
+            wait: NameNotFreeYet ConfigMap 0-worker has to be gone before its successor is made
+        "]],
+        );
+    }
+
+    #[test]
+    fn another_kind_of_that_name_is_no_namesake() {
+        let mut other = holder("0-service", &json!({}));
+        other.target.resource.kind = "Secret".into();
+        check(
+            &[other],
+            &expect![[r"
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 0-worker
+            workers: create ConfigMap 1-worker
+        "]],
+        );
     }
 }

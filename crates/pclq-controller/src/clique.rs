@@ -25,6 +25,9 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+/// In whose name events are published; the wire format has it.
+pub const CONTROLLER: &str = "podclique-controller";
+
 /// Why a reconcile is tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,7 +45,7 @@ pub enum Error {
 /// When the service cannot listen for signals or is stopped by force.
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
     let orphaned = Arc::clone(&ctx);
-    let wiring = Wiring::new("podclique-controller", changes.cliques)
+    let wiring = Wiring::new(CONTROLLER, changes.cliques)
         .concurrency(service.config().concurrent_syncs("podClique"))
         .woken_by(changes.touched)
         .orphans(move |gone| left_behind(&orphaned, gone));

@@ -12,7 +12,7 @@ pub mod clique;
 pub mod memory;
 pub mod rbac;
 
-/// Name of the service: of its `ServiceAccount`, its user agent and its events.
+/// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pclq-controller";
 
 /// What a reconcile works with. Only `observe`, `carry_out` and `publish` see it; the thinking gets values.
@@ -30,6 +30,7 @@ pub struct Ctx {
 pub async fn run(service: &Service) -> anyhow::Result<()> {
     let (caches, changes) = clique::observe::watch(service);
     let memory = memory::Memory::default();
-    let ctx = Arc::new(Ctx { caches, memory, executor: service.executor().clone(), clock: service.clock() });
+    let executor = service.executor().reporting_as(clique::CONTROLLER);
+    let ctx = Arc::new(Ctx { caches, memory, executor, clock: service.clock() });
     clique::run(service, ctx, changes).await
 }

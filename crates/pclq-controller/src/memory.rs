@@ -68,7 +68,7 @@ impl Memory {
 
     /// Remembers which pods the API server answered with, and which names foreign pods were found to have.
     pub fn keep_answers(&self, clique_uid: &str, done: &Done) {
-        for Outcome { stage: _, target, result } in &done.outcomes {
+        for Outcome { stage: _, verb: _, target, result } in &done.outcomes {
             let mut all = self.lock();
             let Some(Recollection { asked, refused }) = all.get_mut(clique_uid) else { return };
             match result {

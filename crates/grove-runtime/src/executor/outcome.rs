@@ -22,6 +22,11 @@ impl Done {
         self.outcomes.iter().filter_map(|outcome| outcome.result.as_ref().err())
     }
 
+    /// The steps that were refused, with why.
+    pub fn refused(&self) -> impl Iterator<Item = (&Outcome, &Failure)> {
+        self.outcomes.iter().filter_map(|outcome| Some((outcome, outcome.result.as_ref().err()?)))
+    }
+
     /// Whether nothing was refused.
     pub fn succeeded(&self) -> bool {
         self.failures().next().is_none()
@@ -29,7 +34,7 @@ impl Done {
 
     /// The first refusal as an error, to hand to the controller, which then comes back with backoff.
     pub fn into_result(self) -> Result<(), Error> {
-        let refused = |Outcome { stage: _, target, result }| Some((target, result.err()?));
+        let refused = |Outcome { stage: _, verb: _, target, result }| Some((target, result.err()?));
         match self.outcomes.into_iter().find_map(refused) {
             Some((target, failure)) => Err(Error::Refused { target: Box::new(target), failure }),
             None => Ok(()),
@@ -42,6 +47,8 @@ impl Done {
 pub struct Outcome {
     /// The stage it belonged to.
     pub stage: &'static str,
+    /// `create`, `patch` or `delete`.
+    pub verb: &'static str,
     /// What it was about; of what was created, or was there already, with its uid.
     pub target: Target,
     /// Success includes that somebody else was faster.

@@ -134,17 +134,17 @@ async fn adopt(owner: Value, live: Value) -> Vec<Asked> {
     log.all().into_iter().filter(|asked| asked.method != "GET").collect()
 }
 
-fn named(name: &str, uid: &str, more: Value) -> Value {
+fn named(name: &str, uid: &str, more: &Value) -> Value {
     let mut object = json!({ "metadata": { "name": name, "uid": uid, "resourceVersion": "9" } });
-    json_patch::merge(&mut object["metadata"], &more);
+    json_patch::merge(&mut object["metadata"], more);
     object
 }
 
 #[tokio::test]
 async fn an_object_that_nobody_controls_is_adopted_beside_its_other_owners() {
     let other = json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid" });
-    let live = named("a", "uid-a", json!({ "ownerReferences": [other] }));
-    let written = adopt(named("owner", "owner-uid", json!({})), live).await;
+    let live = named("a", "uid-a", &json!({ "ownerReferences": [other] }));
+    let written = adopt(named("owner", "owner-uid", &json!({})), live).await;
     assert_eq!((written.len(), &*written[0].method), (1, "PATCH"));
     let metadata = &written[0].body["metadata"];
     assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("uid-a"), &json!("9")));
@@ -157,15 +157,15 @@ async fn nothing_is_adopted_by_who_leaves_or_that_is_somebody_elses_or_gone() {
     let missing = || scripted::status(404, "NotFound");
     let leaving = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
-    let owner = || named("owner", "owner-uid", json!({}));
-    let object = || named("a", "uid-a", json!({}));
+    let owner = || named("owner", "owner-uid", &json!({}));
+    let object = || named("a", "uid-a", &json!({}));
     for (owner, live) in [
-        (named("owner", "owner-uid", leaving()), object()),
-        (named("owner", "another-uid", json!({})), object()),
+        (named("owner", "owner-uid", &leaving()), object()),
+        (named("owner", "another-uid", &json!({})), object()),
         (missing(), object()),
-        (owner(), named("a", "uid-a", leaving())),
-        (owner(), named("a", "another-uid", json!({}))),
-        (owner(), named("a", "uid-a", controlled)),
+        (owner(), named("a", "uid-a", &leaving())),
+        (owner(), named("a", "another-uid", &json!({}))),
+        (owner(), named("a", "uid-a", &controlled)),
         (owner(), missing()),
     ] {
         let text = format!("{owner} {live}");

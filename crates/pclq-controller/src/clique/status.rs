@@ -1,13 +1,14 @@
 //! What a clique says of itself: how many of its pods are there, bound, ready, and why not all of them are.
 
-use grove_api_types::core::{LastError, PodCliqueStatus};
+use grove_api_types::core::{LastError, PodClique, PodCliqueStatus};
+use grove_api_types::error_codes;
 use grove_api_types::labels::{self, Component};
-use grove_runtime::executor::Done;
+use grove_runtime::executor::{Done, Failure, Outcome};
 use grove_runtime::plan::Plan;
 use grove_runtime::slim::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use super::observed::Observed;
 
@@ -25,7 +26,7 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
+    let failures = done.refused().map(|(outcome, failure)| error(outcome, failure));
     let mut conditions = old.conditions;
     verdicts::set(&mut conditions, seen, plan, done, now);
     PodCliqueStatus {
@@ -42,6 +43,12 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
         current_pod_template_hash: template_hash,
         update_progress: old.update_progress,
     }
+}
+
+/// A refusal as users and their tools read it.
+fn error(Outcome { stage: _, verb, target, result: _ }: &Outcome, failure: &Failure) -> (String, String) {
+    let code = error_codes::of_write(&PodClique::kind(&()), &target.resource.kind, verb);
+    (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }
 
 /// The selector of the pods, for autoscalers. A clique of a scaling group has none: it is scaled with its group.

@@ -127,7 +127,7 @@ impl Cluster {
                 }
                 Step::Patch(_) | Step::Adopt(_) => {}
             }
-            done.outcomes.push(Outcome { stage: "pods", target, result: Ok(()) });
+            done.outcomes.push(Outcome { stage: "pods", verb: step.verb(), target, result: Ok(()) });
         }
         memory.keep_answers("clique-uid", &done);
         self.remembered = memory.recall("clique-uid", std::iter::empty());

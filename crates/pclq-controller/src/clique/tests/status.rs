@@ -19,8 +19,8 @@ fn told(row: &str, done: &Done, second: i64) -> PodCliqueStatus {
 
 fn refused(message: &str) -> Done {
     let failure = Failure::new(403, "Forbidden", message);
-    let target = Target::of(&world("").clique);
-    let outcome = Outcome { stage: "pods", target, result: Err(failure) };
+    let target = Target::of(&*world("{pods: [{i: 0, name: a}]}").pods[0]);
+    let outcome = Outcome { stage: "pods", verb: "create", target, result: Err(failure) };
     Done { outcomes: vec![outcome.clone(), outcome] }
 }
 
@@ -115,12 +115,12 @@ fn a_refusal_becomes_a_condition_with_the_servers_words() {
         "{replicas: 2, gang: []}",
         &refused("exceeded quota: pods=1"),
         &expect![[r#"
-        replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
-        Available=False Refused: 0 of 2 pods ready, 2 to be created; the API server says: exceeded quota: pods=1
-        MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
-        PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
-        error Forbidden: exceeded quota: pods=1
-    "#]],
+            replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
+            Available=False Refused: 0 of 2 pods ready, 2 to be created; the API server says: exceeded quota: pods=1
+            MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
+            PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
+            error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: exceeded quota: pods=1
+        "#]],
     );
 }
 
@@ -174,7 +174,7 @@ fn errors_are_one_per_reason_keep_their_time_and_go_with_the_next_success() {
     let second = status(&seen, &plan(&seen), &refused("quota, used: 2"), at(2));
     assert_eq!(second.last_errors.len(), 1);
     assert_eq!(second.last_errors[0].observed_at, first.last_errors[0].observed_at);
-    assert_eq!(second.last_errors[0].description, "quota, used: 2");
+    assert_eq!(second.last_errors[0].description, "could not create Pod llm-0-decode-a: 403 Forbidden: quota, used: 2");
     seen.clique.status = Some(second.clone());
     let third = status(&seen, &plan(&seen), &Done::default(), at(3));
     assert!(third.last_errors.is_empty());
