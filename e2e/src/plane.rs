@@ -79,6 +79,16 @@ impl Plane {
         assert!(output.status.success(), "xtask {verb} failed:\n{text}");
     }
 
+    /// The port that was chosen for a part of the plane, as its folder lists them.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn port(&self, name: &str) -> u16 {
+        let text = std::fs::read_to_string(self.dir.join("ports.json")).expect("the plane's ports");
+        let ports: std::collections::BTreeMap<String, u16> = serde_json::from_str(&text).expect("JSON");
+        *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {text}"))
+    }
+
     /// The folder with its logs and its audit log.
     pub fn dir(&self) -> &Path {
         &self.dir

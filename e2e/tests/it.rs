@@ -13,6 +13,7 @@ mod it {
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
     mod own_plane {
+        mod events;
         mod faults;
         mod steady;
     }

@@ -1,0 +1,78 @@
+//! It is an event that brings back what was lost, not a timer and not a second attempt: by the services' own counters.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use e2e::metrics::{self, Samples};
+use e2e::{Namespace, Plane, World, sets, world::is_ready};
+use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::core::NamespaceResourceScope;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_child_that_is_deleted_comes_back_by_an_event() {
+    let plane = Plane::own("events").await;
+    let ns = Namespace::create(&plane.client().await, "e2e-events").await;
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+    ns.until("the set is whole", whole).await;
+    let before = counted(&plane).await;
+    comes_back::<Service>(&ns, |world| world.services.values().collect()).await;
+    comes_back::<PodGang>(&ns, |world| world.gangs.values().collect()).await;
+    comes_back::<PodClique>(&ns, |world| world.cliques.values().collect()).await;
+    comes_back::<Pod>(&ns, |world| world.live_pods().collect()).await;
+    let after = counted(&plane).await;
+    for service in SERVICES {
+        let growth = metrics::growth(&before[service], &after[service]);
+        let kept: Vec<_> = growth.keys().filter(|sample| tells_of_another_way(sample)).collect();
+        assert!(kept.is_empty(), "{service} did not rely on events alone: {growth:#?}");
+        let reconciled = growth.keys().any(|s| s.starts_with("grove_reconciles_total") && s.contains("result=\"ok\""));
+        assert!(reconciled, "{service} counts no reconciliation: {growth:#?}");
+    }
+    plane.down().await;
+}
+
+/// Whether the sample counts attempts that failed, visits at a known time, or trouble with watches.
+fn tells_of_another_way(sample: &str) -> bool {
+    let result_is_ok = sample.contains("result=\"ok\"");
+    sample.starts_with("grove_watch_failures_total")
+        || sample.starts_with("grove_lists_total")
+        || (sample.starts_with("grove_reconciles_total") && !result_is_ok)
+}
+
+async fn counted(plane: &Plane) -> BTreeMap<&'static str, Samples> {
+    let mut counted = BTreeMap::new();
+    for service in SERVICES {
+        counted.insert(service, metrics::of(plane, service).await);
+    }
+    counted
+}
+
+/// Deletes the objects of a kind one by one; each is followed by another of its name or index.
+async fn comes_back<K>(ns: &Namespace, all: fn(&World) -> Vec<&K>)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let world = ns.until("the set is whole", whole).await;
+    for lost in all(&world).into_iter().cloned().collect::<Vec<K>>() {
+        ns.until("the set is whole", whole).await;
+        ns.remove::<K>(&lost.name_any()).await;
+        let kind = K::kind(&());
+        ns.until(&format!("another {kind} is there, and all is whole"), |world| {
+            whole(world) && all(world).iter().all(|live| live.uid() != lost.uid())
+        })
+        .await;
+    }
+}
+
+fn whole(world: &World) -> bool {
+    let refers = |gang: &PodGang| gang.spec.podgroups.iter().map(|group| group.pod_references.len()).sum::<usize>();
+    world.is_available("llm")
+        && (world.services.len(), world.gangs.len(), world.cliques.len(), world.pods.len()) == (1, 1, 3, 5)
+        && world.live_pods().filter(|pod| is_ready(pod)).count() == 5
+        && world.gangs.values().map(refers).sum::<usize>() == 5
+}
