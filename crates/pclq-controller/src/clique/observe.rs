@@ -6,6 +6,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use grove_api_types::admission::default;
 use grove_api_types::core::PodClique;
 use grove_api_types::labels;
+use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler_group::{PodGang, PodGroup};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::service::Service;
@@ -16,11 +17,16 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 
-use super::observed::{self, Observed};
+use self::followers::Followers;
+use super::observed::{self, BaseGang, BaseGroup, Observed};
 use crate::Ctx;
+
+pub(super) mod followers;
 
 /// What is kept of the cluster.
 pub struct Caches {
+    /// All cliques.
+    pub cliques: Cache<PodClique>,
     /// Pods that cliques control, and those that say so of themselves.
     pub pods: Cache<SlimPod>,
     /// All gangs.
@@ -37,14 +43,25 @@ pub struct Changes {
 
 /// Starts the watches.
 pub fn watch(service: &Service) -> (Caches, Changes) {
-    let (_, cliques) = service.watch::<PodClique>(watcher::Config::default(), None);
+    let (cliques, clique_changes) = service.watch::<PodClique>(watcher::Config::default(), None);
+    let (own, of_others) = triggers::fan_out(clique_changes);
     // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.
     let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
     let owners = pod_changes.flat_map(|change| stream::iter(concerned(&change)));
-    let members = gang_changes.flat_map(|change| stream::iter(touched(&change)));
-    let touched = stream::select(owners.boxed(), members.boxed()).boxed();
-    (Caches { pods, gangs }, Changes { cliques: cliques.boxed(), touched })
+    let followers = Followers::default();
+    let waiting = followers.clone();
+    let waiting = of_others.flat_map(move |change| stream::iter(waiting.take(&change)));
+    let members = gang_changes.flat_map(move |change| {
+        let followers =
+            change.latest().map(|gang| followers.of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
+        let members = touched(&change);
+        // Cliques that wait for the gang only care for what its groups are.
+        let followers = followers.filter(|_| !members.is_empty()).unwrap_or_default();
+        stream::iter(members.into_iter().chain(followers))
+    });
+    let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed()]).boxed();
+    (Caches { cliques, pods, gangs }, Changes { cliques: own, touched })
 }
 
 /// What is known about `clique` now. Its live replica count is an order: zero means that no pod is wanted.
@@ -61,7 +78,20 @@ pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
     let departed = ctx.caches.pods.departed(&uid);
     let remembered = ctx.memory.recall(&uid, pods.iter().chain(&unowned).chain(&departed).map(AsRef::as_ref));
     let gang = clique.labels().get(labels::POD_GANG).and_then(|gang| ctx.caches.gangs.get(&namespace, gang));
-    Observed { clique, pods, unowned, departed, gang, remembered }
+    let base_gang = clique.labels().get(labels::BASE_POD_GANG);
+    let base_gang = base_gang.map(|gang| base_gang_of(&ctx.caches, &namespace, gang));
+    Observed { clique, pods, unowned, departed, gang, base_gang, remembered }
+}
+
+fn base_gang_of(caches: &Caches, namespace: &str, name: &str) -> BaseGang {
+    let group = |group: &PodGroup| {
+        let status = caches.cliques.get(namespace, &group.name).and_then(|clique| clique.status.clone());
+        let scheduled = status.map_or(0, |status| status.scheduled_replicas);
+        BaseGroup { name: group.name.clone(), min_replicas: group.min_replicas, scheduled }
+    };
+    let gang = caches.gangs.get(namespace, name).filter(|gang| gang.metadata.deletion_timestamp.is_none());
+    let groups = gang.map(|gang| gang.spec.podgroups.iter().map(group).collect());
+    BaseGang { name: PodGangName::new(name), groups }
 }
 
 /// Whether a clique controls the pod, or could.

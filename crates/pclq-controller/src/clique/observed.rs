@@ -24,8 +24,30 @@ pub struct Observed {
     pub departed: Vec<Arc<SlimPod>>,
     /// The gang its pods are scheduled with.
     pub gang: Option<Arc<PodGang>>,
+    /// The gang that must be scheduled before; absent when the clique belongs to a base gang itself.
+    pub base_gang: Option<BaseGang>,
     /// What this process remembers of its own creates.
     pub remembered: Recollection,
+}
+
+/// A base gang, as far as its being scheduled goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseGang {
+    /// Its name.
+    pub name: PodGangName,
+    /// Its groups; absent when the gang does not exist.
+    pub groups: Option<Vec<BaseGroup>>,
+}
+
+/// One group of a base gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseGroup {
+    /// The name of the group and of its clique.
+    pub name: String,
+    /// How many of its pods the gang needs.
+    pub min_replicas: i32,
+    /// How many are scheduled, as the clique says.
+    pub scheduled: i32,
 }
 
 /// Where a clique stands in its set, as its labels say.
@@ -68,6 +90,19 @@ impl Observed {
     /// Every pod ever heard of: those that are there, and the last one gone of each index.
     pub fn ever_seen(&self) -> impl Iterator<Item = &SlimPod> {
         self.pods.iter().chain(&self.unowned).chain(&self.departed).map(Arc::as_ref)
+    }
+
+    /// Why pods of the clique must not be scheduled yet, if so.
+    pub fn held_back(&self) -> Option<String> {
+        let BaseGang { name, groups } = self.base_gang.as_ref()?;
+        let Some(groups) = groups else {
+            return Some(format!("PodGang {name} must be scheduled first and does not exist"));
+        };
+        let lacking = groups.iter().find(|group| group.scheduled < group.min_replicas)?;
+        let BaseGroup { name: clique, min_replicas, scheduled } = lacking;
+        Some(format!(
+            "PodGang {name} must be scheduled first: {clique} has {scheduled} of {min_replicas} pods scheduled"
+        ))
     }
 
     /// Where the clique stands, or the first label that it lacks.

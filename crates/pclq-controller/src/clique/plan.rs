@@ -10,6 +10,7 @@ use grove_runtime::slim::SlimPod;
 use super::desired;
 use super::observed::Observed;
 
+mod gates;
 mod identity;
 mod indices;
 mod names;
@@ -23,6 +24,8 @@ pub mod stage {
     pub const ADOPTION: &str = "adoption";
     /// Giving pods the labels back by which they are found.
     pub const LABELS: &str = "labels";
+    /// Opening the scheduling gates of pods.
+    pub const GATES: &str = "gates";
     /// Creating and deleting pods.
     pub const PODS: &str = "pods";
     /// Telling the gang which pods there are.
@@ -50,6 +53,10 @@ pub fn plan(seen: &Observed) -> Plan {
         Ok(patch) => (patch, None),
         Err(waiting) => (None, Some(waiting)),
     };
+    let (opened, held_back) = match gates::opened(seen, &indices.kept) {
+        Ok(steps) => (steps, None),
+        Err(waiting) => (Vec::new(), Some(waiting)),
+    };
     // A pod that is not the clique's own yet is deleted, if it must be, once it is.
     let surplus = indices.surplus.iter().copied().filter(|pod| seen.owns(pod));
     Plan::new()
@@ -57,7 +64,9 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(deleted(surplus.chain(ended(seen))))
         .stage(Stage::new(stage::LABELS, identity::lost_labels(seen, &lineage, &indices.kept)))
         .stage(Stage::new(stage::REFERENCES, patch))
+        .stage(Stage::new(stage::GATES, opened))
         .stage(Stage::new(stage::PODS, created).announcing("PodCreateSuccessful", "PodCreateFailed", "Created"))
+        .waiting(held_back)
         .waiting(waiting)
 }
 

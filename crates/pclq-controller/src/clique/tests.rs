@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use expect_test::Expect;
 use grove_api_types::core::{PodClique, PodCliqueStatus};
+use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::plan::{Plan, Step};
 use grove_runtime::slim::SlimPod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::observed::Observed;
+use super::observed::{BaseGang, BaseGroup, Observed};
 use super::plan::plan;
 use crate::memory::Recollection;
 
+mod followers;
+mod gates;
 mod identity;
 mod names;
 mod order;
@@ -40,6 +43,7 @@ fn world(row: &str) -> Observed {
         unowned: list("unowned").iter().map(pod).collect(),
         departed: list("departed").iter().map(pod).collect(),
         gang: row.get("gang").map(gang),
+        base_gang: row.get("base").map(base_gang),
         remembered: Recollection { refused, ..Recollection::default() },
     }
 }
@@ -106,10 +110,24 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     if is("gated") {
         object["spec"]["schedulingGates"] = json!([{ "name": "other.io/gate" }]);
     }
+    if is("held") {
+        let gates = json!([{ "name": "other.io/gate" }, { "name": "grove.io/podgang-pending-creation" }]);
+        object["spec"]["schedulingGates"] = gates;
+    }
     if row.get("container").is_some() {
         object["status"]["containerStatuses"] = json!([row["container"]]);
     }
     Arc::new(serde_json::from_value(object).expect("a pod"))
+}
+
+/// The base gang `llm-0`: pods scheduled by clique, of 2 that are needed of each; null for one that does not exist.
+fn base_gang(row: &Value) -> BaseGang {
+    let group = |(name, scheduled): (&String, &Value)| {
+        let scheduled = scheduled.as_i64().and_then(|count| i32::try_from(count).ok()).expect("a count");
+        BaseGroup { name: name.clone(), min_replicas: 2, scheduled }
+    };
+    let groups = row.as_object().map(|groups| groups.iter().map(group).collect());
+    BaseGang { name: PodGangName::new("llm-0"), groups }
 }
 
 fn gang(listed: &Value) -> Arc<PodGang> {

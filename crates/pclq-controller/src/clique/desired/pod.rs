@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::{environment, labels};
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
 use grove_api_types::ownership::controlled_by;
 use grove_api_types::scheduler::Scheduler;
+use grove_api_types::{environment, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::env;
 use crate::clique::observed::{Lineage, Observed};
@@ -67,8 +67,8 @@ fn is_groves(key: &str) -> bool {
     key.starts_with(labels::GROVE_PREFIX) || recommended.contains(&key)
 }
 
-/// The user's spec, with the host name under which its siblings find the pod. Scheduling gates of others stay; Grove
-/// adds none, since a pod of a base gang waits for nothing.
+/// The user's spec, with the host name under which its siblings find the pod. Scheduling gates of others stay; Grove adds
+/// its own where the base gang is not scheduled yet.
 fn spec(seen: &Observed, lineage: &Lineage, index: i32) -> Map<String, Value> {
     let mut spec = seen.clique.spec.pod_spec.fields().clone();
     let service = HeadlessServiceName::of_replica(&lineage.set, lineage.replica);
@@ -76,6 +76,10 @@ fn spec(seen: &Observed, lineage: &Lineage, index: i32) -> Map<String, Value> {
     spec.insert("subdomain".into(), String::from(service).into());
     if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
         spec.insert("schedulerName".into(), Scheduler::default().name().into());
+    }
+    if seen.held_back().is_some() {
+        let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
+        gates.as_array_mut().into_iter().for_each(|gates| gates.push(json!({ "name": labels::SCHEDULING_GATE })));
     }
     environment::put_first(&mut spec, &env::variables(seen, lineage));
     spec

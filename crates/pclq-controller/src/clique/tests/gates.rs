@@ -1,0 +1,64 @@
+//! Pods of a scaled gang and the base gang that goes before it.
+
+use expect_test::expect;
+use grove_runtime::plan::{Create, Step};
+
+use super::{check, world};
+use crate::clique::plan::plan;
+
+#[test]
+fn pods_wait_behind_a_gate_until_the_base_gang_is_scheduled() {
+    check(
+        "{replicas: 2, base: {llm-0-a: 2, llm-0-b: 1}, gang: [], pods: [{i: 0, name: x, held: true}, {i: 1, name: w, held: true}]}",
+        &expect![[r#"
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-w","namespace":"prod"},{"name":"~-x","namespace":"prod"}]}]
+            wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first: llm-0-b has 1 of 2 pods scheduled
+        "#]],
+    );
+}
+
+#[test]
+fn the_gates_open_when_it_is_and_those_of_others_stay() {
+    check(
+        "{replicas: 2, base: {llm-0-a: 2, llm-0-b: 3}, gang: [x, w], pods: [{i: 0, name: x, held: true}, {i: 1, name: w, ready: true}]}",
+        &expect![[r#"
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-w","namespace":"prod"},{"name":"~-x","namespace":"prod"}]}]
+            gates: patch Pod ~-x [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
+        "#]],
+    );
+}
+
+#[test]
+fn a_base_gang_that_is_missing_is_not_scheduled() {
+    check(
+        "{base: null, gang: [x], pods: [{i: 0, name: x, held: true}]}",
+        &expect![[r#"
+        wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first and does not exist
+    "#]],
+    );
+}
+
+#[test]
+fn a_base_gang_has_no_gate_to_wait_behind() {
+    check(
+        "{gang: [x], pods: [{i: 0, name: x, held: true}]}",
+        &expect![[r#"
+        gates: patch Pod ~-x [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
+    "#]],
+    );
+}
+
+#[test]
+fn a_new_pod_gets_the_gate_only_while_there_is_something_to_wait_for() {
+    let gates = |row: &str| {
+        let seen = world(row);
+        let plan = plan(&seen);
+        let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod") };
+        object["spec"]["schedulingGates"].to_string()
+    };
+    expect![[r#"[{"name":"own.io/gate"},{"name":"grove.io/podgang-pending-creation"}]"#]]
+        .assert_eq(&gates("{base: {llm-0-a: 1}, podSpec: {schedulingGates: [{name: own.io/gate}], containers: []}}"));
+    expect![[r#"[{"name":"own.io/gate"}]"#]]
+        .assert_eq(&gates("{base: {llm-0-a: 2}, podSpec: {schedulingGates: [{name: own.io/gate}], containers: []}}"));
+    expect!["null"].assert_eq(&gates("{base: {llm-0-a: 2}}"));
+}
