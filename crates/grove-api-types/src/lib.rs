@@ -13,6 +13,7 @@ pub mod duration;
 pub mod environment;
 pub mod error_codes;
 pub mod hash;
+pub mod ignored;
 pub mod labels;
 pub mod names;
 pub mod ownership;

@@ -59,9 +59,14 @@ fn what_pods_are_made_of_moves_both() {
 }
 
 #[test]
-fn sizes_roles_and_nulls_move_neither() {
+fn what_pods_are_not_made_of_moves_neither() {
     let before = hashes(|_| ());
-    let changes: [fn(&mut Value); 5] = [
+    let changes: [fn(&mut Value); 10] = [
+        |set| set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder"),
+        |set| set["spec"]["template"]["podCliqueScalingGroups"] = json!([{"name": "g", "cliqueNames": ["b"]}]),
+        |set| clique(set)["topologyConstraint"] = json!({"packDomain": "rack"}),
+        |set| clique(set)["spec"]["startsAfter"] = json!(["b"]),
+        |set| clique(set)["spec"]["autoScalingConfig"] = json!({"maxReplicas": 9}),
         |set| clique(set)["spec"]["replicas"] = json!(5),
         |set| clique(set)["spec"]["roleName"] = json!("other"),
         |set| set["spec"]["replicas"] = json!(7),

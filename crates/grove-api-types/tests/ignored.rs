@@ -1,0 +1,100 @@
+//! Which fields a set is told that nobody acts on.
+
+#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+
+use expect_test::{Expect, expect};
+use grove_api_types::core::PodCliqueSet;
+use grove_api_types::ignored;
+use serde_json::{Value, json};
+
+#[track_caller]
+fn check(set: &str, expected: &Expect) {
+    let mut value: Value = serde_saphyr::from_str(set).expect("YAML");
+    value["apiVersion"] = json!("grove.io/v1alpha1");
+    value["kind"] = json!("PodCliqueSet");
+    let set: PodCliqueSet = serde_json::from_value(value).expect("a set");
+    expected.assert_eq(&ignored::fields(&set).join("\n"));
+}
+
+#[test]
+fn what_is_acted_on_is_not_named() {
+    check(
+        "
+metadata: {name: s, annotations: {grove.io/auto-mnnvl: disabled, kai.scheduler/queue: q}}
+spec:
+  replicas: 2
+  template:
+    cliqueStartupType: CliqueStartupTypeAnyOrder
+    priorityClassName: high
+    headlessServiceConfig: {publishNotReadyAddresses: false}
+    cliques:
+    - name: a
+      annotations: {grove.io/mnnvl-group: none}
+      spec: {roleName: a, replicas: 2, minAvailable: 1, autoScalingConfig: {maxReplicas: 4}, podSpec: {containers: []}}
+    podCliqueScalingGroups:
+    - {name: g, cliqueNames: [a], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 3}}
+",
+        &expect![""],
+    );
+}
+
+#[test]
+fn what_is_only_kept_is_named_by_its_path() {
+    check(
+        "
+metadata: {name: s, annotations: {grove.io/auto-mnnvl: enabled, grove.io/mnnvl-group: fabric}}
+spec:
+  updateStrategy: {type: OnDelete}
+  template:
+    cliqueStartupType: CliqueStartupTypeExplicit
+    clusterTopologyName: t
+    topologyConstraint: {packDomain: rack}
+    terminationDelay: 4h
+    resourceClaimTemplates: [{name: gpus, templateSpec: {spec: {}}}]
+    resourceSharing: [{name: gpus, scope: AllReplicas}]
+    cliques:
+    - {name: a, spec: {podSpec: {containers: []}}}
+    - name: b
+      annotations: {grove.io/mnnvl-group: fabric}
+      topologyConstraint: {pack: {required: host}}
+      resourceSharing: [{name: gpus, scope: PerReplica}]
+      resourceClaimTemplateNames: [gpus]
+      spec: {startsAfter: [a], podSpec: {containers: []}}
+    podCliqueScalingGroups:
+    - name: g
+      cliqueNames: [b]
+      annotations: {grove.io/mnnvl-group: fabric}
+      topologyConstraint: {pack: {preferred: host}}
+      resourceSharing: [{name: gpus, scope: PerReplica}]
+      resourceClaimTemplateConfigs: [{names: [gpus]}]
+",
+        &expect![[r"
+            metadata.annotations[grove.io/auto-mnnvl]
+            metadata.annotations[grove.io/mnnvl-group]
+            spec.updateStrategy
+            spec.template.cliqueStartupType
+            spec.template.clusterTopologyName
+            spec.template.topologyConstraint
+            spec.template.terminationDelay
+            spec.template.resourceClaimTemplates
+            spec.template.resourceSharing
+            spec.template.cliques[1].annotations[grove.io/mnnvl-group]
+            spec.template.cliques[1].topologyConstraint
+            spec.template.cliques[1].resourceSharing
+            spec.template.cliques[1].resourceClaimTemplateNames
+            spec.template.cliques[1].spec.startsAfter
+            spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-group]
+            spec.template.podCliqueScalingGroups[0].topologyConstraint
+            spec.template.podCliqueScalingGroups[0].resourceSharing
+            spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs"]],
+    );
+}
+
+#[test]
+fn a_message_names_the_first_and_counts_the_rest() {
+    let fields = |count: usize| (0..count).map(|index| index.to_string()).collect::<Vec<_>>();
+    assert_eq!(ignored::message(&fields(0)), None);
+    assert_eq!(ignored::message(&fields(2)).as_deref(), Some("kept, and not acted on by this version: 0, 1"));
+    assert!(ignored::message(&fields(20)).is_some_and(|message| message.ends_with(", 18, 19")));
+    assert!(ignored::message(&fields(25)).is_some_and(|message| message.ends_with(", 19 and 5 more")));
+}
