@@ -55,6 +55,9 @@ pub(crate) enum Verb {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Measure what the suite does beside the same writes made by hand
+    #[command(subcommand)]
+    Bench(Benchmark),
     /// Write crds/ and the RBAC manifests from the code
     Generate,
     /// Renew the services' tokens for as long as the plane runs; started by `up`
@@ -63,6 +66,38 @@ pub(crate) enum Verb {
         #[arg(long)]
         dir: PathBuf,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Benchmark {
+    /// A set that is deployed, scaled in, scaled out and deleted: times, writes, processor time and memory
+    Scale(Scale),
+}
+
+/// What to measure.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Scale {
+    /// Replicas of the set, each one clique of two pods; several for how costs grow with the size
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..), default_value = "500")]
+    replicas: Vec<u32>,
+    /// The same as --replicas 125,250,500,1000,2000
+    #[arg(long, conflicts_with = "replicas")]
+    growth: bool,
+    /// Rounds of each size
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub(crate) repeat: u32,
+    /// Where the report, the CSV and the plots go [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The plane's folder [default: target/grove-bench]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+impl Scale {
+    pub(crate) fn sizes(&self) -> Vec<u32> {
+        if self.growth { vec![125, 250, 500, 1000, 2000] } else { self.replicas.clone() }
+    }
 }
 
 /// What the plane should be like.

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod args;
+mod bench;
 mod binaries;
 mod control_plane;
 mod credentials;
@@ -17,7 +18,7 @@ mod test;
 mod workspace;
 
 use anyhow::{Context, Result};
-use args::{Args, Verb};
+use args::{Args, Benchmark, Verb};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ async fn main() -> ExitCode {
         Verb::Down { dir } => plane::down(&workspace::plane_dir(dir)).await,
         Verb::Demo { once, wish } => demo::run(&source, &wish, once).await,
         Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
+        Verb::Bench(Benchmark::Scale(wish)) => bench::scale(&source, &wish).await,
         Verb::Generate => generate(),
         Verb::KeepTokens { dir } => accounts::keep(&dir).await,
     };

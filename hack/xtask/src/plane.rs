@@ -229,6 +229,18 @@ impl Plane {
         Ok(())
     }
 
+    /// Starts the services of a plane that has been brought up and whose services were stopped.
+    pub(crate) async fn resume_services(&mut self, wish: &Wish) -> Result<()> {
+        // Everything has its port already, so nothing is chosen here.
+        let ports = Ports::choose(&self.dir, &self.dir, &[], None)?;
+        self.start_services(wish, &ports).await
+    }
+
+    /// Ends the services; everything else runs on.
+    pub(crate) async fn stop_services(&mut self) -> Result<()> {
+        self.processes.end(&services::SERVICES.map(str::to_owned)).await
+    }
+
     async fn ensure(&mut self, launch: &Launch) -> Result<()> {
         if self.processes.ensure(launch).await? == Ensured::Started {
             self.started.push(launch.name.clone());

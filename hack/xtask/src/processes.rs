@@ -77,6 +77,15 @@ impl Processes {
         self.entries.get(name).is_some_and(|entry| i64::from(entry.pid) == i64::from(pid))
     }
 
+    /// The names and pids of what runs.
+    pub(crate) fn running(&self) -> Vec<(String, i32)> {
+        self.entries
+            .iter()
+            .filter(|(_, entry)| entry.is_alive())
+            .map(|(name, entry)| (name.clone(), entry.pid))
+            .collect()
+    }
+
     pub(crate) fn alive(&self) -> Vec<String> {
         self.entries.iter().filter(|(_, entry)| entry.is_alive()).map(|(name, _)| name.clone()).collect()
     }

@@ -36,6 +36,10 @@ pub(crate) async fn build() -> Result<()> {
     for service in SERVICES {
         cargo.args(["--package", service]);
     }
+    if !cfg!(debug_assertions) {
+        // An optimised xtask runs optimised services: they lie beside it.
+        cargo.arg("--release");
+    }
     if !cargo.status().await.context("cannot run cargo")?.success() {
         bail!("the services do not compile");
     }

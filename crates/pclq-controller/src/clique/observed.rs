@@ -62,6 +62,12 @@ pub struct Lineage {
 }
 
 impl Observed {
+    /// A clique of which no pod was seen: what is planned for it is all that it implies.
+    pub fn childless(clique: PodClique) -> Self {
+        let (pods, unowned, departed, remembered) = <_>::default();
+        Self { clique, pods, unowned, departed, gang: None, base_gang: None, remembered }
+    }
+
     /// Whether the clique is being deleted.
     pub fn is_leaving(&self) -> bool {
         self.clique.metadata.deletion_timestamp.is_some()

@@ -1,5 +1,6 @@
 //! What is known about a set and its children: plain data, and questions about it.
 
+use grove_api_types::admission::default;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler_group::PodGang;
@@ -30,6 +31,19 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// A set of which no child was seen: what is planned for it is all that it implies.
+    pub fn childless(set: &PodCliqueSet) -> Self {
+        Self {
+            set: default::pod_clique_set(set),
+            cliques: ByName::new(),
+            members: ByName::new(),
+            groups: ByName::new(),
+            gangs: ByName::new(),
+            services: ByName::new(),
+            autoscalers: ByName::new(),
+        }
+    }
+
     /// Whether the set is being deleted.
     pub fn is_leaving(&self) -> bool {
         self.set.metadata.deletion_timestamp.is_some()
