@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod conditions;
+pub mod configuration;
 pub mod core;
 pub mod crds;
 pub mod duration;

@@ -15,11 +15,16 @@ pub struct CommonArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Where /healthz and /readyz are served [default: 0.0.0.0:9081].
+    /// What this replica is called among those of its service [default: the host's name and a random number]. No two may
+    /// have one name at a time; one that comes back under its name takes its lease up again at once.
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<String>,
+
+    /// Where /healthz and /readyz are served [default: 0.0.0.0:2751].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub probe_address: Option<SocketAddr>,
 
-    /// Where /metrics is served [default: 0.0.0.0:8080].
+    /// Where /metrics is served [default: 0.0.0.0:2752].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_address: Option<SocketAddr>,
 

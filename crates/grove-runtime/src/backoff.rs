@@ -46,10 +46,14 @@ impl Backoff {
     }
 }
 
-// Randomness for jitter only: the standard library seeds each hasher state from the system.
 fn random_fraction() -> f64 {
-    let [a, b, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    let [a, b, ..] = random_number().to_ne_bytes();
     f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
+}
+
+/// Good enough to tell processes apart and to spread them: the standard library seeds each hasher from the system.
+pub(crate) fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

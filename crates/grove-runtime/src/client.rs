@@ -3,6 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::Context;
+use axum::http::{HeaderValue, header::USER_AGENT};
+use grove_api_types::configuration::RateLimit;
 use kube::{
     Client, Config,
     client::ClientBuilder,
@@ -10,7 +12,7 @@ use kube::{
 };
 use tower::limit::RateLimitLayer;
 
-use crate::config::RateLimit;
+use crate::rbac::SYSTEM_NAMESPACE;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// A connection without a byte for this long is dead; watches have their own limit.
@@ -25,27 +27,43 @@ pub struct Clients {
     pub watches: Client,
 }
 
+/// How a service reaches its cluster.
+pub struct Connection {
+    /// For its work.
+    pub clients: Clients,
+    /// For its Lease, which must not wait behind anything.
+    pub leases: Client,
+    /// The namespace it runs in; outside of a cluster the one it would run in.
+    pub namespace: String,
+}
+
 /// Makes ring the process-wide provider of cryptography; to be called before anything speaks TLS.
 pub fn install_crypto_provider() {
     // An error means that one is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Connects as the kubeconfig says, or as the pod's service account.
-pub async fn connect(kubeconfig: Option<&Path>, rate: Option<RateLimit>) -> anyhow::Result<Clients> {
-    let config = configuration(kubeconfig).await?;
+/// Sets up the clients that the kubeconfig, or the pod's service account, says. Nothing is sent yet. The API server's
+/// logs will know the process as `agent`.
+pub async fn connect(kubeconfig: Option<&Path>, agent: &str, rate: Option<RateLimit>) -> anyhow::Result<Connection> {
+    let config = configuration(kubeconfig, agent).await?;
+    let namespace = match kubeconfig {
+        Some(_) => SYSTEM_NAMESPACE.to_owned(),
+        None => config.default_namespace.clone(),
+    };
     let mut watching = config.clone();
     watching.read_timeout = None;
+    let leases = Client::try_from(watching.clone()).context("could not set up the client for leases")?;
     let requests = ClientBuilder::try_from(config).context("could not set up the client")?;
     let requests = match rate {
         None => requests.build(),
         Some(limit) => requests.with_layer(&rate_limit(limit)).build(),
     };
     let watches = Client::try_from(watching).context("could not set up the client for watches")?;
-    Ok(Clients { requests, watches })
+    Ok(Connection { clients: Clients { requests, watches }, leases, namespace })
 }
 
-async fn configuration(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+async fn configuration(kubeconfig: Option<&Path>, agent: &str) -> anyhow::Result<Config> {
     let mut config = match kubeconfig {
         None => Config::incluster().context("not running in a pod; give --kubeconfig FILE")?,
         Some(file) => from_file(file).await.with_context(|| format!("could not use kubeconfig {}", file.display()))?,
@@ -53,8 +71,11 @@ async fn configuration(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(SILENCE);
+    // Else a connection that waited in the pool would have used up its time before it is used again.
+    config.reset_reader_on_write = true;
     // kube's retries would hide an overloaded server for minutes; ours are the controllers' backoff.
     config.default_retry = false;
+    config.headers.push((USER_AGENT, HeaderValue::from_str(agent).context("--identity is no text for a header")?));
     Ok(config)
 }
 

@@ -31,6 +31,7 @@ use crate::{
     backoff::Backoff,
     caches::Change,
     executor::Failure,
+    leadership::Leadership,
     metrics::{Ending, Metrics},
     plan::Plan,
     service::Service,
@@ -113,12 +114,18 @@ where
         let (left, leaving) = mpsc::unbounded();
         let failures = Arc::new(Failures::default());
         let (store, writer) = ready_store();
-        let own = fed(primary, writer, left, Arc::clone(&failures));
-        let attempts = Arc::new(Attempts { name, metrics: service.metrics().clone(), failures, context });
+        let leadership = service.leadership();
+        let led = leadership.clone();
+        let triggers = triggers.filter(move |_| ready(led.is_held()));
+        let all = everything(leadership, store.clone());
+        let own = fed(primary, writer, left, Arc::clone(&failures), leadership.clone());
+        let (metrics, leadership) = (service.metrics().clone(), leadership.clone());
+        let attempts = Arc::new(Attempts { name, metrics, failures, leadership, context });
         let controller = Controller::for_stream(stream::pending(), store)
             .with_config(Config::default().concurrency(concurrency))
             .reconcile_on(own)
             .reconcile_on(triggers)
+            .reconcile_on(all)
             .graceful_shutdown_on(service.shutdown().asked())
             .run(move |object, attempts| attempts.attempt(&object, &reconcile), Attempts::back_off, attempts)
             .for_each(|_| ready(()));
@@ -145,12 +152,29 @@ where
     (store, writer)
 }
 
-/// Keeps the controller's store up to date and names what is to be reconciled.
+/// Every object, each time this replica begins to lead: what happened before was for another one to act on.
+fn everything<K>(
+    leadership: &Leadership,
+    store: reflector::Store<K>,
+) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    let of_store = move |()| {
+        let objects: Vec<_> = store.state().iter().map(|object| ObjectRef::from_obj(&**object)).collect();
+        stream::iter(objects)
+    };
+    leadership.begun().flat_map(of_store)
+}
+
+/// Keeps the controller's store up to date and names what is to be reconciled: nothing while this replica stands by. The
+/// store comes first, so that a change on the edge of leading is either named here or among everything.
 fn fed<K>(
     changes: BoxStream<'static, Change<K>>,
     mut writer: Writer<K>,
     left: mpsc::UnboundedSender<Arc<K>>,
     failures: Arc<Failures>,
+    leadership: Leadership,
 ) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
@@ -170,7 +194,7 @@ where
             }
             (None, None) => None,
         };
-        ready(wake)
+        ready(wake.filter(|_| leadership.is_held()))
     })
 }
 
@@ -179,17 +203,41 @@ where
     K: Resource<DynamicType = ()>,
 {
     let Some(orphans) = orphans else { return };
+    if service.leadership().is_held() {
+        clear(service, orphans, &*gone).await;
+    } else {
+        // Another replica sweeps; here the plan is made for whoever makes it to forget the object.
+        drop(orphans(&gone));
+    }
+}
+
+async fn clear<K>(service: &Service, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K)
+where
+    K: Resource<DynamicType = ()>,
+{
     let mut backoff = Backoff::for_objects();
     for _ in 0..SWEEP_ATTEMPTS {
-        match service.executor().is_gone(&*gone).await {
-            Ok(false) => return,
-            Ok(true) if service.executor().carry_out(&*gone, &orphans(&gone)).await.succeeded() => return,
-            Ok(true) => {}
-            Err(error) => tracing::warn!(name = gone.name_any(), "{}", error_chain(&error)),
+        if is_cleared(service, orphans, gone).await {
+            return;
         }
         tokio::select! {
             () = tokio::time::sleep(backoff.failed()) => {}
             () = service.shutdown().asked() => return,
+        }
+    }
+}
+
+/// Whether nothing is left to do: the object is there after all, or its children are deleted.
+async fn is_cleared<K>(service: &Service, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K) -> bool
+where
+    K: Resource<DynamicType = ()>,
+{
+    match service.executor().is_gone(gone).await {
+        Ok(false) => true,
+        Ok(true) => service.executor().carry_out(gone, &orphans(gone)).await.succeeded(),
+        Err(error) => {
+            tracing::warn!(name = gone.name_any(), "{}", error_chain(&error));
+            false
         }
     }
 }
@@ -199,6 +247,7 @@ struct Attempts<C> {
     name: &'static str,
     metrics: Metrics,
     failures: Arc<Failures>,
+    leadership: Leadership,
     context: Arc<C>,
 }
 
@@ -220,9 +269,11 @@ impl<C: Send + Sync + 'static> Attempts<C> {
             namespace = object.namespace().unwrap_or_default(),
             name = object.name_any()
         );
-        let reconciling = reconcile(Arc::clone(object), Arc::clone(&self.context));
+        let leads = self.leadership.is_held();
+        let reconciling = leads.then(|| reconcile(Arc::clone(object), Arc::clone(&self.context)));
         let object = Arc::clone(object);
         let attempt = async move {
+            let Some(reconciling) = reconciling else { return Ok(Action::await_change()) };
             let mut measured = self.metrics.reconcile(self.name);
             let result = reconciling.await;
             measured.ended(match &result {

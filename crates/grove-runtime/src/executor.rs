@@ -22,13 +22,15 @@ pub use self::outcome::{Done, Error, Failure, Outcome};
 use self::{announce::announcement, outcome::Effect};
 use crate::{
     events::Recorder,
+    leadership::Leadership,
     merge::merge_patch,
     metrics::Metrics,
     plan::{Adopt, Create, Delete, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 
 /// Writes in flight at once.
-pub const IN_FLIGHT: usize = 32;
+pub const IN_FLIGHT: usize = IN_FLIGHT_PERMITS as usize;
+const IN_FLIGHT_PERMITS: u32 = 32;
 /// A request that takes longer is given up; whether it was carried out, the next observation tells.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,12 +41,26 @@ pub struct Executor {
     recorder: Recorder,
     metrics: Metrics,
     permits: Arc<Semaphore>,
+    leadership: Leadership,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`IN_FLIGHT`] requests at a time.
     pub fn new(client: Client, recorder: Recorder, metrics: Metrics) -> Self {
-        Self { client, recorder, metrics, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
+        let (permits, leadership) = (Arc::new(Semaphore::new(IN_FLIGHT)), Leadership::undisputed());
+        Self { client, recorder, metrics, permits, leadership }
+    }
+
+    /// The same, writing only while that leadership is held. When it ends, whatever is in flight is broken off.
+    #[must_use]
+    pub fn led_by(self, leadership: Leadership) -> Self {
+        Self { leadership, ..self }
+    }
+
+    /// Returns when no write is in flight.
+    pub async fn settled(&self) {
+        // The semaphore is never closed, so acquiring cannot fail.
+        drop(self.permits.acquire_many(IN_FLIGHT_PERMITS).await);
     }
 
     /// The same, announcing what it does in the name of `controller`.
@@ -203,7 +219,11 @@ impl Executor {
     ) -> Result<Effect, Failure> {
         // The semaphore is never closed, so acquiring cannot fail.
         let _permit = self.permits.acquire().await;
-        let result = in_time(call).await;
+        let result = tokio::select! {
+            biased;
+            _ = self.leadership.ended() => Err(Failure::not_leading()),
+            result = in_time(call) => result,
+        };
         let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "ok".to_owned());
         self.metrics.wrote(verb, &target.resource.kind, &code);
         result
@@ -219,6 +239,10 @@ impl Executor {
     }
 
     fn announce<K: Resource<DynamicType = ()>>(&self, subject: &K, stage: &Stage, results: &[Result<Effect, Failure>]) {
+        // Of a replica that lost the lead nobody wants to hear that it is refused.
+        if !self.leadership.is_held() {
+            return;
+        }
         for event in announcement(stage, results) {
             self.recorder.record(subject.object_ref(&()), event);
         }

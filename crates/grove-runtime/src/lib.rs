@@ -1,11 +1,12 @@
 //! The shell every Grove service wears, and the one place that writes to the API server.
 //!
-//! Modules in reading order: a service [`service::Service::start`]s, opens [`caches`], wires a reconciler with
+//! Modules in reading order: a [`process`] starts its [`service::Service`]; that opens [`caches`], wires a reconciler with
 //! [`controller::Wiring`]; the reconciler thinks in [`plan::Plan`]s, and the [`executor::Executor`] carries them out.
 //! No rule of the Grove API lives here: this crate knows Kubernetes, not what is built on it.
 
 #![deny(missing_docs)]
 
+pub mod process;
 pub mod service;
 
 pub mod args;
@@ -17,6 +18,10 @@ pub mod admin;
 pub mod metrics;
 pub mod ready;
 pub mod shutdown;
+
+mod identity;
+pub mod leadership;
+pub mod lease;
 
 pub mod conditions;
 pub mod merge;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 /// The service's metrics. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct Metrics {
     writes: IntCounterVec,
     watch_failures: IntCounterVec,
     relists: IntCounterVec,
+    leading: IntGaugeVec,
+    configuration: IntGaugeVec,
 }
 
 impl Metrics {
@@ -44,8 +46,23 @@ impl Metrics {
                 &["kind"],
             )?,
             relists: counter("grove_lists_total", "Complete lists of a kind.", &["kind"])?,
+            // The name and the meaning that the Go client gives it.
+            leading: IntGaugeVec::new(
+                Opts::new("leader_election_master_status", "1 if this replica holds the lease, 0 if it stands by."),
+                &["name"],
+            )?,
+            configuration: IntGaugeVec::new(
+                Opts::new(
+                    "grove_config_info",
+                    "1; the hash is the beginning of the SHA-256 of the configuration file.",
+                ),
+                &["hash"],
+            )?,
         };
         for family in [&metrics.reconciles, &metrics.writes, &metrics.watch_failures, &metrics.relists] {
+            metrics.registry.register(Box::new(family.clone()))?;
+        }
+        for family in [&metrics.leading, &metrics.configuration] {
             metrics.registry.register(Box::new(family.clone()))?;
         }
         metrics.registry.register(Box::new(metrics.reconcile_seconds.clone()))?;
@@ -72,6 +89,16 @@ impl Metrics {
     /// Counts one write.
     pub fn wrote(&self, verb: &str, kind: &str, result: &str) {
         self.writes.with_label_values(&[verb, kind, result]).inc();
+    }
+
+    /// Says whether this replica holds the lease of that name.
+    pub fn leads(&self, lease: &str, leads: bool) {
+        self.leading.with_label_values(&[lease]).set(leads.into());
+    }
+
+    /// Says which configuration file the service runs with.
+    pub fn configured(&self, hash: &str) {
+        self.configuration.with_label_values(&[hash]).set(1);
     }
 
     /// Counts one failed list or watch.

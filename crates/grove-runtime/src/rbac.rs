@@ -96,6 +96,12 @@ impl Rule {
         Self::named("events.k8s.io", "events", &[Verb::Create, Verb::Patch], "announcements")
     }
 
+    /// The Lease by which the replicas of a service agree on who acts.
+    pub fn lease() -> Self {
+        let verbs = [Verb::Get, Verb::Watch, Verb::Create, Verb::Update];
+        Self::named("coordination.k8s.io", "leases", &verbs, "which of its replicas acts").in_system_namespace()
+    }
+
     /// The same verbs, on the `status` subresource.
     #[must_use]
     pub fn status(self) -> Self {

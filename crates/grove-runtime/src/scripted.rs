@@ -9,7 +9,7 @@ use axum::{
     body::{Body, Bytes, to_bytes},
     http::{Request, Response},
 };
-use futures::{StreamExt, stream};
+use futures::{StreamExt, channel::mpsc, stream};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -33,6 +33,8 @@ pub(crate) enum Answer {
     Json(u16, Value),
     /// A watch: these events, then silence or the end.
     Watch { events: Vec<Value>, stays_open: bool },
+    /// A watch of what is still to come.
+    Live(mpsc::UnboundedReceiver<Value>),
     /// The connection breaks before an answer.
     Broken,
     /// No answer ever comes.
@@ -106,6 +108,10 @@ async fn reply(answer: Answer) -> Result<Response<Body>, std::io::Error> {
     let (code, body) = match answer {
         Answer::Json(code, value) => (code, Body::from(value.to_string())),
         Answer::Watch { events, stays_open } => (200, lines(events, stays_open)),
+        Answer::Live(events) => {
+            let lines = events.map(|event| Ok::<_, Infallible>(Bytes::from(format!("{event}\n"))));
+            (200, Body::from_stream(lines))
+        }
         Answer::Broken => return Err(std::io::Error::other("connection reset by peer")),
         Answer::Silence => std::future::pending().await,
     };

@@ -1,9 +1,16 @@
 //! The life of a service: start, work, drain.
 
-use std::{fmt::Debug, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use futures::Stream;
+use grove_api_types::configuration::{OperatorConfiguration, RateLimit};
 use kube::{Api, Client, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
@@ -12,19 +19,20 @@ use crate::{
     admin,
     args::CommonArgs,
     caches::{self, Cache, Change, Keep, Slot},
-    client::{self, Clients},
+    client::{self, Clients, Connection},
     clock::Clock,
-    config::{OperatorConfiguration, RateLimit},
+    config::{self, Loaded},
     events::Recorder,
     executor::Executor,
+    identity,
+    leadership::Leadership,
+    lease::{Candidate, Lost, Seat},
     metrics::Metrics,
     ready::Ready,
     shutdown::{Shutdown, Signals},
     telemetry,
 };
 
-const PROBES: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 9081);
-const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 8080);
 /// What was begun may take this long after the service was asked to stop.
 const DRAIN: Duration = Duration::from_secs(25);
 /// The last events may take this long.
@@ -45,29 +53,59 @@ struct Inner {
     metrics: Metrics,
     ready: Ready,
     shutdown: Shutdown,
+    leadership: Leadership,
+    /// Who stands for election; nobody where there is none, and once it does.
+    candidate: Mutex<Option<Candidate>>,
 }
 
 impl Service {
     /// Reads the configuration, starts logging, connects, and answers probes: alive at once, ready when the caches are.
     pub async fn start(name: &'static str, args: &CommonArgs) -> anyhow::Result<Self> {
         client::install_crypto_provider();
-        let config = configure(args)?;
-        let clients = client::connect(args.kubeconfig.as_deref(), config.rate_limit).await?;
-        let probes = args.probe_address.or(config.probe_address).unwrap_or(PROBES);
-        let metrics = args.metrics_address.or(config.metrics_address).unwrap_or(METRICS);
-        let service = Self::over(name, clients, config)?;
+        let Loaded { configuration, warnings: _, hash } = configure(args)?;
+        let identity = args.identity.clone().unwrap_or_else(identity::made_up);
+        let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
+        let agent = format!("{name}/{version} ({identity})");
+        let Connection { clients, leases, namespace } =
+            client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
+        let probes = args.probe_address.unwrap_or(configuration.server.health_probes.0);
+        let metrics = args.metrics_address.unwrap_or(configuration.server.metrics.0);
+        let service = if configuration.leader_election.enabled {
+            let leadership = Leadership::awaited();
+            let seat = Seat { client: leases, namespace, service: name.to_owned() };
+            let election = configuration.leader_election.clone();
+            let service = Self::led_by(leadership.clone(), name, clients, configuration)?;
+            let candidate = Candidate::new(seat, &identity, &election, leadership, service.metrics().clone());
+            service.candidate().replace(candidate);
+            service
+        } else {
+            Self::over(name, clients, configuration)?
+        };
+        service.metrics().configured(&hash);
         admin::serve(probes, metrics, service.ready().clone(), service.metrics().clone()).await?;
-        tracing::info!(service = name, version = env!("CARGO_PKG_VERSION"), "started");
+        tracing::info!(service = name, version, identity, configuration = hash, "started");
         Ok(service)
     }
 
-    /// A service over clients that exist already, without logs and ports of its own. Needs a tokio runtime.
+    /// A service over clients that exist already, without logs, ports and rivals. Needs a tokio runtime.
     pub fn over(name: &'static str, clients: Clients, config: OperatorConfiguration) -> anyhow::Result<Self> {
+        Self::led_by(Leadership::undisputed(), name, clients, config)
+    }
+
+    pub(crate) fn led_by(
+        leadership: Leadership,
+        name: &'static str,
+        clients: Clients,
+        config: OperatorConfiguration,
+    ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("could not set up the metrics")?;
         let recorder = Recorder::start(clients.requests.clone(), name);
         let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
-        let (ready, shutdown) = (Ready::new(), Shutdown::new());
-        Ok(Self { inner: Arc::new(Inner { name, clients, config, executor, recorder, metrics, ready, shutdown }) })
+        let executor = executor.led_by(leadership.clone());
+        let (ready, shutdown, candidate) = (Ready::new(), Shutdown::new(), Mutex::default());
+        let inner =
+            Inner { name, clients, config, executor, recorder, metrics, ready, shutdown, leadership, candidate };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The service's name.
@@ -103,6 +141,11 @@ impl Service {
     /// The request to stop.
     pub fn shutdown(&self) -> &Shutdown {
         &self.inner.shutdown
+    }
+
+    /// Whether this replica may act.
+    pub fn leadership(&self) -> &Leadership {
+        &self.inner.leadership
     }
 
     /// The service's metrics.
@@ -142,21 +185,53 @@ impl Service {
         caches::watch(Api::all(self.watch_client()), config, ready, (slot, Some(keep)), self.metrics())
     }
 
-    /// Works until SIGTERM or SIGINT, then lets `work` finish what it began. A second signal ends it at once.
+    /// Works until SIGTERM or SIGINT, then lets `work` finish what it began. A second signal ends it at once, and so does
+    /// another replica that took the lead.
     ///
-    /// `work` ends by itself once [`Service::shutdown`] is asked; an error of it is the service's.
+    /// `work` ends by itself once [`Service::shutdown`] is asked; an error of it is the service's. The lead is given up
+    /// last, when nothing is written any more.
     pub async fn run(&self, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
         let mut signals = Signals::listen().context("could not listen for signals")?;
-        tokio::pin!(work);
+        let release = Shutdown::new();
+        let mut candidacy = std::pin::pin!(self.stand(&release));
+        let working = async {
+            tokio::pin!(work);
+            tokio::select! {
+                result = &mut work => result,
+                () = signals.next() => self.drain(work, signals).await,
+            }
+        };
         let result = tokio::select! {
-            result = &mut work => result,
-            () = signals.next() => Ok(self.drain(work, signals).await?),
+            result = working => result,
+            Err(lost) = &mut candidacy => return Err(lost.into()),
         };
         // Whoever works beside `work` hears of its end too.
         self.shutdown().ask();
         let flushed = timeout(FLUSH, self.inner.recorder.flush()).await.is_ok();
+        self.leadership().give_up();
+        self.executor().settled().await;
+        release.ask();
+        // What happens to the lease from here on is nobody's concern.
+        drop(candidacy.await);
         tracing::info!(service = self.name(), succeeded = result.is_ok(), events_flushed = flushed, "stopped");
         result
+    }
+
+    /// Stands for election, once the caches are filled, until the release.
+    async fn stand(&self, release: &Shutdown) -> Result<(), Lost> {
+        let candidate = self.candidate().take();
+        match candidate {
+            None => release.asked().await,
+            Some(candidate) => tokio::select! {
+                () = self.ready().wait() => return candidate.run(release.asked()).await,
+                () = release.asked() => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn candidate(&self) -> MutexGuard<'_, Option<Candidate>> {
+        self.inner.candidate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn drain(
@@ -174,15 +249,16 @@ impl Service {
     }
 }
 
-fn configure(args: &CommonArgs) -> anyhow::Result<OperatorConfiguration> {
-    let (config, warnings) = OperatorConfiguration::read(args.config.as_deref())?;
-    let level = args.log_level.as_deref().unwrap_or(&config.log_level);
-    telemetry::start(args.log_format.unwrap_or(config.log_format), level)?;
-    for warning in warnings {
+fn configure(args: &CommonArgs) -> anyhow::Result<Loaded> {
+    let loaded = config::load(args.config.as_deref())?;
+    let configuration = &loaded.configuration;
+    let level = args.log_level.as_deref().unwrap_or(configuration.log_level.as_str());
+    telemetry::start(args.log_format.unwrap_or(configuration.log_format.into()), level)?;
+    for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
-    log_rate(config.rate_limit);
-    Ok(config)
+    log_rate(configuration.rate_limit);
+    Ok(loaded)
 }
 
 fn log_rate(rate: Option<RateLimit>) {

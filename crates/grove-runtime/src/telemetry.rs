@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use anyhow::{Context, anyhow};
+use grove_api_types::configuration;
 use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 /// How log lines look.
@@ -13,6 +14,15 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
+}
+
+impl From<configuration::LogFormat> for LogFormat {
+    fn from(format: configuration::LogFormat) -> Self {
+        match format {
+            configuration::LogFormat::Json => Self::Json,
+            configuration::LogFormat::Text => Self::Text,
+        }
+    }
 }
 
 /// Starts logging to standard error.

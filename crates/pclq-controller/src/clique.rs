@@ -46,7 +46,7 @@ pub enum Error {
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
     let orphaned = Arc::clone(&ctx);
     let wiring = Wiring::new(CONTROLLER, changes.cliques)
-        .concurrency(service.config().concurrent_syncs("podClique"))
+        .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
         .woken_by(changes.touched)
         .orphans(move |gone| left_behind(&orphaned, gone));
     service

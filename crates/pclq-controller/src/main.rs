@@ -1,8 +1,10 @@
 //! The process: reads its flags, puts on the shell and runs the controller.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use grove_runtime::args::CommonArgs;
-use grove_runtime::service::Service;
+use grove_runtime::process;
 
 /// Turns `PodClique`s into pods.
 #[derive(Parser)]
@@ -13,8 +15,7 @@ struct Args {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
     let args = Args::parse();
-    let service = Service::start(pclq_controller::NAME, &args.common).await?;
-    pclq_controller::run(&service).await
+    process::run(pclq_controller::NAME, &args.common, async |service| pclq_controller::run(service).await).await
 }

@@ -17,6 +17,7 @@ pub fn rules() -> Vec<Rule> {
             "its children; get tells whose pod has a wanted name, patch gives lost owners and labels back",
         ),
         Rule::on::<PodGang>(&[List, Watch, Patch], "patch writes the podReferences of a clique's own group"),
+        Rule::lease(),
         Rule::events(),
     ]
 }

@@ -115,7 +115,17 @@ pub(crate) struct Wish {
     /// The configuration of the services, an `OperatorConfiguration` [default: the one in deploy/base/common]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Processes of each Grove service, of which one acts [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) replicas: Option<u32>,
     /// Start no Grove service
     #[arg(long)]
     pub(crate) no_services: bool,
+}
+
+impl Wish {
+    /// How many processes of each service.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.replicas.unwrap_or(1).max(1)
+    }
 }

@@ -220,11 +220,11 @@ impl Plane {
         self.while_alive(accounts::issue(&self.kubectl, &self.dir)).await?;
         let dir = self.dir.clone();
         self.ensure(&accounts::keeper(&dir)?).await?;
-        for service in services::SERVICES {
-            self.ensure(&services::launch(&dir, ports, service)?).await?;
+        for replica in services::replicas(wish.replicas()) {
+            self.ensure(&services::launch(&dir, ports, replica)?).await?;
         }
-        for service in services::SERVICES {
-            self.while_alive(services::until_ready(&self.processes, ports, service)).await?;
+        for replica in services::replicas(wish.replicas()) {
+            self.while_alive(services::until_ready(&self.processes, ports, replica)).await?;
         }
         Ok(())
     }
@@ -272,8 +272,8 @@ fn port_names(source: &Source, wish: &Wish) -> Vec<String> {
         names.extend(control_plane::PORTS.map(str::to_owned));
     }
     if !wish.no_services {
-        for service in services::SERVICES {
-            names.extend([services::probe_port(service), services::metrics_port(service)]);
+        for replica in services::replicas(wish.replicas()) {
+            names.extend([replica.probe_port(), replica.metrics_port()]);
         }
     }
     names

@@ -19,12 +19,32 @@ pub(crate) const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
-pub(crate) fn probe_port(service: &str) -> String {
-    format!("{service}-probe")
+/// One process of a service.
+#[derive(Clone, Copy)]
+pub(crate) struct Replica {
+    service: &'static str,
+    number: u32,
 }
 
-pub(crate) fn metrics_port(service: &str) -> String {
-    format!("{service}-metrics")
+/// As many processes of each service.
+pub(crate) fn replicas(of_each: u32) -> impl Iterator<Item = Replica> {
+    SERVICES.into_iter().flat_map(move |service| (0..of_each).map(move |number| Replica { service, number }))
+}
+
+impl Replica {
+    /// What its process and its log are called, and the replica in its lease; the first is called like the service.
+    pub(crate) fn name(self) -> String {
+        let Self { service, number } = self;
+        if number == 0 { service.to_owned() } else { format!("{service}-{number}") }
+    }
+
+    pub(crate) fn probe_port(self) -> String {
+        format!("{}-probe", self.name())
+    }
+
+    pub(crate) fn metrics_port(self) -> String {
+        format!("{}-metrics", self.name())
+    }
 }
 
 /// Compiles the services of this clone.
@@ -80,36 +100,38 @@ fn shipped_configuration() -> Result<String> {
     text.map(str::to_owned).with_context(|| format!("{} carries no config.yaml", file.display()))
 }
 
-pub(crate) fn launch(dir: &Path, ports: &Ports, service: &str) -> Result<Launch> {
-    let kubeconfig = accounts::folder(dir, service).join("kubeconfig");
+pub(crate) fn launch(dir: &Path, ports: &Ports, replica: Replica) -> Result<Launch> {
+    let kubeconfig = accounts::folder(dir, replica.service).join("kubeconfig");
     let config = dir.join("config.yaml");
     Ok(Launch {
-        name: service.to_owned(),
-        program: workspace::binary(service)?,
+        name: replica.name(),
+        program: workspace::binary(replica.service)?,
         arguments: vec![
             "--kubeconfig".to_owned(),
             kubeconfig.display().to_string(),
             "--config".to_owned(),
             config.display().to_string(),
+            "--identity".to_owned(),
+            replica.name(),
             "--probe-address".to_owned(),
-            format!("127.0.0.1:{}", ports.of(&probe_port(service))?),
+            format!("127.0.0.1:{}", ports.of(&replica.probe_port())?),
             "--metrics-address".to_owned(),
-            format!("127.0.0.1:{}", ports.of(&metrics_port(service))?),
+            format!("127.0.0.1:{}", ports.of(&replica.metrics_port())?),
         ],
         inputs: vec![kubeconfig, config],
     })
 }
 
-/// Waits until the service says that it is ready.
-pub(crate) async fn until_ready(processes: &Processes, ports: &Ports, service: &str) -> Result<()> {
-    let port = ports.of(&probe_port(service))?;
+/// Waits until the process says that it is ready.
+pub(crate) async fn until_ready(processes: &Processes, ports: &Ports, replica: Replica) -> Result<()> {
+    let (name, port) = (replica.name(), ports.of(&replica.probe_port())?);
     let ready = async {
         while !is_ready(port).await {
             sleep(Duration::from_millis(50)).await;
         }
     };
     if timeout(READY_WITHIN, ready).await.is_err() {
-        bail!("{service} is not ready after {READY_WITHIN:?}; its last lines:\n{}", processes.last_lines(service, 20));
+        bail!("{name} is not ready after {READY_WITHIN:?}; its last lines:\n{}", processes.last_lines(&name, 20));
     }
     Ok(())
 }

@@ -2,16 +2,18 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use grove_api_types::configuration::OperatorConfiguration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{
     client::Clients,
-    config::OperatorConfiguration,
     plan::{Stage, Step},
     scripted::{self, Answer, Asked, Log, config_map},
 };
+
+mod standby;
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not reconcile")]

@@ -74,6 +74,13 @@ impl Failure {
     /// The reason when the name of a child belongs to an object that is not ours.
     pub const NAME_TAKEN: &str = "NameTaken";
 
+    /// The reason when this process may not write: another replica acts, or might.
+    pub const NOT_LEADING: &str = "NotLeading";
+
+    pub(super) fn not_leading() -> Self {
+        Self::new(0, Self::NOT_LEADING, "this replica does not hold the lease of its service")
+    }
+
     /// A failure without further details.
     pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), message: message.into(), ..Self::default() }

@@ -6,6 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::scripted::{self, Answer, Asked, Log, config_map};
 
+mod leading;
+
 fn executor(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Executor, Log) {
     let (client, log) = scripted::client(script);
     (Executor::new(client, Recorder::silent(), Metrics::new().unwrap()), log)

@@ -1,0 +1,96 @@
+//! A replica that stands by: it follows everything and does nothing, and takes over with everything.
+
+use super::*;
+use crate::leadership::Leadership;
+
+/// Names in the order in which they were reconciled.
+type Names = Arc<Mutex<Vec<String>>>;
+
+fn noting(names: &Names) -> impl Fn(Arc<ConfigMap>, Arc<()>) -> std::future::Ready<Result<Action, Broken>> + use<> {
+    let names = Arc::clone(names);
+    move |object, _| {
+        names.lock().unwrap().push(object.name_any());
+        ready(Ok(Action::await_change()))
+    }
+}
+
+fn sorted(names: &Names) -> Vec<String> {
+    let mut names = std::mem::take(&mut *names.lock().unwrap());
+    names.sort();
+    names
+}
+
+fn standing_by() -> (Service, Leadership, Log) {
+    let (client, log) = scripted::client(|_| Answer::ok(config_map("child", 1, "uid-gone")));
+    let clients = Clients { requests: client.clone(), watches: client };
+    let leadership = Leadership::awaited();
+    let config = OperatorConfiguration::default();
+    (Service::led_by(leadership.clone(), "test", clients, config).unwrap(), leadership, log)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_over_reconciles_everything_as_it_is_then() {
+    let (service, leadership, _) = standing_by();
+    let names = Names::default();
+    let gone = Change { before: Some(object("b")), after: None };
+    let wiring = Wiring::new("maps", changes(vec![came("a"), came("b"), came("c"), gone]));
+    let seen = Arc::clone(&names);
+    let script = async {
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(sorted(&seen), Vec::<String>::new(), "it only watched");
+        leadership.hold(Instant::now(), Duration::from_hours(1));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(sorted(&seen), ["a", "c"]);
+    };
+    futures::join!(run_for(wiring, &service, Duration::from_mins(6), noting(&names)), script);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_touch_does_nothing_until_it_leads_again() {
+    let (service, leadership, _) = standing_by();
+    let names = Names::default();
+    leadership.hold(Instant::now(), Duration::from_secs(10));
+    let later = stream::once(sleep(Duration::from_secs(30))).map(|()| came("b"));
+    let wiring = Wiring::new("maps", stream::iter([came("a")]).chain(later).chain(stream::pending()));
+    let seen = Arc::clone(&names);
+    let script = async {
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(sorted(&seen), ["a"]);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(sorted(&seen), Vec::<String>::new());
+        leadership.hold(Instant::now(), Duration::from_hours(1));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(sorted(&seen), ["a", "b"]);
+    };
+    futures::join!(run_for(wiring, &service, Duration::from_mins(3), noting(&names)), script);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_lead_was_lost_is_not_tried_again_after_it() {
+    let (service, leadership, _) = standing_by();
+    leadership.hold(Instant::now(), Duration::from_secs(1));
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    run_for(wiring, &service, Duration::from_mins(10), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        ready(Err(Broken(Failure::new(500, "X", "x"))))
+    })
+    .await;
+    assert!((1..=2).contains(&tries.load(Ordering::SeqCst)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_by_leaves_orphans_alone_and_lets_them_be_forgotten() {
+    let (service, _, log) = standing_by();
+    let forgotten = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&forgotten);
+    let gone = Change { before: Some(object("gone")), after: None };
+    let wiring = Wiring::new("maps", changes(vec![came("gone"), gone])).orphans(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))]))
+    });
+    run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Action::await_change()))).await;
+    assert_eq!(forgotten.load(Ordering::SeqCst), 1);
+    assert!(log.all().is_empty(), "{:?}", log.short());
+}
