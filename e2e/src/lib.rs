@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod namespace;
 pub mod plane;
 pub mod sets;
+pub mod shown;
 pub mod world;
 
 pub use namespace::{Namespace, in_namespace};

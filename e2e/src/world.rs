@@ -7,8 +7,9 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -23,12 +24,16 @@ const LIMIT: Duration = Duration::from_secs(150);
 pub struct World {
     /// `PodCliqueSet`s.
     pub sets: BTreeMap<String, PodCliqueSet>,
+    /// `PodCliqueScalingGroup`s.
+    pub groups: BTreeMap<String, PodCliqueScalingGroup>,
     /// `PodClique`s.
     pub cliques: BTreeMap<String, PodClique>,
     /// `PodGang`s.
     pub gangs: BTreeMap<String, PodGang>,
     /// Services.
     pub services: BTreeMap<String, Service>,
+    /// `HorizontalPodAutoscaler`s.
+    pub autoscalers: BTreeMap<String, HorizontalPodAutoscaler>,
     /// Pods.
     pub pods: BTreeMap<String, Pod>,
     /// Pods that were live beside another of the same index, ever since the world is followed.
@@ -38,8 +43,9 @@ pub struct World {
 impl World {
     /// Whether nothing is left of any kind.
     pub fn is_empty(&self) -> bool {
-        let Self { sets, cliques, gangs, services, pods, doubles: _ } = self;
-        sets.is_empty() && cliques.is_empty() && gangs.is_empty() && services.is_empty() && pods.is_empty()
+        let Self { sets, groups, cliques, gangs, services, autoscalers, pods, doubles: _ } = self;
+        let made_for_sets = [groups.len(), cliques.len(), gangs.len(), services.len(), autoscalers.len(), pods.len()];
+        sets.is_empty() && made_for_sets.iter().all(|count| *count == 0)
     }
 
     /// Pods that are neither terminating nor at their end.
@@ -99,6 +105,9 @@ impl Display for World {
         for set in self.sets.values() {
             writeln!(f, "PodCliqueSet {}: {:?}", set.name_any(), set.status)?;
         }
+        for group in self.groups.values() {
+            writeln!(f, "PodCliqueScalingGroup {} of {}: {:?}", group.name_any(), group.spec.replicas, group.status)?;
+        }
         for clique in self.cliques.values() {
             writeln!(f, "PodClique {} of {}: {:?}", clique.name_any(), clique.spec.replicas, clique.status)?;
         }
@@ -125,7 +134,9 @@ impl Follower {
     pub fn start(client: &Client, namespace: &str) -> Self {
         let (sender, receiver) = watch::channel(World::default());
         follow(client, namespace, &sender, |world| &mut world.sets, |_| {});
+        follow(client, namespace, &sender, |world| &mut world.groups, |_| {});
         follow(client, namespace, &sender, |world| &mut world.cliques, |_| {});
+        follow(client, namespace, &sender, |world| &mut world.autoscalers, |_| {});
         follow(client, namespace, &sender, |world| &mut world.gangs, |_| {});
         follow(client, namespace, &sender, |world| &mut world.services, |_| {});
         follow(client, namespace, &sender, |world| &mut world.pods, World::look_for_doubles);

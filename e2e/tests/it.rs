@@ -6,6 +6,7 @@
 mod it {
     mod conflicts;
     mod deletion;
+    mod groups;
     mod healing;
     mod objects;
     mod pods;

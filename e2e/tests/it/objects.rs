@@ -1,26 +1,23 @@
 //! A set yields exactly the objects of the wire format.
 
-use std::collections::BTreeMap;
-
-use e2e::{Namespace, World, in_namespace, sets};
+use e2e::{Namespace, World, in_namespace, sets, shown};
 use expect_test::expect;
 use grove_api_types::core::PodCliqueSet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
+use kube::ResourceExt;
 
 #[tokio::test]
 async fn two_replicas_of_three_cliques_yield_exactly_these_objects() {
     in_namespace("e2e-objects", async |ns| {
         let world = available(ns, "llm", 2).await;
         names(&world).assert();
-        let clique = shown(&world.cliques["llm-1-decode"], &["spec"]);
+        let clique = shown::object(&world.cliques["llm-1-decode"], &["spec"]);
         expect_file("clique", &clique);
-        expect_file("service", &shown(&world.services["llm-1"], &["spec"]));
-        expect_file("gang", &with_references_counted(&shown(&world.gangs["llm-1"], &["spec"])));
-        let pod = world.live_pods().find(|pod| hostname(pod) == "llm-1-decode-1").expect("the second decode pod");
-        expect_file("pod", &shown(pod, &[]));
-        expect_file("pod-spec", &of_grove(pod));
+        expect_file("service", &shown::object(&world.services["llm-1"], &["spec"]));
+        expect_file("gang", &shown::with_references_counted(&shown::object(&world.gangs["llm-1"], &["spec"])));
+        let pod =
+            world.live_pods().find(|pod| shown::hostname(pod) == "llm-1-decode-1").expect("the second decode pod");
+        expect_file("pod", &shown::object(pod, &[]));
+        expect_file("pod-spec", &shown::pod_spec(pod));
     })
     .await;
 }
@@ -76,7 +73,7 @@ impl Names {
 
 fn names(world: &World) -> Names {
     let joined = |names: Vec<&str>| names.join(" ");
-    let mut hosts: Vec<_> = world.pods.values().map(hostname).collect();
+    let mut hosts: Vec<_> = world.pods.values().map(shown::hostname).collect();
     hosts.sort_unstable();
     Names(format!(
         "sets: {}\ncliques: {}\ngangs: {}\nservices: {}\nhosts: {}\n",
@@ -86,55 +83,6 @@ fn names(world: &World) -> Names {
         joined(world.services.keys().map(String::as_str).collect()),
         joined(hosts),
     ))
-}
-
-fn hostname(pod: &Pod) -> &str {
-    pod.spec.as_ref().and_then(|spec| spec.hostname.as_deref()).unwrap_or_default()
-}
-
-/// Labels, annotations, owner and the named fields of an object, as text that is the same in every run.
-fn shown<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K, fields: &[&str]) -> String {
-    let value = serde_json::to_value(object).expect("an object serialises");
-    let owner = &value["metadata"]["ownerReferences"][0];
-    let mut shown: BTreeMap<&str, Value> = BTreeMap::new();
-    shown.insert("labels", json!(own_labels(object.labels())));
-    shown.insert("annotations", json!(object.annotations()));
-    shown.insert("owner", json!([owner["kind"], owner["name"], owner["controller"], owner["blockOwnerDeletion"]]));
-    shown.insert("finalizers", json!(object.finalizers()));
-    for field in fields {
-        shown.insert(field, value[field].clone());
-    }
-    serde_json::to_string_pretty(&shown).expect("JSON")
-}
-
-/// Stock admission copies labels of the node to bound pods; they are none of ours.
-fn own_labels(labels: &BTreeMap<String, String>) -> BTreeMap<&String, &String> {
-    labels.iter().filter(|(key, _)| !key.starts_with("topology.kubernetes.io/")).collect()
-}
-
-/// The fields of a pod's spec that Grove decides about.
-fn of_grove(pod: &Pod) -> String {
-    let spec = pod.spec.clone().unwrap_or_default();
-    let container = &spec.containers[0];
-    let shown = json!({
-        "hostname": spec.hostname,
-        "subdomain": spec.subdomain,
-        "schedulerName": spec.scheduler_name,
-        "schedulingGates": spec.scheduling_gates,
-        "restartPolicy": spec.restart_policy,
-        "terminationGracePeriodSeconds": spec.termination_grace_period_seconds,
-        "env": container.env,
-    });
-    serde_json::to_string_pretty(&shown).expect("JSON")
-}
-
-fn with_references_counted(text: &str) -> String {
-    let mut value: Value = serde_json::from_str(text).expect("JSON");
-    for group in value["spec"]["podgroups"].as_array_mut().expect("groups") {
-        let count = group["podReferences"].as_array().map_or(0, Vec::len);
-        group["podReferences"] = json!(format!("{count} pods"));
-    }
-    serde_json::to_string_pretty(&value).expect("JSON")
 }
 
 #[track_caller]
