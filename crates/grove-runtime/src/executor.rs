@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::timeout};
 
 pub use self::outcome::{Done, Error, Failure, Outcome};
-use self::{announce::announcement, outcome::Effect};
+use self::{announce::announcements, outcome::Effect};
 use crate::{
     events::Recorder,
     leadership::Leadership,
@@ -243,7 +243,7 @@ impl Executor {
         if !self.leadership.is_held() {
             return;
         }
-        for event in announcement(stage, results) {
+        for event in announcements(stage, results) {
             self.recorder.record(subject.object_ref(&()), event);
         }
     }

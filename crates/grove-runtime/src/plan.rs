@@ -83,21 +83,34 @@ pub struct Stage {
     pub name: &'static str,
     /// Independent of each other.
     pub steps: Vec<Step>,
-    /// The event to publish about the stage as a whole.
-    pub announce: Option<Announcement>,
+    /// The events to publish about the stage: one about all of it, or one per kind.
+    pub announce: Vec<Announcement>,
 }
 
 impl Stage {
     /// A stage that is carried out silently.
     pub fn new(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { name, steps: steps.into_iter().collect(), announce: None }
+        Self { name, steps: steps.into_iter().collect(), announce: vec![] }
     }
 
     /// Publishes one event about the stage: reason `success` with the note `<verb> <Kind>s: a, b`, or a warning with
     /// reason `failure` and the server's words.
     #[must_use]
     pub fn announcing(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
-        self.announce = Some(Announcement { success, failure, verb });
+        self.announce.push(Announcement { kind: None, success, failure, verb });
+        self
+    }
+
+    /// The same about the steps of one kind, so that a stage of several kinds has one event for each.
+    #[must_use]
+    pub fn announcing_kind(
+        mut self,
+        kind: &'static str,
+        success: &'static str,
+        failure: &'static str,
+        verb: &'static str,
+    ) -> Self {
+        self.announce.push(Announcement { kind: Some(kind), success, failure, verb });
         self
     }
 }
@@ -105,6 +118,8 @@ impl Stage {
 /// How a stage is told to the user who looks at the object's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
+    /// The kind of the children it is about; absent for all of them.
+    pub kind: Option<&'static str>,
     /// Reason of the event when the stage succeeded.
     pub success: &'static str,
     /// Reason of the warning when a step was refused.

@@ -11,6 +11,8 @@ pub(crate) mod deletion;
 pub(crate) mod desired;
 pub(crate) mod drift;
 mod quantity;
+pub(crate) mod refusals;
+pub(crate) mod service;
 
 /// Children of one kind, by name.
 pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;

@@ -16,7 +16,7 @@ pub mod scaling_group;
 pub mod set;
 mod watch;
 
-/// Name of the service: of its `ServiceAccount`, its user agent and its events.
+/// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pcs-controller";
 
 /// What a reconcile works with. Only `observe`, `carry_out` and `publish` see it; the thinking gets values.
@@ -32,9 +32,12 @@ pub struct Ctx {
 /// When a watch cannot be set up or the controller ends before it was told to.
 pub async fn run(service: &Service) -> anyhow::Result<()> {
     let (caches, of_sets, of_groups) = watch::watch(service);
-    let ctx = Arc::new(Ctx { caches, executor: service.executor().clone(), clock: service.clock() });
-    let sets = set::run(service, Arc::clone(&ctx), of_sets);
-    let groups = scaling_group::run(service, ctx, of_groups);
+    let ctx = |controller| {
+        let executor = service.executor().reporting_as(controller);
+        Arc::new(Ctx { caches: caches.clone(), executor, clock: service.clock() })
+    };
+    let sets = set::run(service, ctx(set::CONTROLLER), of_sets);
+    let groups = scaling_group::run(service, ctx(scaling_group::CONTROLLER), of_groups);
     service
         .run(async {
             join(sets, groups).await;

@@ -23,6 +23,9 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+/// In whose name events are published; the wire format has it.
+pub const CONTROLLER: &str = "podcliquescalinggroup-controller";
+
 /// Why a reconcile is tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -37,7 +40,7 @@ pub enum Error {
 /// Reconciles groups until the service is told to stop.
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
     let caches = ctx.caches.clone();
-    Wiring::new("podcliquescalinggroup-controller", changes.groups)
+    Wiring::new(CONTROLLER, changes.groups)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
         .woken_by(changes.touched)
         .orphans(move |gone| plan::deletion_of_cliques(&observe::cliques(&caches, gone), gone))

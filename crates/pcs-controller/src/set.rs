@@ -25,6 +25,9 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+/// In whose name events are published; the wire format has it.
+pub const CONTROLLER: &str = "podcliqueset-controller";
+
 /// Why a reconcile is tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,7 +42,7 @@ pub enum Error {
 /// Reconciles sets until the service is told to stop.
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
     let caches = ctx.caches.clone();
-    Wiring::new("podcliqueset-controller", changes.sets)
+    Wiring::new(CONTROLLER, changes.sets)
         .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
         .woken_by(changes.touched)
         .orphans(move |gone| plan::deletion_of_children(&observe::children(&caches, gone)))

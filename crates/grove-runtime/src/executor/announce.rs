@@ -3,15 +3,24 @@
 use kube::runtime::events::{Event, EventType};
 
 use super::outcome::{Effect, Failure};
-use crate::plan::{Announcement, Stage};
+use crate::plan::{Announcement, Stage, Step};
 
 /// Names that a note lists before it only counts.
 const NAMED: usize = 10;
 
-/// At most one event for what was done and one for what was refused. What somebody else did is not announced.
-pub(super) fn announcement(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<Event> {
-    let Some(Announcement { success, failure, verb }) = stage.announce else { return vec![] };
-    let steps = || stage.steps.iter().zip(results);
+/// For each announcement at most one event for what was done and one for what was refused. What somebody else did is not
+/// announced.
+pub(super) fn announcements(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<Event> {
+    stage.announce.iter().flat_map(|announcement| announced(stage, *announcement, results)).collect()
+}
+
+fn announced(
+    stage: &Stage,
+    Announcement { kind, success, failure, verb }: Announcement,
+    results: &[Result<Effect, Failure>],
+) -> Vec<Event> {
+    let is_meant = |step: &Step| kind.is_none_or(|kind| step.target().resource.kind == kind);
+    let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_meant(step));
     let done: Vec<_> =
         steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_ours)).map(|(step, _)| step).collect();
     let refused: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
@@ -44,10 +53,9 @@ fn event(stage: &Stage, type_: EventType, reason: &str, note: &str) -> Event {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
     use super::*;
-    use crate::plan::Step;
 
     fn stage(count: usize) -> Stage {
         let steps = (0..count).map(|nth| {
@@ -59,7 +67,7 @@ mod tests {
     }
 
     fn notes(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<String> {
-        let events = announcement(stage, results).into_iter();
+        let events = announcements(stage, results).into_iter();
         events.map(|event| format!("{} {}", event.reason, event.note.unwrap_or_default())).collect()
     }
 
@@ -80,9 +88,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_of_several_kinds_has_one_event_for_each() {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("s".into());
+        let mut mixed = Stage { announce: vec![], ..stage(2) };
+        mixed.steps.push(Step::create(&secret));
+        let mixed = mixed.announcing_kind("Secret", "SecretsCreated", "SecretsRefused", "Created");
+        let mixed = mixed.announcing_kind("ConfigMap", "MapsCreated", "MapsRefused", "Created");
+        let told = notes(&mixed, &[Ok(Effect::Done), Ok(Effect::Done), Ok(Effect::Done)]);
+        assert_eq!(told, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
+    }
+
+    #[test]
     fn what_others_did_and_silent_stages_are_not_announced() {
         assert_eq!(notes(&stage(1), &[Ok(Effect::Moot)]), Vec::<String>::new());
-        let silent = Stage { announce: None, ..stage(1) };
+        let silent = Stage { announce: vec![], ..stage(1) };
         assert_eq!(notes(&silent, &[Ok(Effect::Done)]), Vec::<String>::new());
     }
 }

@@ -6,7 +6,7 @@ use grove_api_types::raw::RawMetricSpec;
 use grove_api_types::scheduler_group::{PodGang, PodGroup};
 use grove_runtime::merge::merge_patch;
 use grove_runtime::plan::Step;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,32 +14,16 @@ use serde_json::{Map, Value, json};
 use super::autoscaler::Autoscaler;
 use super::{ByName, quantity};
 
-/// What makes the Service of this name what it should be. The API server fills in many of a Service's fields, so only
-/// those that we write are compared.
-pub(crate) fn service(existing: &ByName<Service>, desired: &Service) -> Option<Step> {
-    let Some(live) = find(existing, desired) else { return create_if_absent(existing, desired) };
-    let current = json!({ "metadata": { "labels": live.labels() }, "spec": written_by_us(live) });
-    let wanted = json!({ "metadata": { "labels": desired.labels() }, "spec": written_by_us(desired) });
-    merge_patch(&current, &wanted).map(|patch| Step::merge_patch(live, patch))
-}
-
-fn written_by_us(service: &Service) -> Value {
-    let spec = service.spec.clone().unwrap_or_default();
-    // The API server leaves `false` away, and so does the wire format.
-    let publish = spec.publish_not_ready_addresses.filter(|publish| *publish);
-    let fields = [("selector", json!(spec.selector)), ("publishNotReadyAddresses", json!(publish))];
-    fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value)).collect()
-}
-
 /// What makes the clique of this name what it should be. Its `replicas` are its own from its creation on.
 pub(crate) fn clique(existing: &ByName<PodClique>, mut desired: PodClique) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
     // Most cliques of most reconciles; the JSON of a pod spec is only made for those that differ.
-    if live.spec == desired.spec && live.labels() == desired.labels() && live.annotations() == desired.annotations() {
+    let same_texts = live.labels() == desired.labels() && live.annotations() == desired.annotations();
+    if live.spec == desired.spec && same_texts && owners(live, &desired).is_none() {
         return None;
     }
-    difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
+    patch(live, &desired, merge_patch(&compared(live), &compared(&desired)))
 }
 
 /// What makes the gang of this name what it should be. The references to pods are pclq-controller's, so a change of the
@@ -50,7 +34,8 @@ pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<S
         group.pod_references = references(live, group);
     }
     keep_groves_own(live, &mut desired);
-    difference(live, &desired).map(|patch| Step::merge_patch_guarded(live, patch))
+    let change = changed(live, &desired, merge_patch(&compared(live), &compared(&desired)));
+    change.map(|change| Step::merge_patch_guarded(live, change))
 }
 
 fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::scheduler_group::NamespacedName> {
@@ -72,7 +57,7 @@ fn keep_groves_own(live: &PodGang, desired: &mut PodGang) {
 pub(crate) fn group(existing: &ByName<PodCliqueScalingGroup>, mut desired: PodCliqueScalingGroup) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
-    difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
+    patch(live, &desired, merge_patch(&compared(live), &compared(&desired)))
 }
 
 /// What makes the autoscaler of this name what it should be. The metrics are one list, and quantities in them are compared
@@ -82,7 +67,7 @@ pub(crate) fn autoscaler(existing: &ByName<Autoscaler>, mut desired: Autoscaler)
     if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
         desired.spec.metrics.clone_from(&live.spec.metrics);
     }
-    difference(live, &desired).map(|patch| Step::merge_patch(live, patch))
+    patch(live, &desired, merge_patch(&compared(live), &compared(&desired)))
 }
 
 fn same_metrics(live: &[RawMetricSpec], desired: &[RawMetricSpec]) -> bool {
@@ -105,14 +90,35 @@ fn with_plain_quantities(mut metrics: Value) -> Value {
     metrics
 }
 
-/// The patch from what is there to what should be: labels, annotations, owner and spec.
-fn difference<K>(live: &K, desired: &K) -> Option<Value>
+/// The step for a difference in what is compared, and in how the child refers to its owner. The owners are one list, of
+/// which others may have a part, so a change of it insists on the version that was seen.
+pub(super) fn patch<K>(live: &K, desired: &K, difference: Option<Value>) -> Option<Step>
 where
-    K: Resource<DynamicType = ()> + Serialize,
+    K: Resource<DynamicType = ()>,
 {
-    merge_patch(&compared(live), &compared(desired))
+    let guarded = owners(live, desired).is_some();
+    let change = changed(live, desired, difference)?;
+    Some(if guarded { Step::merge_patch_guarded(live, change) } else { Step::merge_patch(live, change) })
 }
 
+fn changed<K: Resource>(live: &K, desired: &K, difference: Option<Value>) -> Option<Value> {
+    let Some(owners) = owners(live, desired) else { return difference };
+    let mut change = difference.unwrap_or_else(|| json!({}));
+    change["metadata"]["ownerReferences"] = json!(owners);
+    Some(change)
+}
+
+/// All owners of the child, if its reference to ours is not what it should be.
+fn owners<K: Resource>(live: &K, desired: &K) -> Option<Vec<OwnerReference>> {
+    let ours = desired.owner_references();
+    if ours.iter().all(|ours| live.owner_references().contains(ours)) {
+        return None;
+    }
+    let others = live.owner_references().iter().filter(|other| ours.iter().all(|ours| ours.uid != other.uid));
+    Some(others.chain(ours).cloned().collect())
+}
+
+/// What is compared of a child beside its owner: labels, annotations and spec.
 fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
     let spec = serde_json::to_value(object).ok().and_then(|mut value| value.get_mut("spec").map(Value::take));
     let mut metadata = Map::new();
@@ -122,12 +128,12 @@ fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
 }
 
 /// The child that is there and stays.
-fn find<'a, K: Resource>(existing: &'a ByName<K>, desired: &K) -> Option<&'a K> {
+pub(super) fn find<'a, K: Resource>(existing: &'a ByName<K>, desired: &K) -> Option<&'a K> {
     named(existing, desired).filter(|live| live.meta().deletion_timestamp.is_none())
 }
 
 /// A child that is being deleted still holds its name: its successor is created when it has gone.
-fn create_if_absent<K>(existing: &ByName<K>, desired: &K) -> Option<Step>
+pub(super) fn create_if_absent<K>(existing: &ByName<K>, desired: &K) -> Option<Step>
 where
     K: Resource<DynamicType = ()> + Serialize,
 {

@@ -10,6 +10,7 @@ use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::LiveScale;
 use grove_api_types::{admission, labels};
 use grove_runtime::caches::{Cache, Change};
+use grove_runtime::namesake::Namesake;
 use grove_runtime::triggers;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -37,7 +38,8 @@ pub(crate) fn changes(caches: &Caches, heard: Heard) -> Changes {
     let of_gangs = gangs
         .filter(|change| std::future::ready(came_or_went(change)))
         .flat_map(move |change| stream::iter(of_gang(&of_gangs, change.latest().map(AsRef::as_ref))));
-    let owners = cliques.filter_map(async |change| triggers::owner_of(&change));
+    let of_cliques = caches.cliques.clone();
+    let owners = cliques.flat_map(move |change| stream::iter(triggers::concerned(&of_cliques, &change)));
     let touched = stream::select_all([of_sets.boxed(), of_gangs.boxed(), owners.boxed()]);
     Changes { groups, touched: touched.boxed() }
 }
@@ -78,7 +80,18 @@ pub(super) fn observe(caches: &Caches, group: &PodCliqueScalingGroup) -> Observe
     // The group itself comes last: it is newer than the cache.
     let live = LiveScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
     let gangs = place.map(|(set, index)| gangs(caches, set, index, group)).unwrap_or_default();
-    Observed { group: group.clone(), set, live, cliques: cliques(caches, group), gangs }
+    let mut seen =
+        Observed { group: group.clone(), set, live, cliques: cliques(caches, group), gangs, taken: Vec::new() };
+    seen.taken = taken(caches, &seen);
+    seen
+}
+
+/// Who has names that cliques of the group should have.
+fn taken(caches: &Caches, seen: &Observed) -> Vec<Namesake> {
+    let wanted = seen.set.as_ref().filter(|_| !seen.is_leaving()).and_then(|set| seen.wanted(set));
+    let members = wanted.as_ref().and_then(|replica| seen.of_group(replica)).map(|group| group.members.as_slice());
+    let cliques = members.unwrap_or_default().iter().flat_map(|member| &member.cliques);
+    caches.cliques.namesakes(&seen.group, cliques.map(|clique| clique.name.as_str()))
 }
 
 /// The cliques that `group` controls, whether or not it still exists.

@@ -1,11 +1,12 @@
 //! What is known about a scaling group, its set and its cliques: plain data, and questions about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::labels;
-use grove_api_types::names::PodCliqueScalingGroupName;
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::shape::{self, LiveScale, ScalingGroup, SetReplica};
+use grove_runtime::namesake::{Claims, Namesake};
 use kube::ResourceExt;
 
 use crate::children::ByName;
@@ -23,6 +24,8 @@ pub struct Observed {
     pub(crate) cliques: ByName<PodClique>,
     /// The names of the gangs of the set that stand.
     pub(crate) gangs: BTreeSet<String>,
+    /// Objects that have the name of a clique and that it does not control.
+    pub(crate) taken: Vec<Namesake>,
 }
 
 impl Observed {
@@ -34,6 +37,17 @@ impl Observed {
     /// The name of the group.
     pub(crate) fn name(&self) -> PodCliqueScalingGroupName {
         PodCliqueScalingGroupName::new(self.group.name_any())
+    }
+
+    /// What it makes of the names that others have. `ours` are the labels that every clique has.
+    pub(crate) fn claims<'a>(&'a self, ours: &'a BTreeMap<String, String>) -> Claims<'a, PodCliqueScalingGroup> {
+        Claims { owner: &self.group, taken: &self.taken, labels: ours }
+    }
+
+    /// The labels that every clique has.
+    pub(crate) fn base_labels(&self) -> BTreeMap<String, String> {
+        let set = self.group.labels().get(labels::PART_OF).cloned().unwrap_or_default();
+        labels::base(&PodCliqueSetName::new(set))
     }
 
     /// What `set` wants of the replica that the group belongs to; absent when that replica or the group is not wanted.

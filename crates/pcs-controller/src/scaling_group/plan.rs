@@ -31,10 +31,11 @@ pub fn plan(seen: &Observed) -> Plan {
     let Some(replica) = wanted else { return Plan::new() };
     let Some(group) = seen.of_group(&replica) else { return Plan::new() };
     let (steps, missing) = kept(seen, set, replica.index, group);
-    Plan::new()
+    let plan = Plan::new()
         .stage(Stage::new("cliques", steps).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
         .stage(Stage::new("scale-in", beyond(seen, group)).announcing(CLIQUES_GONE, CLIQUES_STAYED, "Deleted"))
-        .waiting(missing.into_iter().map(gang_missing))
+        .waiting(missing.into_iter().map(gang_missing));
+    seen.claims(&seen.base_labels()).settle(plan, |_| None)
 }
 
 /// Deletes the cliques of a group that is going or gone, unless it was to leave them.
@@ -42,7 +43,11 @@ pub(crate) fn deletion_of_cliques(cliques: &ByName<PodClique>, group: &PodClique
     if leaves_children(group) {
         return Plan::new();
     }
-    Plan::new().stage(Stage::new("children", deletion::all(cliques)))
+    Plan::new().stage(Stage::new("children", deletion::all(cliques)).announcing(
+        CLIQUES_GONE,
+        CLIQUES_STAYED,
+        "Deleted",
+    ))
 }
 
 /// What makes the cliques what they should be, and the gangs for lack of which some are not made.

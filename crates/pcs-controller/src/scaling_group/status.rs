@@ -13,8 +13,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observed::Observed;
-use crate::children::clique;
 use crate::children::desired::Revision;
+use crate::children::{clique, refusals};
 
 /// How many replicas of a group are as they should be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,13 +35,13 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
     let wanted = seen.set.as_ref().and_then(|set| seen.wanted(set));
     let group = wanted.as_ref().and_then(|replica| seen.of_group(replica));
     let tally = group.zip(revision.as_ref()).map(|(group, revision)| tally(seen, group, revision)).unwrap_or_default();
-    let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
+    let errors = refusals::errors(done, &seen.claims(&seen.base_labels()));
     let mut conditions = old.conditions;
     set_condition(&mut conditions, breach(seen, tally), now);
     set_condition(&mut conditions, availability(seen, tally, plan, done), now);
     PodCliqueScalingGroupStatus {
         observed_generation: if done.succeeded() { seen.group.metadata.generation } else { old.observed_generation },
-        last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
+        last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
         replicas: Some(seen.group.spec.replicas),
         scheduled_replicas: tally.scheduled,
         available_replicas: tally.available,

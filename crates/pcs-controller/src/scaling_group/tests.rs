@@ -63,6 +63,7 @@ fn new(replicas: i32) -> Observed {
         live: LiveScale::default(),
         cliques: ByName::new(),
         gangs: gangs.collect::<BTreeSet<_>>(),
+        taken: Vec::new(),
     })
 }
 

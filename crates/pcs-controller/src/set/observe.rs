@@ -3,8 +3,10 @@
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use grove_api_types::admission;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::shape::{self, SetReplica};
 use grove_runtime::caches::{Cache, Change};
-use grove_runtime::triggers::owner_of;
+use grove_runtime::namesake::Namesake;
+use grove_runtime::triggers::{concerned, owner_of, owners_of};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
@@ -31,30 +33,68 @@ pub(crate) fn changes(
 ) -> Changes {
     let Heard { sets, groups, cliques, gangs } = heard;
     let of_groups = caches.groups.clone();
-    let cliques = cliques.flat_map(move |change| stream::iter(of_clique(&of_groups, &change))).boxed();
-    let touched = [owners(groups), cliques, owners(gangs), owners(services), owners(autoscalers)];
+    let of_cliques = caches.cliques.clone();
+    let cliques = cliques.flat_map(move |change| stream::iter(of_clique(&of_cliques, &of_groups, &change))).boxed();
+    let touched = [
+        owners(&caches.groups, groups),
+        cliques,
+        owners(&caches.gangs, gangs),
+        owners(&caches.services, services),
+        owners(&caches.autoscalers, autoscalers),
+    ];
     Changes { sets, touched: SelectAll::from_iter(touched) }
 }
 
-fn owners<K>(changes: impl Stream<Item = Change<K>> + Send + 'static) -> BoxStream<'static, ObjectRef<PodCliqueSet>>
+/// The sets that a change of a child concerns: whose it is or was, and who wants its name.
+fn owners<K>(
+    cache: &Cache<K>,
+    changes: impl Stream<Item = Change<K>> + Send + 'static,
+) -> BoxStream<'static, ObjectRef<PodCliqueSet>>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    changes.filter_map(async |change| owner_of(&change)).boxed()
+    let cache = cache.clone();
+    changes.flat_map(move |change| stream::iter(concerned(&cache, &change))).boxed()
 }
 
-/// The set that a clique belongs to, itself or through its scaling group: gangs follow the cliques of groups as well.
-fn of_clique(groups: &Cache<PodCliqueScalingGroup>, change: &Change<PodClique>) -> Option<ObjectRef<PodCliqueSet>> {
-    owner_of(change).or_else(|| {
-        let group: ObjectRef<PodCliqueScalingGroup> = owner_of(change)?;
+/// The sets that a change of a clique concerns, itself or through its scaling group: gangs follow the cliques of groups as
+/// well.
+fn of_clique(
+    cliques: &Cache<PodClique>,
+    groups: &Cache<PodCliqueScalingGroup>,
+    change: &Change<PodClique>,
+) -> Vec<ObjectRef<PodCliqueSet>> {
+    let of_groups = owners_of(change).into_iter().filter_map(|group: ObjectRef<PodCliqueScalingGroup>| {
         let group = groups.get(group.namespace.as_deref().unwrap_or_default(), &group.name)?;
         owner_of(&Change { before: None, after: Some(group) })
-    })
+    });
+    concerned(cliques, change).into_iter().chain(of_groups).collect()
 }
 
 /// What is known about `set` now.
 pub(super) fn observe(caches: &Caches, set: &PodCliqueSet) -> Observed {
-    Observed { set: admission::default::pod_clique_set(set), ..children(caches, set) }
+    let mut seen = Observed { set: admission::default::pod_clique_set(set), ..children(caches, set) };
+    if !seen.is_leaving() {
+        seen.taken = taken(caches, &seen);
+    }
+    seen
+}
+
+/// Who has names that children should have.
+fn taken(caches: &Caches, seen: &Observed) -> Vec<Namesake> {
+    let replicas = shape::expand(&seen.set, &seen.live());
+    let gangs: Vec<_> = replicas.iter().flat_map(SetReplica::gangs).map(|gang| gang.name.to_string()).collect();
+    let groups = replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
+    let cliques = replicas.iter().flat_map(|replica| &replica.cliques).map(|clique| clique.name.as_str());
+    let scaled: Vec<_> =
+        replicas.iter().flat_map(SetReplica::autoscalers).map(|scaler| scaler.name.to_string()).collect();
+    let set = &seen.set;
+    let mut taken = caches.services.namesakes(set, replicas.iter().map(|replica| replica.service.as_str()));
+    taken.extend(caches.gangs.namesakes(set, gangs.iter().map(String::as_str)));
+    taken.extend(caches.groups.namesakes(set, groups));
+    taken.extend(caches.cliques.namesakes(set, cliques));
+    taken.extend(caches.autoscalers.namesakes(set, scaled.iter().map(String::as_str)));
+    taken
 }
 
 /// The children that `set` controls, whether or not it still exists.
@@ -70,5 +110,6 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
         gangs: by_name(caches.gangs.owned_by(&uid)),
         services: by_name(caches.services.owned_by(&uid)),
         autoscalers: by_name(caches.autoscalers.owned_by(&uid)),
+        taken: Vec::new(),
     }
 }

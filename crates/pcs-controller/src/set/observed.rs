@@ -1,10 +1,13 @@
 //! What is known about a set and its children: plain data, and questions about it.
 
 use grove_api_types::admission::default;
+use std::collections::BTreeMap;
+
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::LiveScale;
+use grove_runtime::namesake::{Claims, Namesake};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
@@ -28,6 +31,8 @@ pub struct Observed {
     pub(crate) services: ByName<Service>,
     /// Its autoscalers.
     pub(crate) autoscalers: ByName<Autoscaler>,
+    /// Objects that have the name of a child and that it does not control.
+    pub(crate) taken: Vec<Namesake>,
 }
 
 impl Observed {
@@ -41,6 +46,7 @@ impl Observed {
             gangs: ByName::new(),
             services: ByName::new(),
             autoscalers: ByName::new(),
+            taken: Vec::new(),
         }
     }
 
@@ -52,6 +58,11 @@ impl Observed {
     /// The name of the set.
     pub fn name(&self) -> PodCliqueSetName {
         PodCliqueSetName::new(self.set.name_any())
+    }
+
+    /// What it makes of the names that others have. `ours` are the labels that every child has.
+    pub(crate) fn claims<'a>(&'a self, ours: &'a BTreeMap<String, String>) -> Claims<'a, PodCliqueSet> {
+        Claims { owner: &self.set, taken: &self.taken, labels: ours }
     }
 
     /// The clique of this name, of a scaling group or of none.

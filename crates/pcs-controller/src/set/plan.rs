@@ -1,5 +1,8 @@
 //! What to do next for a set: compare the children that are there with those that should be.
 
+use std::collections::BTreeMap;
+
+use grove_api_types::labels;
 use grove_api_types::ownership::leaves_children;
 use grove_api_types::shape::{self, SetReplica};
 use grove_runtime::plan::{Plan, Stage, Step};
@@ -7,17 +10,31 @@ use grove_runtime::plan::{Plan, Stage, Step};
 use super::desired;
 use super::observed::Observed;
 use crate::children::desired::Revision;
-use crate::children::{deletion, drift};
+use crate::children::{deletion, drift, service};
 
 mod scale_in;
 
 /// Reasons of events, as the wire format has them.
 const GANGS_KEPT: &str = "PodGangCreateOrUpdateSuccessful";
 const GANGS_REFUSED: &str = "PodGangCreateOrUpdateFailed";
+const GANGS_GONE: &str = "PodGangDeleteSuccessful";
+const GANGS_STAYED: &str = "PodGangDeleteFailed";
+const GROUPS_GONE: &str = "PodCliqueScalingGroupDeleteSuccessful";
+const GROUPS_STAYED: &str = "PodCliqueScalingGroupDeleteFailed";
+const CLIQUES_GONE: &str = "PodCliqueDeleteSuccessful";
+const CLIQUES_STAYED: &str = "PodCliqueDeleteFailed";
 const GROUPS_KEPT: &str = "PodCliqueScalingGroupCreateSuccessful";
 const GROUPS_REFUSED: &str = "PodCliqueScalingGroupCreateOrUpdateFailed";
 const CLIQUES_KEPT: &str = "PodCliqueCreateOrUpdateSuccessful";
 const CLIQUES_REFUSED: &str = "PodCliqueCreateOrUpdateFailed";
+
+/// Announces the deletes of a stage by the kind of what goes.
+fn farewell(stage: Stage) -> Stage {
+    stage
+        .announcing_kind("PodCliqueScalingGroup", GROUPS_GONE, GROUPS_STAYED, "Deleted")
+        .announcing_kind("PodClique", CLIQUES_GONE, CLIQUES_STAYED, "Deleted")
+        .announcing_kind("PodGang", GANGS_GONE, GANGS_STAYED, "Deleted")
+}
 
 /// The plan for one set. Gangs come before their cliques, so that pods never wait for one to appear, and cliques and groups
 /// before what scales them; what a smaller set no longer has goes last.
@@ -27,13 +44,29 @@ pub fn plan(seen: &Observed) -> Plan {
     }
     let replicas = shape::expand(&seen.set, &seen.live());
     let Kept { services, gangs, groups, cliques, autoscalers } = kept(seen, &replicas);
-    Plan::new()
+    let plan = Plan::new()
         .stage(Stage::new("services", services))
         .stage(Stage::new("gangs", gangs).announcing(GANGS_KEPT, GANGS_REFUSED, "Created or updated"))
         .stage(Stage::new("groups", groups).announcing(GROUPS_KEPT, GROUPS_REFUSED, "Created or updated"))
         .stage(Stage::new("cliques", cliques).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
         .stage(Stage::new("autoscalers", autoscalers))
-        .stage(scale_in::stage(seen, &replicas))
+        .stage(scale_in::stage(seen, &replicas));
+    // What a replica lacks because the name is somebody else's holds up what comes later in that replica, and no other.
+    let places = places(&replicas);
+    let ours = labels::base(&seen.name());
+    seen.claims(&ours).settle(plan, |child| places.get(child.name.as_str()).copied())
+}
+
+/// The replica of each child. Children of two kinds may share a name, and then they share the replica.
+fn places(replicas: &[SetReplica<'_>]) -> BTreeMap<String, i32> {
+    let of_replica = |replica: &SetReplica<'_>| {
+        let groups = replica.groups.iter().map(|group| group.name.to_string());
+        let cliques = replica.cliques.iter().map(|clique| clique.name.to_string());
+        let gangs = replica.gangs().into_iter().map(|gang| gang.name.to_string());
+        let names = groups.chain(cliques).chain(gangs.collect::<Vec<_>>()).chain([replica.service.to_string()]);
+        names.map(|name| (name, replica.index)).collect::<Vec<_>>()
+    };
+    replicas.iter().flat_map(of_replica).collect()
 }
 
 /// What makes the children what they should be, by kind.
@@ -51,7 +84,7 @@ fn kept(seen: &Observed, replicas: &[SetReplica<'_>]) -> Kept {
     let revision = Revision::of(&set.spec.template);
     let mut kept = Kept::default();
     for replica in replicas {
-        kept.services.extend(drift::service(&seen.services, &desired::headless_service(set, replica)));
+        kept.services.extend(service::drift(&seen.services, &desired::headless_service(set, replica)));
         for gang in &replica.gangs() {
             kept.gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(set, gang)));
         }
@@ -79,5 +112,5 @@ pub(crate) fn deletion_of_children(seen: &Observed) -> Plan {
         .chain(deletion::all(&seen.cliques))
         .chain(deletion::all(&seen.gangs))
         .chain(deletion::all(&seen.services));
-    Plan::new().stage(Stage::new("children", steps))
+    Plan::new().stage(farewell(Stage::new("children", steps)))
 }

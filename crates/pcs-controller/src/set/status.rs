@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::children::clique;
 use crate::children::desired::Revision;
+use crate::children::{clique, refusals};
 
 mod gang;
 
@@ -25,13 +25,15 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
     let available: Vec<_> = replicas.iter().filter(|replica| is_available(seen, replica)).collect();
     let updated = available.iter().filter(|replica| is_updated(seen, &revision, replica)).count();
     let (available, updated) = (as_count(available.len()), as_count(updated));
-    let failures = done.failures().map(|failure| (failure.reason.clone(), failure.message.clone()));
+    let ours = labels::base(&seen.name());
+    let errors = refusals::errors(done, &seen.claims(&ours));
+    let refusal = refusals::first(done, &seen.claims(&ours));
     let mut conditions = old.conditions;
-    set_condition(&mut conditions, availability(seen, available, done), now);
+    set_condition(&mut conditions, availability(seen, available, refusal), now);
     PodCliqueSetStatus {
         observed_generation: if done.succeeded() { seen.set.metadata.generation } else { old.observed_generation },
         conditions,
-        last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
+        last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
         replicas: Some(seen.set.spec.replicas),
         updated_replicas: updated,
         available_replicas: available,
@@ -68,12 +70,12 @@ fn is_updated(seen: &Observed, revision: &Revision, replica: &SetReplica<'_>) ->
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
-fn availability(seen: &Observed, available: i32, done: &Done) -> Verdict {
+fn availability(seen: &Observed, available: i32, refusal: Option<String>) -> Verdict {
     let wanted = seen.set.spec.replicas;
     let tally = format!("{available} of {wanted} replicas are available");
-    let (holds, reason, message) = match done.failures().next() {
+    let (holds, reason, message) = match refusal {
         _ if available >= wanted => (true, available::SUFFICIENT, tally),
-        Some(failure) => (false, available::REFUSED, format!("{tally}; the API server says: {}", failure.message)),
+        Some(refusal) => (false, available::REFUSED, format!("{tally}; {refusal}")),
         None => (false, available::UNAVAILABLE, tally),
     };
     Verdict {

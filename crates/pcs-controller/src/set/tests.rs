@@ -18,6 +18,8 @@ use crate::children::autoscaler::Autoscaler;
 
 mod children;
 mod groups;
+mod holders;
+mod service;
 mod status;
 
 const SET: &str = "
@@ -53,6 +55,7 @@ fn nothing() -> Observed {
         gangs: ByName::new(),
         services: ByName::new(),
         autoscalers: ByName::new(),
+        taken: Vec::new(),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>) -> PodGang {
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
-        [(labels::SCHEDULER_NAME, Scheduler::default().name())],
+        [(labels::SCHEDULER_NAME, scheduler(set).name())],
     );
     let mut labels = of_others(set.metadata.labels.as_ref());
     labels.extend(own);
@@ -31,6 +31,15 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>) -> PodGang {
         ..PodGangSpec::default()
     };
     PodGang { metadata, spec, status: None }
+}
+
+/// Who schedules the pods of the set: the first scheduler that a clique names, if it is one that Grove knows.
+fn scheduler(set: &PodCliqueSet) -> Scheduler {
+    let cliques = set.spec.template.cliques.iter();
+    let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.fields().get("schedulerName")?.as_str());
+    let name = names.find(|name| !name.is_empty());
+    let known = Scheduler::ALL.into_iter().find(|(known, _)| Some(*known) == name);
+    known.map(|(_, scheduler)| scheduler).unwrap_or_default()
 }
 
 fn pod_group(clique: &Clique<'_>) -> PodGroup {

@@ -24,7 +24,7 @@ pub(super) fn stage(seen: &Observed, replicas: &[SetReplica<'_>]) -> Stage {
         .chain(deletion::but(&seen.cliques, |name| cliques.contains(name)))
         .chain(deletion::but(&seen.gangs, |name| gangs.contains(name)))
         .chain(deletion::but(&seen.services, |name| services.contains(name)));
-    Stage::new("scale-in", steps.collect::<Vec<_>>())
+    super::farewell(Stage::new("scale-in", steps.collect::<Vec<_>>()))
 }
 
 fn names<'r, 'a, I: IntoIterator<Item = &'r str>>(

@@ -99,33 +99,6 @@ fn references_to_pods_are_kept() {
 }
 
 #[test]
-fn what_the_api_server_fills_into_a_service_is_no_difference() {
-    let mut seen = carried_out(new(SET));
-    change(&mut seen.services, "llm-0", |service| {
-        let spec = service.spec.get_or_insert_default();
-        spec.cluster_ips = Some(vec!["None".into()]);
-        spec.session_affinity = Some("None".into());
-    });
-    check(&seen, &expect![["nothing to do\n"]]);
-}
-
-#[test]
-fn an_edited_service_is_put_right() {
-    let mut seen = carried_out(new(SET));
-    change(&mut seen.services, "llm-0", |service| {
-        let spec = service.spec.get_or_insert_default();
-        spec.publish_not_ready_addresses = None;
-        spec.selector.get_or_insert_default().insert("extra".into(), "x".into());
-    });
-    check(
-        &seen,
-        &expect![[r#"
-            services: patch Service llm-0 {"spec":{"publishNotReadyAddresses":true,"selector":{"extra":null}}}
-        "#]],
-    );
-}
-
-#[test]
 fn a_child_that_is_leaving_is_replaced_only_when_it_has_gone() {
     let mut seen = carried_out(new(SET));
     change(&mut seen.cliques, "llm-0-prefill", |clique| {

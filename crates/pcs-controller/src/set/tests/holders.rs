@@ -1,0 +1,142 @@
+//! Names that others have, and owners that were edited away.
+
+use expect_test::{Expect, expect};
+use grove_runtime::executor::Done;
+use grove_runtime::namesake::Namesake;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+
+use super::{SET, carried_out, change, new};
+use crate::set::observed::Observed;
+use crate::set::plan::plan;
+use crate::set::status;
+
+#[track_caller]
+fn check(seen: &Observed, expected: &Expect) {
+    let plan = plan(seen);
+    assert_eq!(plan.revisit, None, "an event brings it back, not time");
+    expected.assert_eq(&plan.to_string());
+}
+
+/// A foreign object of the kind and name.
+fn foreign<K: Resource<DynamicType = ()> + Default>(name: &str) -> Namesake {
+    let mut object = K::default();
+    object.meta_mut().name = Some(name.to_owned());
+    object.meta_mut().uid = Some("theirs".to_owned());
+    Namesake::of(&object)
+}
+
+/// What was a child, and nobody's now.
+fn released<K: Resource<DynamicType = ()> + Clone>(child: &K) -> Namesake {
+    let mut object = child.clone();
+    object.meta_mut().owner_references = None;
+    Namesake::of(&object)
+}
+
+#[test]
+fn a_foreign_service_holds_up_its_replica_and_no_other() {
+    let mut seen = new(SET);
+    seen.taken = vec![foreign::<Service>("llm-0")];
+    check(
+        &seen,
+        &expect![[r"
+        services: create Service llm-1
+        gangs: create PodGang llm-1
+        cliques: create PodClique llm-1-prefill
+        cliques: create PodClique llm-1-decode
+        wait: NameTaken Service llm-0 is somebody else's; rename or delete it, so that the name is free
+    "]],
+    );
+}
+
+#[test]
+fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
+    let mut seen = carried_out(new(SET));
+    seen.services.remove("llm-0");
+    change(&mut seen.cliques, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
+    seen.taken = vec![foreign::<Service>("llm-0")];
+    check(
+        &seen,
+        &expect![[r#"
+        cliques: patch PodClique llm-0-decode {"spec":{"minAvailable":1}}
+        wait: NameTaken Service llm-0 is somebody else's; rename or delete it, so that the name is free
+    "#]],
+    );
+}
+
+#[test]
+fn the_set_names_the_foreign_object_until_it_is_gone() {
+    let mut seen = carried_out(new(SET));
+    seen.services.remove("llm-0");
+    seen.taken = vec![foreign::<Service>("llm-0")];
+    let told = status::of_set(&seen, &Done::default(), Timestamp::UNIX_EPOCH);
+    let text = format!("{}: {}\n{}\n", told.conditions[0].reason, told.conditions[0].message, told.last_errors[0].code);
+    expect![[r"
+        Refused: 0 of 2 replicas are available; Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        ERR_SYNC_PODCLIQUESET_SERVICE
+    "]].assert_eq(&text);
+    seen.taken.clear();
+    assert!(status::of_set(&seen, &Done::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
+}
+
+#[test]
+fn children_of_every_kind_that_lost_their_owner_are_adopted() {
+    let mut seen = carried_out(new(SET));
+    let clique = seen.cliques.remove("llm-0-decode").expect("a clique");
+    let gang = seen.gangs.remove("llm-0").expect("a gang");
+    let service = seen.services.remove("llm-1").expect("a Service");
+    seen.taken = vec![released(&*clique), released(&*gang), released(&*service)];
+    check(
+        &seen,
+        &expect![[r"
+        services: adopt Service llm-1
+        gangs: adopt PodGang llm-0
+        cliques: adopt PodClique llm-0-decode
+    "]],
+    );
+}
+
+#[test]
+fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
+    let mut seen = carried_out(new(SET));
+    let mut clique = (*seen.cliques.remove("llm-0-decode").expect("a clique")).clone();
+    clique.labels_mut().remove("app.kubernetes.io/part-of");
+    seen.taken = vec![released(&clique)];
+    check(
+        &seen,
+        &expect![[r"
+        wait: NameTaken PodClique llm-0-decode is somebody else's; rename or delete it, so that the name is free
+    "]],
+    );
+}
+
+#[test]
+fn a_reference_to_the_owner_that_was_edited_is_put_right_beside_the_others() {
+    let mut seen = carried_out(new(SET));
+    change(&mut seen.cliques, "llm-0-decode", |clique| {
+        let references = clique.owner_references_mut();
+        references[0].block_owner_deletion = None;
+        references.push(OwnerReference { uid: "other".into(), ..OwnerReference::default() });
+    });
+    check(
+        &seen,
+        &expect![[r#"
+        cliques: patch PodClique llm-0-decode {"metadata":{"ownerReferences":[{"apiVersion":"","kind":"","name":"","uid":"other"},{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}],"resourceVersion":"7"}}
+    "#]],
+    );
+}
+
+#[test]
+fn the_gang_tells_the_scheduler_that_its_pods_name() {
+    let label = |scheduler: &str| {
+        let set = SET.replace("podSpec: {containers", &format!("podSpec: {{schedulerName: {scheduler}, containers"));
+        carried_out(new(&set)).gangs["llm-0"].labels()["grove.io/scheduler-name"].clone()
+    };
+    for known in ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"] {
+        assert_eq!(label(known), known);
+    }
+    assert_eq!(label("of-somebody-else"), "default-scheduler");
+    assert_eq!(carried_out(new(SET)).gangs["llm-0"].labels()["grove.io/scheduler-name"], "default-scheduler");
+}

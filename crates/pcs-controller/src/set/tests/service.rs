@@ -1,0 +1,90 @@
+//! The headless Service under edits: nobody but Grove has a say in it, and the API server's part is left to it.
+
+use expect_test::{Expect, expect};
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+
+use super::{SET, carried_out, change, new};
+use crate::set::plan::plan;
+
+#[track_caller]
+fn check(edit: impl FnOnce(&mut ServiceSpec), expected: &Expect) {
+    let mut seen = carried_out(new(SET));
+    change(&mut seen.services, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
+    expected.assert_eq(&plan(&seen).to_string());
+}
+
+/// As the API server stores it.
+fn stored(spec: &mut ServiceSpec) {
+    spec.cluster_ips = Some(vec!["None".into()]);
+    spec.session_affinity = Some("None".into());
+    spec.type_ = Some("ClusterIP".into());
+    spec.internal_traffic_policy = Some("Cluster".into());
+    spec.ip_families = Some(vec!["IPv4".into()]);
+    spec.ip_family_policy = Some("SingleStack".into());
+}
+
+#[test]
+fn what_the_api_server_fills_in_is_no_difference() {
+    check(
+        stored,
+        &expect![[r"
+        nothing to do
+    "]],
+    );
+}
+
+#[test]
+fn what_grove_writes_is_put_right() {
+    check(
+        |spec| {
+            stored(spec);
+            spec.publish_not_ready_addresses = None;
+            spec.selector.get_or_insert_default().insert("extra".into(), "x".into());
+        },
+        &expect![[r#"
+            services: patch Service llm-0 {"spec":{"publishNotReadyAddresses":true,"selector":{"extra":null}}}
+        "#]],
+    );
+}
+
+#[test]
+fn what_grove_leaves_away_is_removed() {
+    check(
+        |spec| {
+            stored(spec);
+            spec.ports = Some(vec![ServicePort { port: 80, ..ServicePort::default() }]);
+            spec.external_ips = Some(vec!["192.0.2.1".into()]);
+            spec.session_affinity = Some("ClientIP".into());
+        },
+        &expect![[r#"
+            services: patch Service llm-0 {"spec":{"externalIPs":null,"ports":null,"sessionAffinity":"None"}}
+        "#]],
+    );
+}
+
+#[test]
+fn an_alias_becomes_headless_again() {
+    check(
+        |spec| {
+            stored(spec);
+            (spec.type_, spec.external_name) = (Some("ExternalName".into()), Some("example.org".into()));
+            (spec.cluster_ip, spec.cluster_ips) = (None, None);
+        },
+        &expect![[r#"
+            services: patch Service llm-0 {"spec":{"clusterIP":"None","externalName":null,"type":"ClusterIP"}}
+        "#]],
+    );
+}
+
+#[test]
+fn one_that_got_an_address_is_made_anew() {
+    check(
+        |spec| {
+            stored(spec);
+            spec.cluster_ip = Some("10.0.0.7".into());
+        },
+        &expect![[r"
+            services: delete Service llm-0
+        "]],
+    );
+}
