@@ -46,6 +46,9 @@ fn finish(schema: &mut JSONSchemaProps) {
         } else {
             finish(field);
         }
+        if name == "conditions" {
+            kubernetes::finish_conditions(field);
+        }
     }
     within(schema).into_iter().for_each(finish);
 }

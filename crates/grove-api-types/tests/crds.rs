@@ -16,23 +16,53 @@ fn each_definition_stays_below_the_limit() {
     }
 }
 
-#[test]
-fn every_field_of_a_pod_has_a_type() {
-    for crd in crds() {
-        let root = serde_json::to_value(&crd.spec.versions[0].schema).expect("a schema");
-        let untyped = untyped(&root["openAPIV3Schema"], "");
-        assert!(untyped.is_empty(), "{:?}: {untyped:?}", crd.metadata.name);
+/// Every schema within a definition, with its path.
+fn schemas(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
+    found.push((path.to_owned(), schema.clone()));
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        schemas(property, &format!("{path}.{name}"), found);
+    }
+    for (field, step) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if schema[field].is_object() {
+            schemas(&schema[field], &format!("{path}{step}"), found);
+        }
     }
 }
 
-fn untyped(schema: &Value, path: &str) -> Vec<String> {
+/// The paths of the schemas of all definitions for which `wrong` holds.
+fn wrong(wrong: impl Fn(&Value) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for crd in crds() {
+        let root = serde_json::to_value(&crd.spec.versions[0].schema).expect("a schema");
+        schemas(&root["openAPIV3Schema"], &crd.spec.names.kind, &mut found);
+    }
+    found.into_iter().filter(|(_, schema)| wrong(schema)).map(|(path, _)| path).collect()
+}
+
+#[test]
+fn every_field_has_a_type() {
     let excused = ["x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"];
-    let typed = schema.get("type").is_some() || excused.iter().any(|key| schema.get(*key).is_some());
-    let here = (!typed).then(|| path.to_owned());
-    let properties = schema["properties"].as_object().into_iter().flatten();
-    let below = properties.flat_map(|(name, property)| untyped(property, &format!("{path}.{name}")));
-    let items = schema.get("items").map(|items| untyped(items, &format!("{path}[]"))).unwrap_or_default();
-    here.into_iter().chain(below).chain(items).collect()
+    let typed = |schema: &Value| ["type"].iter().chain(&excused).any(|key| schema.get(*key).is_some());
+    assert_eq!(wrong(|schema| !typed(schema)), Vec::<String>::new());
+}
+
+#[test]
+fn no_field_takes_a_null() {
+    assert_eq!(wrong(|schema| schema.get("nullable").is_some()), Vec::<String>::new());
+}
+
+#[test]
+fn the_keys_of_lists_are_always_there() {
+    let may_be_absent = |items: &Value, key: &Value| {
+        let key = key.as_str().expect("a key is a name");
+        let required = items["required"].as_array().is_some_and(|required| required.contains(&key.into()));
+        !required && items["properties"][key].get("default").is_none()
+    };
+    let wrong = wrong(|schema| {
+        let keys = schema["x-kubernetes-list-map-keys"].as_array();
+        keys.into_iter().flatten().any(|key| may_be_absent(&schema["items"], key))
+    });
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[test]

@@ -58,6 +58,10 @@ const ATOMIC_OBJECTS: [&str; 23] = [
     "storageos.secretRef",
 ];
 
+const CONDITION_TYPE: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
+
 /// Fields that may be left out, and what they are then.
 fn default(path: &str) -> Option<Value> {
     let ends = |row: &&str| is_end(row, path);
@@ -91,6 +95,24 @@ fn default(path: &str) -> Option<Value> {
     let texts = references.map(|path| (path, "")).into_iter().chain(texts);
     let text = texts.into_iter().find(|(row, _)| ends(row)).map(|(_, text)| json!(text));
     text.or_else(|| flags.iter().any(ends).then_some(Value::Bool(false)))
+}
+
+/// Completes the schema of a list of conditions with what Kubernetes asks of each. The length of a message stays
+/// unlimited: it may carry the words of an API server.
+pub(super) fn finish_conditions(schema: &mut JSONSchemaProps) {
+    let fields = within(schema).and_then(|condition| condition.properties.as_mut());
+    for (name, field) in fields.into_iter().flatten() {
+        match name.as_str() {
+            "type" => (field.max_length, field.pattern) = (Some(316), Some(CONDITION_TYPE.to_owned())),
+            "reason" => {
+                (field.min_length, field.max_length) = (Some(1), Some(1024));
+                field.pattern = Some(CONDITION_REASON.to_owned());
+            }
+            "status" => field.enum_ = Some(["True", "False", "Unknown"].map(|status| JSON(json!(status))).into()),
+            "observedGeneration" => field.minimum = Some(0.0),
+            _ => (),
+        }
+    }
 }
 
 /// Completes the schema of the field `name`, whose type is Kubernetes' own. Descriptions go.
