@@ -41,7 +41,6 @@ fn finish(schema: &mut JSONSchemaProps) {
     for (name, field) in schema.properties.iter_mut().flatten() {
         if let Some((_, description)) = FOREIGN.iter().find(|(foreign, _)| foreign == name) {
             kubernetes::finish(field, name);
-            field.nullable = None;
             field.description = Some((*description).to_owned());
         } else {
             finish(field);

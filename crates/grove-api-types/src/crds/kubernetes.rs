@@ -122,6 +122,7 @@ pub(super) fn finish(schema: &mut JSONSchemaProps, name: &str) {
 
 fn at(schema: &mut JSONSchemaProps, path: &str) {
     schema.description = None;
+    schema.nullable = None;
     merge(schema, path);
     if let Some(value) = default(path) {
         schema.default = Some(JSON(value));
