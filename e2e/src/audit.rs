@@ -34,6 +34,28 @@ fn write(event: &Value) -> Option<String> {
     counts.then(|| format!("{verb} {resource} {} ({account})", object["name"].as_str().unwrap_or_default()))
 }
 
+/// Which replicas of a service wrote anything but Leases, by the names they give themselves, in the order in which their
+/// first requests of each stretch arrived.
+///
+/// # Panics
+/// When the log cannot be read or is not what an API server writes.
+pub fn replicas_that_wrote(dir: &Path, service: &str) -> Vec<String> {
+    let events = read(dir).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>();
+    let of_service = |event: &&Value| write(event).is_some_and(|write| write.ends_with(&format!("({service})")));
+    let mut writes: Vec<(String, String)> = events.iter().filter(of_service).map(arrival_and_replica).collect();
+    writes.sort();
+    let mut replicas: Vec<String> = writes.into_iter().map(|(_, replica)| replica).collect();
+    replicas.dedup();
+    replicas
+}
+
+/// A user agent is `service/version (replica)`.
+fn arrival_and_replica(event: &Value) -> (String, String) {
+    let agent = event["userAgent"].as_str().unwrap_or_default();
+    let replica = agent.split(['(', ')']).nth(1).unwrap_or(agent);
+    (event["requestReceivedTimestamp"].as_str().unwrap_or_default().to_owned(), replica.to_owned())
+}
+
 fn read(dir: &Path) -> String {
     let mut text = std::fs::read_to_string(dir.join("audit.log")).expect("the audit log");
     // The server may be in the middle of a line.

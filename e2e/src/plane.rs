@@ -16,6 +16,8 @@ pub struct Plane {
     dir: PathBuf,
     /// Absent for the shared plane, which the tests leave alone.
     own: Option<SemaphorePermit<'static>>,
+    /// What `up` is asked for beyond the defaults.
+    flags: Vec<String>,
 }
 
 impl Plane {
@@ -24,7 +26,7 @@ impl Plane {
     /// # Panics
     /// When there is none: the tests run through `cargo xtask test`.
     pub fn shared() -> Self {
-        Self { dir: PathBuf::from(given("GROVE_TEST_DIR")), own: None }
+        Self { dir: PathBuf::from(given("GROVE_TEST_DIR")), own: None, flags: Vec::new() }
     }
 
     /// A plane of this test's own, beside the shared one's folder. A name that begins with `faults` says that its API
@@ -33,11 +35,20 @@ impl Plane {
     /// # Panics
     /// When it does not start.
     pub async fn own(name: &str) -> Self {
+        Self::own_with(name, &[]).await
+    }
+
+    /// The same, with flags for `cargo xtask up`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn own_with(name: &str, flags: &[&str]) -> Self {
         let permit = OWN_PLANES.acquire().await.expect("the semaphore is never closed");
         let shared = PathBuf::from(given("GROVE_TEST_DIR"));
         let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
-        let plane = Self { dir: shared.with_file_name(beside), own: Some(permit) };
-        plane.xtask("up").await;
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let plane = Self { dir: shared.with_file_name(beside), own: Some(permit), flags };
+        plane.up().await;
         plane
     }
 
@@ -46,7 +57,7 @@ impl Plane {
     /// # Panics
     /// When it does not start.
     pub async fn up(&self) {
-        self.xtask("up").await;
+        self.xtask("up", &self.flags).await;
     }
 
     /// Kills one process of a plane of one's own, as a crash would; [`Plane::up`] brings it back.
@@ -54,11 +65,23 @@ impl Plane {
     /// # Panics
     /// When there is no such process.
     pub async fn kill(&self, process: &str) {
+        self.signal(process, "-KILL").await;
+    }
+
+    /// Asks one process of a plane of one's own to stop, as Kubernetes does with a pod.
+    ///
+    /// # Panics
+    /// When there is no such process.
+    pub async fn stop(&self, process: &str) {
+        self.signal(process, "-TERM").await;
+    }
+
+    async fn signal(&self, process: &str, signal: &str) {
         assert!(self.own.is_some(), "nothing of the shared plane is killed");
         let text = std::fs::read_to_string(self.dir.join("pids.json")).expect("the plane's processes");
         let pids: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let pid = pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"));
-        let status = Command::new("kill").args(["-9", &pid.to_string()]).status().await.expect("kill runs");
+        let status = Command::new("kill").args([signal, &pid.to_string()]).status().await.expect("kill runs");
         assert!(status.success(), "{process} was not running");
     }
 
@@ -68,12 +91,12 @@ impl Plane {
     /// When it does not end.
     pub async fn down(self) {
         assert!(self.own.is_some(), "the shared plane is brought down by who brought it up");
-        self.xtask("down").await;
+        self.xtask("down", &[]).await;
     }
 
-    async fn xtask(&self, verb: &str) {
+    async fn xtask(&self, verb: &str, flags: &[String]) {
         let mut command = Command::new(given("GROVE_XTASK"));
-        command.args([verb, "--dir"]).arg(&self.dir).stdin(Stdio::null()).kill_on_drop(true);
+        command.args([verb, "--dir"]).arg(&self.dir).args(flags).stdin(Stdio::null()).kill_on_drop(true);
         let output = command.output().await.expect("xtask runs");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "xtask {verb} failed:\n{text}");

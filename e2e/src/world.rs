@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 /// A test that has waited this long has failed. It bounds a hang; no test measures with it.
-const LIMIT: Duration = Duration::from_secs(150);
+pub const LIMIT: Duration = Duration::from_secs(150);
 
 /// The objects of a namespace, by name.
 #[derive(Clone, Default)]

@@ -16,6 +16,7 @@ mod it {
     mod own_plane {
         mod events;
         mod faults;
+        mod leaders;
         mod steady;
     }
 }

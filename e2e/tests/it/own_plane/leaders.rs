@@ -1,0 +1,104 @@
+//! Several replicas of each service: one acts, another takes over, and nothing is lost or done twice.
+
+use e2e::{Namespace, Plane, World, audit, sets};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use grove_api_types::core::PodCliqueSet;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+
+const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+
+fn serves(replicas: usize) -> impl Fn(&World) -> bool {
+    move |world| {
+        world.is_available("llm")
+            && world.cliques.len() == replicas * 3
+            && world.pods.len() == replicas * 5
+            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == replicas * 5
+    }
+}
+
+/// The lease of one service, as its watch tells it.
+struct Watched {
+    service: &'static str,
+    changes: BoxStream<'static, LeaseSpec>,
+}
+
+impl Watched {
+    fn start(client: &Client, service: &'static str) -> Self {
+        let leases = Api::<Lease>::namespaced(client.clone(), "grove-system");
+        let config = watcher::Config::default().fields(&format!("metadata.name={service}"));
+        let leases = watcher(leases, config).default_backoff().applied_objects();
+        let changes = leases.map(|lease| lease.expect("a watch").spec.expect("a spec")).boxed();
+        Self { service, changes }
+    }
+
+    /// The holders from now on until one of them is as `holds` says; nobody is the empty name.
+    async fn until(&mut self, holds: impl Fn(&str) -> bool) -> Vec<(String, LeaseSpec)> {
+        let mut seen = Vec::new();
+        let waiting = async {
+            while let Some(spec) = self.changes.next().await {
+                let holder = spec.holder_identity.clone().unwrap_or_default();
+                let is_last = holds(&holder);
+                seen.push((holder, spec));
+                if is_last {
+                    return;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(e2e::world::LIMIT, waiting).await;
+        assert!(waited.is_ok(), "nobody took the lease {}: {seen:#?}", self.service);
+        seen
+    }
+}
+
+/// Asks the leader to stop, and returns who follows. The lease is released, so nobody waits for it to expire.
+async fn stopped(plane: &Plane, lease: &mut Watched, leader: &str) -> String {
+    plane.stop(leader).await;
+    let mut seen = lease.until(|holder| !holder.is_empty() && holder != leader).await;
+    let (follower, taken) = seen.pop().expect("the last one");
+    let (holder, released) = seen.pop().expect("the one before");
+    assert_eq!(holder, "", "{} was taken without a release", lease.service);
+    let (released, taken) = (released.renew_time.expect("a time").0, taken.acquire_time.expect("a time").0);
+    assert!(taken.duration_since(released).as_secs() < 15, "released at {released}, taken at {taken}");
+    follower
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_replicas_one_acts_and_the_other_takes_over() {
+    let plane = Plane::own_with("leaders", &["--replicas", "2"]).await;
+    let client = plane.client().await;
+    let ns = Namespace::create(&client, "e2e-leaders").await;
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+    ns.until("the set serves", serves(1)).await;
+    let mut leases = SERVICES.map(|service| Watched::start(&client, service));
+    let mut leaders: [Vec<String>; 2] = Default::default();
+    for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
+        leaders.extend(lease.until(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
+    }
+
+    ns.scale::<PodCliqueSet>("llm", 3).await;
+    for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
+        leaders.push(stopped(&plane, lease, &leaders[0]).await);
+    }
+    ns.until("three replicas serve", serves(3)).await;
+
+    // Who is killed releases nothing; its lease expires.
+    plane.up().await;
+    ns.scale::<PodCliqueSet>("llm", 2).await;
+    for leaders in &leaders {
+        plane.kill(&leaders[1]).await;
+    }
+    for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
+        let mut seen = lease.until(|holder| holder != leaders[1]).await;
+        leaders.extend(seen.pop().map(|(holder, _)| holder));
+        assert_ne!(leaders[2], "", "{} was released", lease.service);
+    }
+    ns.until("two replicas serve", serves(2)).await;
+
+    for (service, leaders) in SERVICES.iter().zip(leaders) {
+        assert_eq!(audit::replicas_that_wrote(plane.dir(), service), leaders, "each wrote only while it led");
+    }
+    plane.down().await;
+}
