@@ -20,6 +20,9 @@ const API_SERVER_WITHIN: Duration = Duration::from_secs(90);
 const STATE: [&str; 7] = ["etcd", "pki", "sa", "kubectl-cache", "ports.json", "pids.json", "config.yaml"];
 const RECORDS: [&str; 2] = ["log", "audit.log"];
 
+/// What the verbs leave in a cluster that they did not start.
+const LEFT: &str = "left in your cluster: the CRDs, the namespace grove-system, and the services' ClusterRoles";
+
 pub(crate) struct Plane {
     pub(crate) dir: PathBuf,
     pub(crate) kubectl: Kubectl,
@@ -61,7 +64,7 @@ pub(crate) async fn down(dir: &Path) -> Result<()> {
         end(&mut processes, &running).await?;
         println!("ended {}", running.join(", "));
         if !running.iter().any(|name| name == control_plane::API_SERVER) {
-            println!("left in your cluster: the CRDs and the namespace {}", services::NAMESPACE);
+            println!("{LEFT}");
         }
     }
     forget(dir, &STATE)
@@ -89,6 +92,9 @@ where
         end(&mut plane.processes, &started).await?;
         if lock.is_ok() && plane.processes.alive().is_empty() {
             forget(&plane.dir, &STATE)?;
+        }
+        if source.kubeconfig.is_some() {
+            println!("{LEFT}");
         }
     }
     outcome

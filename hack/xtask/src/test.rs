@@ -2,6 +2,7 @@
 
 use crate::args::{Source, Wish};
 use crate::interrupt::interrupted;
+use crate::kubectl::Kubectl;
 use crate::plane::{self, Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
@@ -18,7 +19,12 @@ const OWN: &str = ".own.";
 /// How the names of planes begin on which the API server is disturbed.
 const FAULTS: &str = "faults";
 /// The module of tests that need planes of their own.
-const OWN_PLANES: &str = "own_plane::";
+const OWN_PLANES: &str = "it::own_plane::";
+/// The module of tests whose pods are told how to behave, which only simulated kubelets obey.
+const SIMULATED: &str = "it::pods::";
+
+/// How Cargo chooses the end-to-end tests.
+const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
@@ -36,6 +42,9 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
     let wish = Wish { dir: Some(shared.clone()), ..Wish::default() };
     let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
         let mut tests = end_to_end(source, filter);
+        if source.kubeconfig.is_some() {
+            tests.args(left_out(&plane.kubectl).await?);
+        }
         tests.env("GROVE_TEST_DIR", &plane.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
         if !plane.while_alive(passes(tests)).await? {
             bail!(
@@ -111,19 +120,32 @@ fn check_permissions(planes: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// The end-to-end tests. Those with planes of their own take the same binaries, and are left out where the cluster is
-/// somebody's own. The whole workspace is chosen, and one target of it, because the features of dependencies depend on
-/// the packages that are chosen: so nothing is compiled anew.
+/// The end-to-end tests; those with planes of their own take the same binaries. The whole workspace is chosen, and one
+/// target of it, because the features of dependencies depend on the packages that are chosen: so nothing is compiled
+/// anew.
 fn end_to_end(source: &Source, filter: Option<&str>) -> Command {
-    let mut tests = cargo_test(&["--workspace", "--test", "e2e"], filter);
+    let mut tests = cargo_test(&END_TO_END, filter);
     tests.envs(source.bin_dir.iter().map(|dir| ("GROVE_BIN_DIR", dir)));
     tests.envs(source.cache_dir.iter().map(|dir| ("GROVE_CACHE_DIR", dir)));
-    if source.kubeconfig.is_some() {
-        println!("not run on a cluster of your own: tests that need a control plane of their own ({OWN_PLANES}),");
-        println!("and the comparison of the rules with the audit logs");
-        tests.args(["--skip", OWN_PLANES]);
-    }
     tests
+}
+
+/// Arguments that leave out what cannot be run on a cluster of somebody's own, each of which is named.
+async fn left_out(kubectl: &Kubectl) -> Result<Vec<&'static str>> {
+    let nodes = kubectl.run(&["get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"]).await?;
+    let simulated = nodes.contains("kwok.x-k8s.io/node");
+    let modules = [Some(OWN_PLANES), Some(SIMULATED).filter(|_| !simulated)];
+    let listed = cargo_test(&END_TO_END, None).args(["--list", "--format=terse"]).output().await?;
+    println!("not run on a cluster of your own: the comparison of the services' rules with audit logs, and");
+    let mut arguments = Vec::new();
+    for module in modules.into_iter().flatten() {
+        let of_module = |line: &&str| line.starts_with(module);
+        for test in String::from_utf8_lossy(&listed.stdout).lines().filter(of_module) {
+            println!("  {}", test.trim_end_matches(": test"));
+        }
+        arguments.extend(["--skip", module]);
+    }
+    Ok(arguments)
 }
 
 fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {

@@ -17,7 +17,8 @@ impl Screen {
         }
         text.clone_into(&mut self.text);
         if stdout().is_terminal() {
-            self.draw(&clipped(text, height()));
+            let (width, height) = size();
+            self.draw(&clipped(text, width, height));
         } else {
             put(&format!("{text}\n"));
         }
@@ -46,19 +47,23 @@ fn put(text: &str) {
     _ = out.flush();
 }
 
-fn height() -> usize {
-    rustix::termios::tcgetwinsize(stdout()).map_or(24, |size| usize::from(size.ws_row)).max(4)
+/// Columns and lines of the terminal.
+fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    size.map_or((80, 24), |size| (size.ws_col.into(), usize::from(size.ws_row).max(4)))
 }
 
-/// What scrolls off the top of a terminal cannot be drawn over, so no more than fits is shown.
-fn clipped(text: &str, height: usize) -> String {
-    let count = text.lines().count();
-    if count < height {
-        return text.to_owned();
+/// What scrolls off the top of a terminal cannot be drawn over, and a line that is broken takes more of them than are
+/// counted: so no more than fits is shown.
+fn clipped(text: &str, width: usize, height: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let fits = if lines.len() < height { lines.len() } else { height - 2 };
+    let narrow = |line: &&str| line.chars().take(width).chain(['\n']).collect::<String>();
+    let shown: String = lines.iter().take(fits).map(narrow).collect();
+    match lines.len() - fits {
+        0 => shown,
+        left => format!("{shown}... and {left} lines more\n"),
     }
-    let fits = height - 2;
-    let shown: String = text.lines().take(fits).flat_map(|line| [line, "\n"]).collect();
-    format!("{shown}... and {} lines more\n", count - fits)
 }
 
 #[cfg(test)]
@@ -67,7 +72,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted() {
-        assert_eq!(clipped("a\nb\nc\n", 4), "a\nb\nc\n");
-        assert_eq!(clipped("a\nb\nc\nd\n", 4), "a\nb\n... and 2 lines more\n");
+        assert_eq!(clipped("a\nb\nc\n", 80, 4), "a\nb\nc\n");
+        assert_eq!(clipped("a\nb\nc\nd\n", 80, 4), "a\nb\n... and 2 lines more\n");
+    }
+
+    #[test]
+    fn what_is_too_wide_is_cut() {
+        assert_eq!(clipped("├─ Pod a\n└─ Pod\n", 6, 24), "├─ Pod\n└─ Pod\n");
     }
 }

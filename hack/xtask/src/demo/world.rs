@@ -93,12 +93,13 @@ impl World {
         let Some(set) = self.sets.named(set) else { return false };
         let replicas = number(&set.data["spec"]["replicas"]);
         let templates = set.data["spec"]["template"]["cliques"].as_array().map_or(0, Vec::len);
-        let cliques = self.cliques.of(&set);
+        let (cliques, gangs) = (self.cliques.of(&set), self.gangs.of(&set));
         has_condition(&set, "Available")
             && number(&set.data["status"]["observedGeneration"]) == set.metadata.generation.unwrap_or_default()
             && number(&set.data["status"]["availableReplicas"]) == replicas
             && i64::try_from(cliques.len()).ok() == i64::try_from(templates).ok().map(|count| count * replicas)
-            && i64::try_from(self.gangs.of(&set).len()).ok() == Some(replicas)
+            && i64::try_from(gangs.len()).ok() == Some(replicas)
+            && gangs.iter().all(|gang| gang.data["status"]["phase"] == "Running")
             && cliques.iter().all(|clique| self.is_clique_ready(clique))
     }
 
