@@ -8,6 +8,7 @@ mod it {
     mod deletion;
     mod groups;
     mod healing;
+    mod identity;
     mod objects;
     mod pods;
     mod scale;

@@ -36,8 +36,9 @@ pub async fn run(service: &Service) -> anyhow::Result<()> {
         let executor = service.executor().reporting_as(controller);
         Arc::new(Ctx { caches: caches.clone(), executor, clock: service.clock() })
     };
-    let sets = set::run(service, ctx(set::CONTROLLER), of_sets);
-    let groups = scaling_group::run(service, ctx(scaling_group::CONTROLLER), of_groups);
+    // On the heap: the two would make a large future.
+    let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), of_sets));
+    let groups = Box::pin(scaling_group::run(service, ctx(scaling_group::CONTROLLER), of_groups));
     service
         .run(async {
             join(sets, groups).await;

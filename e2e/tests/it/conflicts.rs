@@ -16,7 +16,10 @@ use serde::de::DeserializeOwned;
 async fn a_foreign_service_of_a_childs_name_is_left_alone_and_named() {
     in_namespace("e2e-conflict-service", async |ns| {
         let foreign = "{metadata: {name: llm-0}, spec: {ports: [{port: 80}]}}";
-        is_left_alone_until_it_goes::<Service>(ns, foreign, |world| world.services.get("llm-0")).await;
+        is_left_alone_until_it_goes::<Service>(ns, foreign, "ERR_SYNC_PODCLIQUESET_SERVICE", |world| {
+            world.services.get("llm-0")
+        })
+        .await;
     })
     .await;
 }
@@ -25,7 +28,10 @@ async fn a_foreign_service_of_a_childs_name_is_left_alone_and_named() {
 async fn a_foreign_gang_of_a_childs_name_is_left_alone_and_named() {
     in_namespace("e2e-conflict-gang", async |ns| {
         let foreign = "{metadata: {name: llm-0}, spec: {podgroups: []}}";
-        is_left_alone_until_it_goes::<PodGang>(ns, foreign, |world| world.gangs.get("llm-0")).await;
+        is_left_alone_until_it_goes::<PodGang>(ns, foreign, "ERR_CREATE_OR_PATCH_PODGANG", |world| {
+            world.gangs.get("llm-0")
+        })
+        .await;
     })
     .await;
 }
@@ -37,20 +43,29 @@ async fn a_foreign_clique_of_a_childs_name_is_left_alone_and_named() {
         let foreign = "
             metadata: {name: llm-0-decode}
             spec: {roleName: mine, replicas: 1, podSpec: {containers: [{name: c, image: i}]}}";
-        is_left_alone_until_it_goes::<PodClique>(ns, foreign, |world| world.cliques.get("llm-0-decode")).await;
+        let code = "ERR_CREATE_OR_UPDATE_PODCLIQUE";
+        is_left_alone_until_it_goes::<PodClique>(ns, foreign, code, |world| world.cliques.get("llm-0-decode")).await;
     })
     .await;
 }
 
-/// A set whose child would have the name of `foreign` says that it is taken; the child comes once `foreign` is gone.
-async fn is_left_alone_until_it_goes<K>(ns: &Namespace, foreign: &str, of: fn(&World) -> Option<&K>)
+/// A set whose child would have the name of `foreign` says that it is taken, and all its other replicas serve; the child
+/// comes once `foreign` is gone.
+async fn is_left_alone_until_it_goes<K>(ns: &Namespace, foreign: &str, code: &str, of: fn(&World) -> Option<&K>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
 {
     let foreign = ns.create_yaml::<K>(foreign).await;
     let (name, uid) = (foreign.name_any(), foreign.uid());
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    let world = ns.until("the set names the conflict", |world| says_taken(world, &name)).await;
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;
+    let world = ns
+        .until("the set names the conflict, and its other replica serves", |world| {
+            says_taken(world, &name, code)
+                && world.ready_indices("llm-1-frontend") == [0]
+                && world.ready_indices("llm-1-prefill") == [0, 1]
+                && world.ready_indices("llm-1-decode") == [0, 1]
+        })
+        .await;
     assert_eq!(of(&world).and_then(ResourceExt::uid), uid);
     ns.remove::<K>(&name).await;
     ns.until("the set has its own, and no error any more", |world| {
@@ -62,11 +77,11 @@ where
     .await;
 }
 
-fn says_taken(world: &World, name: &str) -> bool {
+fn says_taken(world: &World, name: &str, code: &str) -> bool {
     let Some(status) = world.sets.get("llm").and_then(|set| set.status.as_ref()) else { return false };
     let available = status.conditions.iter().find(|condition| condition.type_ == "Available");
     available.is_some_and(|condition| condition.status == "False" && condition.message.contains(name))
-        && status.last_errors.iter().any(|error| error.code == "NameTaken")
+        && status.last_errors.iter().any(|error| error.code == code)
 }
 
 #[tokio::test]

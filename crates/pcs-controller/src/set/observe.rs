@@ -1,9 +1,9 @@
 //! Fills [`Observed`] from the caches: one watch per kind, no request per reconcile.
 
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
-use grove_api_types::admission;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::shape::{self, SetReplica};
+use grove_api_types::{admission, labels};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::namesake::Namesake;
 use grove_runtime::triggers::{concerned, owner_of, owners_of};
@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 
 use super::observed::Observed;
 use crate::children::autoscaler::Autoscaler;
-use crate::children::by_name;
+use crate::children::{ByName, by_name};
 use crate::watch::{Caches, Heard};
 
 /// What wakes the reconciler.
@@ -75,9 +75,24 @@ fn of_clique(
 pub(super) fn observe(caches: &Caches, set: &PodCliqueSet) -> Observed {
     let mut seen = Observed { set: admission::default::pod_clique_set(set), ..children(caches, set) };
     if !seen.is_leaving() {
+        seen.released = released(caches, &seen);
+        let members =
+            seen.released.values().flat_map(|group| caches.cliques.owned_by(&group.uid().unwrap_or_default()));
+        seen.members.extend(by_name(members));
         seen.taken = taken(caches, &seen);
     }
     seen
+}
+
+/// The scaling groups that the set will adopt.
+fn released(caches: &Caches, seen: &Observed) -> ByName<PodCliqueScalingGroup> {
+    let replicas = shape::expand(&seen.set, &seen.live());
+    let groups = replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
+    let namespace = seen.set.namespace().unwrap_or_default();
+    let ours = labels::base(&seen.name());
+    let candidates = groups.filter(|name| !seen.groups.contains_key(*name));
+    let found = candidates.filter_map(|name| caches.groups.get(&namespace, name));
+    by_name(found.filter(|group| Namesake::of(&**group).is_adoptable(&ours)))
 }
 
 /// Who has names that children should have.
@@ -110,6 +125,7 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
         gangs: by_name(caches.gangs.owned_by(&uid)),
         services: by_name(caches.services.owned_by(&uid)),
         autoscalers: by_name(caches.autoscalers.owned_by(&uid)),
+        released: ByName::new(),
         taken: Vec::new(),
     }
 }

@@ -31,6 +31,9 @@ pub struct Observed {
     pub(crate) services: ByName<Service>,
     /// Its autoscalers.
     pub(crate) autoscalers: ByName<Autoscaler>,
+    /// Scaling groups that lost their owner and are its own by their labels. They are adopted, and until then as large and
+    /// as good as they are.
+    pub(crate) released: ByName<PodCliqueScalingGroup>,
     /// Objects that have the name of a child and that it does not control.
     pub(crate) taken: Vec<Namesake>,
 }
@@ -46,6 +49,7 @@ impl Observed {
             gangs: ByName::new(),
             services: ByName::new(),
             autoscalers: ByName::new(),
+            released: ByName::new(),
             taken: Vec::new(),
         }
     }
@@ -72,13 +76,13 @@ impl Observed {
 
     /// The scaling group of this name, unless it is missing or being deleted.
     pub(crate) fn group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
-        let group = self.groups.get(name.as_str())?;
+        let group = self.groups.get(name.as_str()).or_else(|| self.released.get(name.as_str()))?;
         group.metadata.deletion_timestamp.is_none().then_some(group)
     }
 
     /// How large the cliques and scaling groups are that exist.
     pub(crate) fn live(&self) -> LiveScale {
-        let groups = self.groups.values().map(AsRef::as_ref);
+        let groups = self.groups.values().chain(self.released.values()).map(AsRef::as_ref);
         LiveScale::of(groups, self.cliques.values().chain(self.members.values()).map(AsRef::as_ref))
     }
 }

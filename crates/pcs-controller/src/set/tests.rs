@@ -55,6 +55,7 @@ fn nothing() -> Observed {
         gangs: ByName::new(),
         services: ByName::new(),
         autoscalers: ByName::new(),
+        released: ByName::new(),
         taken: Vec::new(),
     }
 }

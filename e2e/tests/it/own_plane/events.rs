@@ -25,7 +25,30 @@ async fn every_child_that_is_deleted_comes_back_by_an_event() {
     comes_back::<PodGang>(&ns, |world| world.gangs.values().collect()).await;
     comes_back::<PodClique>(&ns, |world| world.cliques.values().collect()).await;
     comes_back::<Pod>(&ns, |world| world.live_pods().collect()).await;
-    let after = counted(&plane).await;
+    by_events_alone(&before, &counted(&plane).await);
+    a_name_that_becomes_free_is_taken(&plane).await;
+    plane.down().await;
+}
+
+/// A set waits for the name of its Service, and is completed when that is given up.
+async fn a_name_that_becomes_free_is_taken(plane: &Plane) {
+    let ns = Namespace::create(&plane.client().await, "e2e-events-names").await;
+    ns.create_yaml::<Service>("{metadata: {name: llm-0}, spec: {ports: [{port: 80}]}}").await;
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+    ns.until("the set says what it waits for", |world| {
+        let status = world.sets.get("llm").and_then(|set| set.status.as_ref());
+        status.is_some_and(|status| {
+            status.last_errors.iter().any(|error| error.description.contains("is somebody else's"))
+        })
+    })
+    .await;
+    let before = counted(plane).await;
+    ns.remove::<Service>("llm-0").await;
+    ns.until("the set is whole", whole).await;
+    by_events_alone(&before, &counted(plane).await);
+}
+
+fn by_events_alone(before: &BTreeMap<&'static str, Samples>, after: &BTreeMap<&'static str, Samples>) {
     for service in SERVICES {
         let growth = metrics::growth(&before[service], &after[service]);
         let kept: Vec<_> = growth.keys().filter(|sample| tells_of_another_way(sample)).collect();
@@ -33,7 +56,6 @@ async fn every_child_that_is_deleted_comes_back_by_an_event() {
         let reconciled = growth.keys().any(|s| s.starts_with("grove_reconciles_total") && s.contains("result=\"ok\""));
         assert!(reconciled, "{service} counts no reconciliation: {growth:#?}");
     }
-    plane.down().await;
 }
 
 /// Whether the sample counts attempts that failed, visits at a known time, or trouble with watches.

@@ -1,14 +1,16 @@
 //! Names that others have, and owners that were edited away.
 
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::executor::Done;
 use grove_runtime::namesake::Namesake;
+use grove_runtime::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use super::{SET, carried_out, change, new};
+use super::{SET, carried_out, change, keep, new, stored};
 use crate::set::observed::Observed;
 use crate::set::plan::plan;
 use crate::set::status;
@@ -139,4 +141,32 @@ fn the_gang_tells_the_scheduler_that_its_pods_name() {
     }
     assert_eq!(label("of-somebody-else"), "default-scheduler");
     assert_eq!(carried_out(new(SET)).gangs["llm-0"].labels()["grove.io/scheduler-name"], "default-scheduler");
+}
+
+#[test]
+fn a_scaling_group_that_lost_its_owner_is_as_large_as_it_is() {
+    let group = "podCliqueScalingGroups: [{name: g, cliqueNames: [decode], replicas: 2, minAvailable: 1}]\n";
+    let mut seen = new(&format!("{SET}    {group}"));
+    seen.set.spec.replicas = 1;
+    let mut seen = carried_out(seen);
+    change(&mut seen.groups, "llm-0-g", |group| group.spec.replicas = 4);
+    let mut seen = grown(seen);
+    let group = seen.groups.remove("llm-0-g").expect("a group");
+    seen.taken = vec![released(&*group)];
+    seen.released.insert("llm-0-g".to_owned(), group);
+    check(
+        &seen,
+        &expect![[r"
+        groups: adopt PodCliqueScalingGroup llm-0-g
+    "]],
+    );
+}
+
+/// With the gangs of the group's further replicas.
+fn grown(mut seen: Observed) -> Observed {
+    for step in plan(&seen).steps() {
+        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
+        keep(&mut seen.gangs, stored::<PodGang>(object));
+    }
+    seen
 }
