@@ -5,6 +5,7 @@
 /// An inline module, so that the tests live in `it/` and do not become binaries of their own.
 mod it {
     mod conflicts;
+    mod definitions;
     mod deletion;
     mod groups;
     mod healing;

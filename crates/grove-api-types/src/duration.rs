@@ -6,8 +6,11 @@ use std::time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What the API server lets in: one or more numbers, each with a unit.
-const PATTERN: &str = r"^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$";
+/// What the API server lets in: one or more numbers, each with a unit. A rule and not a pattern, because a pattern can say
+/// nothing to the user.
+const RULE: &str = r"self.matches(r'^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$')";
+/// Longer ones would only have more digits.
+const LONGEST: u32 = 64;
 
 /// A duration as it was written. What is no duration can be held too, so that one object that was stored with it does
 /// not hide all others from a watch; [`Duration::value`] says so.
@@ -71,7 +74,11 @@ impl JsonSchema for Duration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": PATTERN })
+        json_schema!({
+            "type": "string",
+            "maxLength": LONGEST,
+            "x-kubernetes-validations": [{ "rule": RULE, "message": "no duration; write it like 4h, 15m or 1m30s" }],
+        })
     }
 
     fn inline_schema() -> bool {

@@ -1,0 +1,141 @@
+//! The definitions on a real API server: they can be applied and explained, typos and nonsense are refused, and what
+//! several tools apply is merged as Kubernetes does with its own objects.
+
+use e2e::kubectl::kubectl;
+use e2e::{Namespace, in_namespace};
+use grove_api_types::core::PodCliqueSet;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+mod kubernetes;
+mod refused;
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect("YAML")
+}
+
+/// A set of no replicas, so that nothing is made from it.
+fn set(name: &str, containers: &str) -> Value {
+    let container = |template: &str| yaml(&template.replace("CONTAINERS", containers));
+    let cliques = container("[{name: a, spec: {roleName: a, replicas: 1, podSpec: {containers: CONTAINERS}}}]");
+    json!({
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": { "name": name },
+        "spec": { "replicas": 0, "template": { "cliques": cliques } },
+    })
+}
+
+#[tokio::test]
+async fn the_definitions_can_be_applied_plainly() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds");
+    let applied = kubectl(&["apply", "--dry-run=server", "-k", folder], "").await.expect("kubectl applies them");
+    let kinds = ["podcliquesets.grove.io", "podcliques.grove.io", "podcliquescalinggroups.grove.io"];
+    for kind in kinds.iter().chain(&["podgangs.scheduler.grove.io"]) {
+        assert!(applied.contains(kind), "{applied}");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_is_explained() {
+    let questions = [
+        ("pcs", "A set of cliques that is created, scheduled and scaled as a unit."),
+        ("pclq.spec.minAvailable", "How many pods must be scheduled together"),
+        ("pcsg.spec.cliqueNames", "The cliques of each replica"),
+        ("pg.spec.podgroups", "One group of identical pods per clique of the gang."),
+        ("pcs.spec.template.cliques.spec.podSpec", "containers\t<[]Object> -required-"),
+        ("pcs.spec.template.cliques.spec.podSpec.containers.env.valueFrom", "secretKeyRef"),
+        ("pcs.spec.template.podCliqueScalingGroups.scaleConfig.metrics", "containerResource"),
+    ];
+    for (field, words) in questions {
+        let told = kubectl(&["explain", field], "").await.expect("kubectl explains it");
+        assert!(told.contains(words), "{field}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn containers_and_variables_of_two_who_apply_are_merged() {
+    in_namespace("e2e-apply", async |ns| {
+        apply(ns, "team", "[{name: main, image: i, env: [{name: A, value: '1'}], ports: [{containerPort: 80}]}]").await;
+        let with_sidecar = "[{name: main, env: [{name: B, value: '2'}], ports: [{containerPort: 81}]}, {name: side}]";
+        let merged = apply(ns, "mesh", with_sidecar).await;
+        let expected = yaml(
+            "
+- name: main
+  image: i
+  env: [{name: A, value: '1'}, {name: B, value: '2'}]
+  ports: [{containerPort: 80, protocol: TCP}, {containerPort: 81, protocol: TCP}]
+- name: side
+",
+        );
+        assert_eq!(merged, expected);
+        let without = apply(ns, "mesh", "[{name: main}]").await;
+        let expected =
+            "[{name: main, image: i, env: [{name: A, value: '1'}], ports: [{containerPort: 80, protocol: TCP}]}]";
+        assert_eq!(without, yaml(expected));
+    })
+    .await;
+}
+
+/// Applies the containers of the one clique as `manager`, and gives those that are stored then.
+async fn apply(ns: &Namespace, manager: &str, containers: &str) -> Value {
+    let patch = Patch::Apply(set("s", containers));
+    let applied = ns.api::<PodCliqueSet>().patch("s", &PatchParams::apply(manager), &patch).await.expect("applied");
+    serde_json::to_value(&applied.spec.template.cliques[0].spec.pod_spec).expect("JSON")["containers"].clone()
+}
+
+#[tokio::test]
+async fn a_null_is_dropped_and_hides_no_set_from_its_watchers() {
+    in_namespace("e2e-nulls", async |ns| {
+        let mut set = set("s", "[{name: main, env: null, resources: {limits: null}}]");
+        let template = &mut set["spec"]["template"];
+        template["cliques"][0]["labels"] = Value::Null;
+        template["cliques"][0]["spec"]["startsAfter"] = Value::Null;
+        template["cliques"][0]["spec"]["minAvailable"] = Value::Null;
+        template["resourceSharing"] = Value::Null;
+        template["priorityClassName"] = Value::Null;
+        template["podCliqueScalingGroups"] = json!([{ "name": "g", "cliqueNames": ["a"], "minAvailable": null }]);
+        let object = kube::api::DynamicObject::new("s", &kube::api::ApiResource::erase::<PodCliqueSet>(&()));
+        let object = kube::api::DynamicObject { data: set, ..object };
+        let sets = kube::Api::<kube::api::DynamicObject>::namespaced_with(
+            ns.client.clone(),
+            &ns.name,
+            &kube::api::ApiResource::erase::<PodCliqueSet>(&()),
+        );
+        sets.create(&PostParams::default(), &object).await.expect("nulls are let in");
+        let world = ns.until("the set is seen, and its controller has seen it", |world| world.is_available("s")).await;
+        let group = &world.sets["s"].spec.template.pod_clique_scaling_groups[0];
+        assert_eq!((group.replicas, group.min_available), (Some(1), Some(1)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_set_that_says_little_is_stored_with_what_it_means() {
+    in_namespace("e2e-defaults", async |ns| {
+        let sparse = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: s}
+spec:
+  updateStrategy: {}
+  template:
+    headlessServiceConfig: {}
+    cliques: [{name: a, spec: {podSpec: {containers: [{name: main}]}}}]
+    podCliqueScalingGroups: [{name: g, cliqueNames: [a]}]
+";
+        let stored: PodCliqueSet = ns.create_yaml(sparse).await;
+        let stored = serde_json::to_value(&stored.spec).expect("JSON");
+        let expected = "
+replicas: 0
+updateStrategy: {type: RollingRecreate}
+template:
+  cliqueStartupType: CliqueStartupTypeAnyOrder
+  headlessServiceConfig: {publishNotReadyAddresses: true}
+  cliques: [{name: a, spec: {roleName: '', replicas: 0, podSpec: {containers: [{name: main}]}}}]
+  podCliqueScalingGroups: [{name: g, cliqueNames: [a], replicas: 1, minAvailable: 1}]
+";
+        assert_eq!(stored, yaml(expected));
+    })
+    .await;
+}

@@ -1,0 +1,119 @@
+//! What the API server refuses by the definitions alone, and in which words.
+
+use e2e::in_namespace;
+use e2e::kubectl::kubectl;
+use serde_json::{Value, json};
+
+use super::{set, yaml};
+
+/// kubectl is to create the set, changed by `change`, and is refused with these words among others.
+async fn check(namespace: &str, change: impl FnOnce(&mut Value), words: &str) {
+    let mut set = set("s", "[{name: main}]");
+    change(&mut set);
+    let refusal = kubectl(&["create", "-n", namespace, "-f", "-"], &set.to_string()).await.expect_err("refused");
+    assert!(refusal.contains(words), "{refusal}");
+}
+
+fn template(set: &mut Value) -> &mut Value {
+    &mut set["spec"]["template"]
+}
+
+#[tokio::test]
+async fn typos_are_reported_where_they_are() {
+    in_namespace("e2e-typos", async |ns| {
+        let ns = ns.name.as_str();
+        let pod_spec =
+            |set: &mut Value| template(set)["cliques"][0]["spec"]["podSpec"]["containers"][0]["imagee"] = json!("i");
+        check(ns, |set| set["spec"]["replicaz"] = json!(1), r#"unknown field "spec.replicaz""#).await;
+        let words = r#"unknown field "spec.template.cliques[0].spec.podSpec.containers[0].imagee""#;
+        check(ns, pod_spec, words).await;
+        let group = yaml("[{name: g, cliqueNames: [a], labels: {a: b}}]");
+        let words = r#"unknown field "spec.template.podCliqueScalingGroups[0].labels""#;
+        check(ns, |set| template(set)["podCliqueScalingGroups"] = group, words).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn values_that_make_no_sense_are_refused() {
+    in_namespace("e2e-nonsense", async |ns| {
+        let ns = ns.name.as_str();
+        let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
+        check(ns, |set| set["spec"]["replicas"] = json!(-1), words).await;
+        let no_template = |set: &mut Value| set["spec"] = json!({ "replicas": 1 });
+        check(ns, no_template, "spec.template: Required value").await;
+        let words = r#"spec.template.cliqueStartupType: Unsupported value: "Sorted": supported values: "CliqueStartupType"#;
+        check(ns, |set| template(set)["cliqueStartupType"] = json!("Sorted"), words).await;
+        for delay in ["soon", "-4h"] {
+            let why = "no duration; write it like 4h, 15m or 1m30s";
+            let words = format!(r#"spec.template.terminationDelay: Invalid value: "{delay}": {why}"#);
+            check(ns, |set| template(set)["terminationDelay"] = json!(delay), &words).await;
+        }
+        let words = r#"spec.updateStrategy.type: Unsupported value: "Coherent": supported values: "RollingRecreate", "OnDelete""#;
+        check(ns, |set| set["spec"]["updateStrategy"] = json!({ "type": "Coherent" }), words).await;
+        let words = r#"spec.template.resourceSharing[0].scope: Unsupported value: "Everybody": supported values: "#;
+        let sharing = yaml("[{name: gpus, scope: Everybody}]");
+        check(ns, |set| template(set)["resourceSharing"] = sharing, words).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_stand_once_in_their_list() {
+    in_namespace("e2e-twice", async |ns| {
+        let ns = ns.name.as_str();
+        let twice = yaml("[{name: main}, {name: main}]");
+        let words = "spec.template.cliques[0].spec.podSpec.containers[1]: Duplicate value";
+        check(ns, |set| template(set)["cliques"][0]["spec"]["podSpec"]["containers"] = twice, words).await;
+        let clique = yaml("{name: a, spec: {podSpec: {containers: [{name: main}]}}}");
+        let words = "spec.template.cliques[1]: Duplicate value";
+        check(ns, |set| template(set)["cliques"] = json!([clique, clique]), words).await;
+        let groups = yaml("[{name: g, cliqueNames: [a]}, {name: g, cliqueNames: [a]}]");
+        let words = "spec.template.podCliqueScalingGroups[1]: Duplicate value";
+        check(ns, |set| template(set)["podCliqueScalingGroups"] = groups, words).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn constraints_of_a_topology_say_one_thing() {
+    in_namespace("e2e-constraints", async |ns| {
+        let rows = [
+            ("{topologyName: t}", ".pack: Required value: topologyConstraint must specify pack or packDomain"),
+            ("{pack: {}}", ".pack: Required value: pack must specify at least one of required or preferred"),
+            ("{packDomain: Rack}", r#".packDomain: Invalid value: "Rack""#),
+            (
+                "{packDomain: rack, pack: {required: host}}",
+                ".pack.required: Invalid value: packDomain and pack.required mean the same and must not differ",
+            ),
+        ];
+        for (constraint, words) in rows {
+            let constraint = yaml(constraint);
+            let on_set = |set: &mut Value| template(set)["topologyConstraint"] = constraint.clone();
+            check(&ns.name, on_set, &format!("spec.template.topologyConstraint{words}")).await;
+            let on_clique = |set: &mut Value| template(set)["cliques"][0]["topologyConstraint"] = constraint.clone();
+            check(&ns.name, on_clique, &format!("spec.template.cliques[0].topologyConstraint{words}")).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn both_ways_to_write_a_constraint_are_let_in() {
+    in_namespace("e2e-both-ways", async |ns| {
+        let constraints = [
+            "{packDomain: rack}",
+            "{topologyName: t, pack: {required: rack, preferred: host}}",
+            "{packDomain: rack, pack: {required: rack}}",
+            "{packDomain: rack, pack: {preferred: host}}",
+        ];
+        for constraint in constraints {
+            let mut set = set("s", "[{name: main}]");
+            template(&mut set)["topologyConstraint"] = yaml(constraint);
+            template(&mut set)["cliques"][0]["topologyConstraint"] = yaml(constraint);
+            let created = kubectl(&["create", "--dry-run=server", "-n", &ns.name, "-f", "-"], &set.to_string()).await;
+            assert!(created.is_ok(), "{constraint}: {created:?}");
+        }
+    })
+    .await;
+}
