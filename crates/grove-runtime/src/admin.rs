@@ -31,11 +31,15 @@ fn probe_routes(ready: Ready) -> Router {
 }
 
 async fn readyz(State(ready): State<Ready>) -> (StatusCode, String) {
-    let missing: Vec<_> = ready.missing().into_iter().collect();
+    let missing = ready.missing();
     if missing.is_empty() {
         return (StatusCode::OK, "ok\n".into());
     }
-    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {}\n", missing.join(", ")))
+    let lines = missing.into_iter().map(|(part, why)| match why {
+        Some(why) => format!("waiting for {part}: {why}\n"),
+        None => format!("waiting for {part}\n"),
+    });
+    (StatusCode::SERVICE_UNAVAILABLE, lines.collect())
 }
 
 fn metric_routes(metrics: Metrics) -> Router {

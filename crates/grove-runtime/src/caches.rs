@@ -17,6 +17,7 @@ use kube::{
     runtime::{reflector::ObjectRef, watcher},
 };
 use serde::de::DeserializeOwned;
+use tokio::sync::watch::{Receiver, Sender};
 
 use self::{
     follow::{Event, Follower},
@@ -61,11 +62,12 @@ impl<K> Change<K> {
 #[derive(Debug)]
 pub struct Cache<K> {
     index: Arc<RwLock<Index<K>>>,
+    served: Sender<bool>,
 }
 
 impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
-        Self { index: Arc::clone(&self.index) }
+        Self { index: Arc::clone(&self.index), served: self.served.clone() }
     }
 }
 
@@ -105,6 +107,17 @@ impl<K> Cache<K> {
         self.read().len()
     }
 
+    /// Whether the API server knows the kind. Of a kind that it does not know there are no objects; they appear, and so
+    /// does this, when it is told of it.
+    pub fn is_served(&self) -> bool {
+        *self.served.borrow()
+    }
+
+    /// Tells when the API server comes to know the kind, or ceases to.
+    pub fn served(&self) -> Receiver<bool> {
+        self.served.subscribe()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -129,7 +142,7 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     }
 
     fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
-        Self { index: Arc::new(RwLock::new(Index::new(slot, keep))) }
+        Self { index: Arc::new(RwLock::new(Index::new(slot, keep))), served: Sender::new(true) }
     }
 
     /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
@@ -173,6 +186,9 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         let mut index = self.write();
         match event {
             Event::Listed(objects) => index.replace(objects),
+            Event::Relisted(objects) => index.replace_all(objects),
+            Event::NotServed => index.replace(vec![]),
+            Event::Trouble(_) => vec![],
             Event::Applied(object) => index.put(object),
             Event::Deleted(object) => index.remove(object),
         }
@@ -184,7 +200,8 @@ fn is_controlled_by<K: Resource, Owner: Resource>(object: &K, owner: &Owner) -> 
     controller.is_some_and(|controller| Some(&controller.uid) == owner.meta().uid.as_ref())
 }
 
-/// Starts the watch of one kind on its own task. `ready` is told once the first complete list is in the cache.
+/// Starts the watch of one kind on its own task. `ready` is told once the first complete list is in the cache, or the API
+/// server does not know the kind.
 ///
 /// Only what `keep` says matters is retained, all without it. Judge by what rarely changes: an object that ceases to matter
 /// is told as gone.
@@ -207,12 +224,21 @@ where
     let follower = Follower::new(api, config, keep, metrics.clone());
     let feed = cache.clone();
     tokio::spawn(follower.run(move |event| {
-        let listed = matches!(event, Event::Listed(_));
+        let served = match &event {
+            Event::Listed(_) | Event::Relisted(_) => Some(true),
+            Event::NotServed => Some(false),
+            Event::Trouble(_) | Event::Applied(_) | Event::Deleted(_) => None,
+        };
+        if let (Event::Trouble(trouble), Some(ready)) = (&event, &ready) {
+            ready.waits_because(trouble);
+        }
         for change in feed.take(event) {
             // Nobody listening is no reason to let the cache go stale.
             let _ = sender.unbounded_send(change);
         }
-        if let Some(ready) = ready.take_if(|_| listed) {
+        let Some(served) = served else { return };
+        feed.served.send_if_modified(|was| std::mem::replace(was, served) != served);
+        if let Some(ready) = ready.take() {
             ready.ready();
         }
     }));

@@ -117,7 +117,7 @@ where
         let leadership = service.leadership();
         let led = leadership.clone();
         let triggers = triggers.filter(move |_| ready(led.is_held()));
-        let all = everything(leadership, store.clone());
+        let all = everything(service, store.clone());
         let own = fed(primary, writer, left, Arc::clone(&failures), leadership.clone());
         let (metrics, leadership) = (service.metrics().clone(), leadership.clone());
         let attempts = Arc::new(Attempts { name, metrics, failures, leadership, context });
@@ -152,19 +152,19 @@ where
     (store, writer)
 }
 
-/// Every object, each time this replica begins to lead: what happened before was for another one to act on.
-fn everything<K>(
-    leadership: &Leadership,
-    store: reflector::Store<K>,
-) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
+/// Every object, each time this replica begins to lead, for what happened before was for another one to act on; and each
+/// time the API server comes to know a kind, or ceases to.
+fn everything<K>(service: &Service, store: reflector::Store<K>) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
+    let led = service.leadership().clone();
+    let kinds_changed = service.kinds_changed().filter(move |()| ready(led.is_held()));
     let of_store = move |()| {
         let objects: Vec<_> = store.state().iter().map(|object| ObjectRef::from_obj(&**object)).collect();
         stream::iter(objects)
     };
-    leadership.begun().flat_map(of_store)
+    stream::select(service.leadership().begun(), kinds_changed).flat_map(of_store)
 }
 
 /// Keeps the controller's store up to date and names what is to be reconciled: nothing while this replica stands by. The

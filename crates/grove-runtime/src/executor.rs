@@ -230,7 +230,12 @@ impl Executor {
     }
 
     async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, Failure> {
-        in_time(self.api(target).get_metadata_opt(&target.name)).await
+        match in_time(self.api(target).get_metadata(&target.name)).await {
+            Ok(live) => Ok(Some(live)),
+            // A kind that is not served says nothing about an object of it.
+            Err(failure) if failure.code == 404 && failure.reason != Failure::NOT_SERVED => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 
     fn api(&self, target: &Target) -> Api<DynamicObject> {

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use self::record::{Record, Sighting};
 use crate::{
+    executor::Failure,
     leadership::{Ended, Leadership},
     metrics::Metrics,
-    telemetry::error_chain,
 };
 
 /// One request about the Lease takes no longer.
@@ -76,7 +76,7 @@ pub enum Lost {
 enum Error {
     #[error("the API server did not answer in time")]
     Silent,
-    #[error(transparent)]
+    #[error("{}", Failure::from(.0))]
     Refused(kube::Error),
 }
 
@@ -265,7 +265,7 @@ impl Candidate {
     async fn release(&self) {
         let freed = timeout(ANSWER, self.free()).await.unwrap_or(Err(Error::Silent));
         let outcome = freed.map_or_else(
-            |error| format!("could not be released and will expire: {}", error_chain(&error)),
+            |error| format!("could not be released and will expire: {error}"),
             |()| "was released".to_owned(),
         );
         tracing::info!(lease = self.name, "the lease {outcome}");
@@ -290,7 +290,7 @@ impl Candidate {
 
     async fn pause(&mut self, error: &Error) {
         let hint = if error.is_missing() { "; does the namespace exist?" } else { "" };
-        let trouble = format!("{}{hint}", error_chain(error));
+        let trouble = format!("{error}{hint}");
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(lease = self.name, "cannot work with the lease, trying again: {trouble}");
             self.trouble = Some(trouble);

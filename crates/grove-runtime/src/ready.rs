@@ -1,18 +1,21 @@
 //! Readiness: every part registers before it starts and says once that it is ready.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
 /// The parts that a service still waits for.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    missing: watch::Sender<BTreeSet<String>>,
+    missing: watch::Sender<Missing>,
 }
+
+/// Parts that are not ready, and why not if that is known.
+type Missing = BTreeMap<String, Option<String>>;
 
 impl Default for Ready {
     fn default() -> Self {
-        Self { missing: watch::Sender::new(BTreeSet::new()) }
+        Self { missing: watch::Sender::new(Missing::new()) }
     }
 }
 
@@ -26,20 +29,20 @@ impl Ready {
     pub fn register(&self, part: impl Into<String>) -> ReadyHandle {
         let part = part.into();
         self.missing.send_modify(|missing| {
-            missing.insert(part.clone());
+            missing.insert(part.clone(), None);
         });
         ReadyHandle { part, missing: self.missing.clone() }
     }
 
-    /// What is not ready yet; empty means ready.
-    pub fn missing(&self) -> BTreeSet<String> {
+    /// What is not ready yet, and why not if that is known; empty means ready.
+    pub fn missing(&self) -> BTreeMap<String, Option<String>> {
         self.missing.borrow().clone()
     }
 
     /// Returns once every registered part is ready.
     pub async fn wait(&self) {
         // The sender lives in `self`, so the wait cannot fail.
-        let _ = self.missing.subscribe().wait_for(BTreeSet::is_empty).await;
+        let _ = self.missing.subscribe().wait_for(BTreeMap::is_empty).await;
     }
 }
 
@@ -47,7 +50,7 @@ impl Ready {
 #[derive(Debug)]
 pub struct ReadyHandle {
     part: String,
-    missing: watch::Sender<BTreeSet<String>>,
+    missing: watch::Sender<Missing>,
 }
 
 impl ReadyHandle {
@@ -59,6 +62,13 @@ impl ReadyHandle {
     /// The part's name.
     pub fn part(&self) -> &str {
         &self.part
+    }
+
+    /// Says why the part is not ready yet.
+    pub fn waits_because(&self, why: &str) {
+        self.missing.send_modify(|missing| {
+            missing.insert(self.part.clone(), Some(why.to_owned()));
+        });
     }
 
     /// The part is ready.
@@ -80,7 +90,9 @@ mod tests {
         let ready = Ready::new();
         let (pods, gangs) = (ready.register("pods"), ready.register("gangs"));
         pods.ready();
-        assert_eq!(ready.missing(), BTreeSet::from(["gangs".to_owned()]));
+        assert_eq!(ready.missing(), BTreeMap::from([("gangs".to_owned(), None)]));
+        gangs.waits_because("nobody answers");
+        assert_eq!(ready.missing()["gangs"].as_deref(), Some("nobody answers"));
         assert_eq!(ready.wait().now_or_never(), None);
         gangs.ready();
         assert_eq!(ready.wait().now_or_never(), Some(()));

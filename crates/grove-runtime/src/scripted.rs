@@ -26,11 +26,18 @@ impl Asked {
     pub(crate) fn is_watch(&self) -> bool {
         self.query.contains("watch=true")
     }
+
+    /// Whether everything is asked for, and not just how far the server is.
+    pub(crate) fn is_list(&self) -> bool {
+        !self.is_watch() && !self.query.split('&').any(|part| part == "limit=1")
+    }
 }
 
 pub(crate) enum Answer {
     /// A complete answer.
     Json(u16, Value),
+    /// An answer that is no JSON.
+    Text(u16, &'static str),
     /// A watch: these events, then silence or the end.
     Watch { events: Vec<Value>, stays_open: bool },
     /// A watch of what is still to come.
@@ -107,6 +114,7 @@ async fn read(request: Request<kube::client::Body>) -> Asked {
 async fn reply(answer: Answer) -> Result<Response<Body>, std::io::Error> {
     let (code, body) = match answer {
         Answer::Json(code, value) => (code, Body::from(value.to_string())),
+        Answer::Text(code, text) => (code, Body::from(text)),
         Answer::Watch { events, stays_open } => (200, lines(events, stays_open)),
         Answer::Live(events) => {
             let lines = events.map(|event| Ok::<_, Infallible>(Bytes::from(format!("{event}\n"))));

@@ -9,11 +9,14 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use futures::Stream;
+use futures::{Stream, StreamExt, stream};
 use grove_api_types::configuration::{OperatorConfiguration, RateLimit};
 use kube::{Api, Client, Resource, runtime::watcher};
 use serde::de::DeserializeOwned;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use crate::{
     admin,
@@ -54,6 +57,8 @@ struct Inner {
     ready: Ready,
     shutdown: Shutdown,
     leadership: Leadership,
+    /// Of each kind that is watched, whether it is served.
+    kinds: Mutex<Vec<watch::Receiver<bool>>>,
     /// Who stands for election; nobody where there is none, and once it does.
     candidate: Mutex<Option<Candidate>>,
 }
@@ -102,9 +107,9 @@ impl Service {
         let recorder = Recorder::start(clients.requests.clone(), name);
         let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
         let executor = executor.led_by(leadership.clone());
-        let (ready, shutdown, candidate) = (Ready::new(), Shutdown::new(), Mutex::default());
+        let (ready, shutdown, kinds, candidate) = (Ready::new(), Shutdown::new(), Mutex::default(), Mutex::default());
         let inner =
-            Inner { name, clients, config, executor, recorder, metrics, ready, shutdown, leadership, candidate };
+            Inner { name, clients, config, executor, recorder, metrics, ready, shutdown, leadership, kinds, candidate };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -167,8 +172,7 @@ impl Service {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let ready = self.ready().register(K::plural(&()));
-        caches::watch(Api::all(self.watch_client()), config, ready, (slot, None), self.metrics())
+        self.follow(config, (slot, None))
     }
 
     /// Watches kind `K` in all namespaces and retains what `keep` says matters; what ceases to matter counts as gone.
@@ -180,9 +184,37 @@ impl Service {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        self.follow(watcher::Config::default(), (slot, Some(keep)))
+    }
+
+    fn follow<K>(
+        &self,
+        config: watcher::Config,
+        which: (Option<Slot<K>>, Option<Keep<K>>),
+    ) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
         let ready = self.ready().register(K::plural(&()));
-        let config = watcher::Config::default();
-        caches::watch(Api::all(self.watch_client()), config, ready, (slot, Some(keep)), self.metrics())
+        let (cache, changes) = caches::watch(Api::all(self.watch_client()), config, ready, which, self.metrics());
+        self.kinds().push(cache.served());
+        (cache, changes)
+    }
+
+    /// An item each time the API server comes to know a kind that is watched, or ceases to.
+    pub(crate) fn kinds_changed(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
+        let kinds = self.kinds().clone();
+        stream::select_all(kinds.into_iter().map(|kind| {
+            let changes = stream::unfold(kind, |mut kind| async move {
+                kind.changed().await.ok()?;
+                Some(((), kind))
+            });
+            changes.boxed()
+        }))
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, Vec<watch::Receiver<bool>>> {
+        self.inner.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Works until SIGTERM or SIGINT, then lets `work` finish what it began. A second signal ends it at once, and so does

@@ -3,7 +3,11 @@
 //! Written out instead of taken from kube's `watcher`, because that one starts again at once when the server closes a
 //! watch, and never lists again when the server answers a watch request itself with 410.
 
-use std::{fmt::Debug, future::Future, time::Duration};
+use std::{
+    fmt::{self, Debug, Display, Formatter},
+    future::Future,
+    time::Duration,
+};
 
 use futures::{StreamExt, TryStreamExt};
 use kube::{
@@ -29,6 +33,12 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) enum Event<K> {
     /// Everything there is.
     Listed(Vec<K>),
+    /// Everything there is, on a server that was set back: equal versions do not mean equal objects.
+    Relisted(Vec<K>),
+    /// The API server does not know the kind.
+    NotServed,
+    /// Nothing new, and why.
+    Trouble(String),
     /// One object that came or changed.
     Applied(K),
     /// The final state of one object.
@@ -43,15 +53,16 @@ pub(super) struct Follower<K> {
     backoff: Backoff,
     /// Up to where the changes are known; absent means that a list is due.
     version: Option<String>,
+    /// Whether the last watch ended otherwise than it was asked to, so that the server may be another one by now.
+    is_broken: bool,
+    /// What was told last, so that it is told once.
+    trouble: Option<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 enum Error {
-    #[error("the API server refused")]
-    Refused(#[source] kube::Error),
-    #[error("the API server ended the watch: {0}")]
+    Refused(kube::Error),
     Ended(Box<Status>),
-    #[error("the API server did not answer within {ANSWER:?}")]
     Silent,
 }
 
@@ -67,9 +78,32 @@ impl Error {
         self.status().is_some_and(|status| status.code == 410 || matches!(&*status.reason, "Expired" | "Gone"))
     }
 
+    /// Whether the kind itself is unknown; of a list, that is the only thing which can be.
+    fn is_not_served(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 404)
+    }
+
     fn retry_after(&self) -> Duration {
         let seconds = self.status().and_then(|status| status.details.as_ref()).map_or(0, |d| d.retry_after_seconds);
         Duration::from_secs(seconds.into())
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent => write!(f, "the API server did not answer within {ANSWER:?}"),
+            Self::Refused(kube::Error::Api(status)) | Self::Ended(status) => {
+                let hint = match status.code {
+                    401 => "; the token of this service is not accepted, it may have expired",
+                    403 => "; the account of this service lacks a rule",
+                    404 => "; the kind is not served, its definition has to be installed",
+                    _ => "",
+                };
+                write!(f, "the API server says {} {}: {}{hint}", status.code, status.reason, status.message)
+            }
+            Self::Refused(error) => write!(f, "the API server cannot be reached: {}", error_chain(error)),
+        }
     }
 }
 
@@ -78,50 +112,89 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     pub(super) fn new(api: Api<K>, config: watcher::Config, keep: Option<Keep<K>>, metrics: Metrics) -> Self {
-        Self { api, config, keep, metrics, backoff: Backoff::for_watches(), version: None }
+        let backoff = Backoff::for_watches();
+        Self { api, config, keep, metrics, backoff, version: None, is_broken: false, trouble: None }
     }
 
     /// Never returns; the task that runs it ends with the process.
     pub(super) async fn run(mut self, mut sink: impl FnMut(Event<K>) + Send) {
         loop {
             let started = Instant::now();
-            match self.round(&mut sink).await {
-                Ok(()) if started.elapsed() >= SOON => {}
-                Ok(()) => self.pause("the API server closed the watch at once", Duration::ZERO).await,
+            let (trouble, at_least) = match self.round(&mut sink).await {
+                Ok(()) if started.elapsed() >= SOON => continue,
+                Ok(()) => ("the API server closed the watch at once".to_owned(), Duration::ZERO),
                 Err(error) => {
-                    if error.is_gone() {
+                    self.is_broken = true;
+                    if error.is_gone() || error.is_not_served() {
                         self.version = None;
                     }
-                    self.pause(&error_chain(&error), error.retry_after()).await;
+                    (error.to_string(), error.retry_after())
                 }
-            }
+            };
+            sink(Event::Trouble(trouble.clone()));
+            self.pause(trouble, at_least).await;
         }
     }
 
-    async fn pause(&mut self, trouble: &str, at_least: Duration) {
+    async fn pause(&mut self, trouble: String, at_least: Duration) {
         let kind = K::kind(&());
         self.metrics.watch_failed(&kind);
         let delay = self.backoff.failed().max(at_least);
-        tracing::warn!(%kind, ?delay, "watch: {trouble}");
+        if self.trouble.as_ref() != Some(&trouble) {
+            tracing::warn!(%kind, ?delay, "cannot follow the changes, trying again: {trouble}");
+            self.trouble = Some(trouble);
+        }
         tokio::time::sleep(delay).await;
     }
 
+    fn well(&mut self) {
+        if self.trouble.take().is_some() {
+            tracing::info!(kind = %K::kind(&()), "the changes can be followed again");
+        }
+    }
+
     async fn round(&mut self, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {
-        let version = match self.version.take() {
-            Some(version) => version,
-            None => self.list(sink).await?,
+        let version = match self.version.clone() {
+            Some(version) if self.stands(&version).await? => version,
+            before => {
+                let listed = self.list().await;
+                if listed.as_ref().is_err_and(Error::is_not_served) {
+                    sink(Event::NotServed);
+                }
+                let (version, objects) = listed?;
+                sink(if before.is_some() { Event::Relisted(objects) } else { Event::Listed(objects) });
+                version
+            }
         };
-        self.version = Some(version.clone());
+        (self.version, self.is_broken) = (Some(version.clone()), false);
         self.watch(version, sink).await
     }
 
-    async fn list(&self, sink: &mut impl FnMut(Event<K>)) -> Result<String, Error> {
-        let mut params = ListParams {
+    /// Whether what follows `version` can be watched. A server that was set back to an earlier state would say nothing
+    /// until it has come as far again; so after a watch that broke it is asked how far it is.
+    async fn stands(&self, version: &str) -> Result<bool, Error> {
+        if !self.is_broken {
+            return Ok(true);
+        }
+        let params = ListParams { limit: Some(1), ..self.selection() };
+        let newest = answer(self.api.list_metadata(&params)).await?.metadata.resource_version.unwrap_or_default();
+        let (Ok(known), Ok(is)) = (version.parse::<u64>(), newest.parse::<u64>()) else { return Ok(true) };
+        if is < known {
+            tracing::warn!(kind = %K::kind(&()), known, is, "the API server was set back; reading everything anew");
+        }
+        Ok(is >= known)
+    }
+
+    fn selection(&self) -> ListParams {
+        ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            limit: self.config.page_size,
             ..ListParams::default()
-        };
+        }
+    }
+
+    async fn list(&self) -> Result<(String, Vec<K>), Error> {
+        let mut params = ListParams { limit: self.config.page_size, ..self.selection() };
         let mut objects = vec![];
         loop {
             let page = answer(self.api.list(&params)).await?;
@@ -131,8 +204,7 @@ where
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 self.metrics.listed(&K::kind(&()));
-                sink(Event::Listed(objects));
-                return Ok(page.metadata.resource_version.unwrap_or_default());
+                return Ok((page.metadata.resource_version.unwrap_or_default(), objects));
             }
         }
     }
@@ -145,15 +217,20 @@ where
             timeout: Some(seconds),
             ..WatchParams::default()
         };
-        // A connection that died unnoticed would stay silent for ever.
-        let silence = Duration::from_secs(u64::from(seconds) + 10);
+        let asked = Duration::from_secs(seconds.into());
+        let began = Instant::now();
         let mut events = answer(self.api.watch(&params, &version)).await?.boxed();
-        while let Ok(event) = timeout(silence, events.try_next()).await {
+        // A connection that died unnoticed would stay silent for ever.
+        while let Ok(event) = timeout(asked + Duration::from_secs(10), events.try_next()).await {
             match event.map_err(Error::Refused)? {
-                None => return Ok(()),
+                None => {
+                    self.is_broken = began.elapsed() + Duration::from_secs(1) < asked;
+                    return Ok(());
+                }
                 Some(event) => self.take(event, sink)?,
             }
         }
+        self.is_broken = true;
         Ok(())
     }
 
@@ -170,6 +247,7 @@ where
             WatchEvent::Bookmark(bookmark) => self.version = Some(bookmark.metadata.resource_version),
             WatchEvent::Error(status) => return Err(Error::Ended(status)),
         }
+        self.well();
         Ok(())
     }
 }

@@ -18,6 +18,8 @@ type ByName<K> = BTreeMap<String, Arc<K>>;
 pub(super) struct Index<K> {
     slot: Option<Slot<K>>,
     keep: Option<Keep<K>>,
+    /// Whether an object of the same version is the same.
+    trusts_versions: bool,
     by_namespace: BTreeMap<String, ByName<K>>,
     by_owner: BTreeMap<String, BTreeMap<(String, String), Arc<K>>>,
     departed: BTreeMap<String, BTreeMap<String, Arc<K>>>,
@@ -39,7 +41,7 @@ impl<K> Index<K> {
     pub(super) fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
         let (by_namespace, by_owner, departed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (forgotten, seekers) = (BTreeSet::new(), BTreeMap::new());
-        Self { slot, keep, by_namespace, by_owner, departed, forgotten, seekers }
+        Self { slot, keep, trusts_versions: true, by_namespace, by_owner, departed, forgotten, seekers }
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
@@ -97,6 +99,14 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
         changes
     }
 
+    /// The same, of a server that was set back: what looks the same may differ.
+    pub(super) fn replace_all(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
+        self.trusts_versions = false;
+        let changes = self.replace(objects);
+        self.trusts_versions = true;
+        changes
+    }
+
     /// Takes one object that came or changed. One that is not to be kept, or no longer, counts as gone.
     pub(super) fn put(&mut self, object: K) -> Vec<Change<K>> {
         let (namespace, name) = key(&object);
@@ -105,7 +115,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
             // What is remembered is what it was while it mattered.
             return before.into_iter().flat_map(|before| self.drop_entry(before)).collect();
         }
-        if before.as_ref().is_some_and(|before| is_same_version(&**before, &object)) {
+        if self.trusts_versions && before.as_ref().is_some_and(|before| is_same_version(&**before, &object)) {
             return vec![];
         }
         let is_successor = before.as_ref().is_some_and(|before| before.uid() != object.uid());

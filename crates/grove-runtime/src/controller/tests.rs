@@ -156,3 +156,29 @@ async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it(
         assert_eq!(log.short(), expected);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_comes_to_be_served_wakes_everything() {
+    let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let server = Arc::clone(&installed);
+    let (service, _) = service(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
+        (false, _) => Answer::Text(404, "404 page not found\n"),
+        (true, false) => scripted::config_maps(5, &[]),
+        (true, true) => Answer::Watch { events: vec![], stays_open: true },
+    });
+    let _watched = service.watch::<ConfigMap>(kube::runtime::watcher::Config::default(), None);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    let install = async {
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(tries.load(Ordering::SeqCst), 1);
+        installed.store(true, Ordering::SeqCst);
+    };
+    let running = run_for(wiring, &service, Duration::from_mins(2), move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        ready(Ok(Action::await_change()))
+    });
+    futures::join!(running, install);
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+}

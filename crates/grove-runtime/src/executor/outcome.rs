@@ -77,6 +77,9 @@ impl Failure {
     /// The reason when this process may not write: another replica acts, or might.
     pub const NOT_LEADING: &str = "NotLeading";
 
+    /// The reason when the API server does not know the kind.
+    pub const NOT_SERVED: &str = "NotServed";
+
     pub(super) fn not_leading() -> Self {
         Self::new(0, Self::NOT_LEADING, "this replica does not hold the lease of its service")
     }
@@ -87,6 +90,11 @@ impl Failure {
     }
 
     fn from_status(status: &Status) -> Self {
+        // The answer to an unknown path is no status of an object, but plain text.
+        if status.code == 404 && status.reason != "NotFound" {
+            let why = "the API server does not serve this kind; its definition has to be installed";
+            return Self::new(404, Self::NOT_SERVED, why);
+        }
         let causes = status.details.iter().flat_map(|details| &details.causes).collect::<Vec<_>>();
         let missing_namespace = status.code == 404 && status.details.as_ref().is_some_and(|d| d.kind == "namespaces");
         let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

@@ -290,3 +290,14 @@ async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
         assert_eq!(executor.is_gone(&object("a")).await.unwrap(), gone);
     }
 }
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_named_and_says_nothing_about_its_objects() {
+    let not_served = |_: &Asked| Answer::Text(404, "404 page not found\n");
+    let (executor, _) = executor(not_served);
+    assert!(executor.is_gone(&object("a")).await.is_err());
+    let (done, _) = try_step(Step::create(&object("a")), not_served).await;
+    let failure = done.failures().next().unwrap();
+    assert_eq!((failure.code, &*failure.reason), (404, Failure::NOT_SERVED));
+    assert!(failure.message.contains("definition has to be installed"), "{failure}");
+}
