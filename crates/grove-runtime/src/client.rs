@@ -10,7 +10,11 @@ use kube::{
     client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::limit::RateLimitLayer;
+use tower::{
+    layer::util::Identity,
+    limit::RateLimitLayer,
+    util::{Either, option_layer},
+};
 
 use crate::rbac::SYSTEM_NAMESPACE;
 
@@ -33,6 +37,8 @@ pub struct Connection {
     pub clients: Clients,
     /// For its Lease, which must not wait behind anything.
     pub leases: Client,
+    /// The address of the API server.
+    pub server: String,
     /// The namespace it runs in; outside of a cluster the one it would run in.
     pub namespace: String,
 }
@@ -51,16 +57,14 @@ pub async fn connect(kubeconfig: Option<&Path>, agent: &str, rate: Option<RateLi
         Some(_) => SYSTEM_NAMESPACE.to_owned(),
         None => config.default_namespace.clone(),
     };
+    let server = config.cluster_url.to_string();
     let mut watching = config.clone();
     watching.read_timeout = None;
     let leases = Client::try_from(watching.clone()).context("could not set up the client for leases")?;
     let requests = ClientBuilder::try_from(config).context("could not set up the client")?;
-    let requests = match rate {
-        None => requests.build(),
-        Some(limit) => requests.with_layer(&rate_limit(limit)).build(),
-    };
+    let requests = requests.with_layer(&rate_limit(rate)).build();
     let watches = Client::try_from(watching).context("could not set up the client for watches")?;
-    Ok(Connection { clients: Clients { requests, watches }, leases, namespace })
+    Ok(Connection { clients: Clients { requests, watches }, leases, server, namespace })
 }
 
 async fn configuration(kubeconfig: Option<&Path>, agent: &str) -> anyhow::Result<Config> {
@@ -84,7 +88,43 @@ async fn from_file(file: &Path) -> anyhow::Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-// `burst` requests at once, and as many again after the time in which `qps` would have let them pass.
-fn rate_limit(RateLimit { qps, burst }: RateLimit) -> RateLimitLayer {
-    RateLimitLayer::new(burst.into(), Duration::from_secs_f64(f64::from(burst) / qps))
+// `burst` requests at once, and as many again after the time in which `qps` would have let them pass; without a rate all
+// at once.
+fn rate_limit(rate: Option<RateLimit>) -> Either<RateLimitLayer, Identity> {
+    option_layer(rate.map(|RateLimit { qps, burst }| {
+        RateLimitLayer::new(burst.into(), Duration::from_secs_f64(f64::from(burst) / qps))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tokio::time::Instant;
+    use tower::{Layer, Service, ServiceExt, service_fn};
+
+    use super::*;
+
+    /// How long so many requests take whose answers come at once.
+    async fn time_of(requests: u32, rate: Option<RateLimit>) -> Duration {
+        let began = Instant::now();
+        let mut limited = rate_limit(rate).layer(service_fn(async |()| Ok::<_, Infallible>(())));
+        for _ in 0..requests {
+            limited.ready().await.unwrap().call(()).await.unwrap();
+        }
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_configured_rate_is_kept() {
+        let rate = RateLimit { qps: 10.0, burst: 5 };
+        assert_eq!(time_of(5, Some(rate)).await, Duration::ZERO, "a burst passes at once");
+        let time = time_of(50, Some(rate)).await;
+        assert!((4400..=4700).contains(&time.as_millis()), "50 requests at 10 per second took {time:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_rate_nothing_waits() {
+        assert_eq!(time_of(10_000, None).await, Duration::ZERO);
+    }
 }

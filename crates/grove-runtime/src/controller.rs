@@ -30,7 +30,7 @@ use tracing::Instrument;
 use crate::{
     backoff::Backoff,
     caches::Change,
-    executor::Failure,
+    executor::{Executor, Failure},
     leadership::Leadership,
     metrics::{Ending, Metrics},
     plan::Plan,
@@ -129,7 +129,7 @@ where
             .graceful_shutdown_on(service.shutdown().asked())
             .run(move |object, attempts| attempts.attempt(&object, &reconcile), Attempts::back_off, attempts)
             .for_each(|_| ready(()));
-        let sweeping = leaving.for_each_concurrent(SWEEPS, |gone| sweep(service, orphans.as_deref(), gone));
+        let sweeping = leaving.for_each_concurrent(SWEEPS, |gone| sweep(service, name, orphans.as_deref(), gone));
         join(controller, sweeping).await;
     }
 }
@@ -198,26 +198,30 @@ where
     })
 }
 
-async fn sweep<K>(service: &Service, orphans: Option<&(dyn Fn(&K) -> Plan + Send + Sync)>, gone: Arc<K>)
-where
+async fn sweep<K>(
+    service: &Service,
+    name: &'static str,
+    orphans: Option<&(dyn Fn(&K) -> Plan + Send + Sync)>,
+    gone: Arc<K>,
+) where
     K: Resource<DynamicType = ()>,
 {
     let Some(orphans) = orphans else { return };
     if service.leadership().is_held() {
-        clear(service, orphans, &*gone).await;
+        clear(service, &service.executor().reporting_as(name), orphans, &*gone).await;
     } else {
         // Another replica sweeps; here the plan is made for whoever makes it to forget the object.
         drop(orphans(&gone));
     }
 }
 
-async fn clear<K>(service: &Service, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K)
+async fn clear<K>(service: &Service, executor: &Executor, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K)
 where
     K: Resource<DynamicType = ()>,
 {
     let mut backoff = Backoff::for_objects();
     for _ in 0..SWEEP_ATTEMPTS {
-        if is_cleared(service, orphans, gone).await {
+        if is_cleared(executor, orphans, gone).await {
             return;
         }
         tokio::select! {
@@ -228,13 +232,13 @@ where
 }
 
 /// Whether nothing is left to do: the object is there after all, or its children are deleted.
-async fn is_cleared<K>(service: &Service, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K) -> bool
+async fn is_cleared<K>(executor: &Executor, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K) -> bool
 where
     K: Resource<DynamicType = ()>,
 {
-    match service.executor().is_gone(gone).await {
+    match executor.is_gone(gone).await {
         Ok(false) => true,
-        Ok(true) => service.executor().carry_out(gone, &orphans(gone)).await.succeeded(),
+        Ok(true) => executor.carry_out(gone, &orphans(gone)).await.succeeded(),
         Err(error) => {
             tracing::warn!(name = gone.name_any(), "{}", error_chain(&error));
             false
