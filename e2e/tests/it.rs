@@ -13,6 +13,7 @@ mod it {
     mod objects;
     mod pods;
     mod scale;
+    mod shapes;
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
     mod own_plane {

@@ -185,11 +185,6 @@ impl<'a> ScalingGroup<'a> {
     }
 }
 
-/// The replicas of a set of which nothing exists yet.
-pub fn replicas(set: &PodCliqueSet) -> Vec<SetReplica<'_>> {
-    expand(set, &LiveScale::default())
-}
-
 /// The replicas that `set` asks for, with scaling groups and cliques of the sizes they have now.
 pub fn expand<'a>(set: &'a PodCliqueSet, live: &LiveScale) -> Vec<SetReplica<'a>> {
     (0..set.spec.replicas).map(|index| replica(set, index, live)).collect()
