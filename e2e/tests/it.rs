@@ -4,6 +4,7 @@
 
 /// An inline module, so that the tests live in `it/` and do not become binaries of their own.
 mod it {
+    mod bad_input;
     mod conflicts;
     mod definitions;
     mod deletion;
