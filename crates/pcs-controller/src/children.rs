@@ -12,7 +12,10 @@ pub(crate) mod desired;
 pub(crate) mod drift;
 mod quantity;
 pub(crate) mod refusals;
+mod revision;
 pub(crate) mod service;
+
+pub(crate) use revision::Revision;
 
 /// Children of one kind, by name.
 pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;

@@ -4,7 +4,7 @@ use grove_api_types::core::PodClique;
 use grove_api_types::names::PodCliqueName;
 
 use super::ByName;
-use super::desired::Revision;
+use super::Revision;
 
 /// The clique of that name, unless it is missing or being deleted.
 pub(crate) fn standing<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -> Option<&'a PodClique> {

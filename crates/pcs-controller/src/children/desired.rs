@@ -2,8 +2,6 @@
 
 mod metadata;
 mod pod_clique;
-mod revision;
 
 pub(crate) use metadata::{labels, metadata};
 pub(crate) use pod_clique::pod_clique;
-pub(crate) use revision::Revision;

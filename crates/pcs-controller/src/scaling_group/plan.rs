@@ -10,7 +10,7 @@ use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 
 use super::desired::{self, Place};
 use super::observed::Observed;
-use crate::children::desired::Revision;
+use crate::children::Revision;
 use crate::children::{ByName, deletion, drift};
 
 /// Reasons of events, as the wire format has them.

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observed::Observed;
-use crate::children::desired::Revision;
+use crate::children::Revision;
 use crate::children::{clique, refusals};
 
 /// How many replicas of a group are as they should be.

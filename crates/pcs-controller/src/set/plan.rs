@@ -9,7 +9,7 @@ use grove_runtime::plan::{Plan, Stage, Step};
 
 use super::desired;
 use super::observed::Observed;
-use crate::children::desired::Revision;
+use crate::children::Revision;
 use crate::children::{deletion, drift, service};
 
 mod scale_in;

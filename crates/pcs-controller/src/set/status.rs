@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::children::desired::Revision;
+use crate::children::Revision;
 use crate::children::{clique, refusals};
 
 mod gang;

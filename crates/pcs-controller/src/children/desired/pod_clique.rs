@@ -7,7 +7,8 @@ use grove_api_types::labels;
 use grove_api_types::shape::Clique;
 use kube::Resource;
 
-use super::{Revision, metadata};
+use super::metadata;
+use crate::children::Revision;
 
 /// The clique as it is created; `own` are the labels that its place in the set gives it. Of an existing one,
 /// `spec.replicas` is its own.

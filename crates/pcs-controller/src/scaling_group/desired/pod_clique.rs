@@ -8,7 +8,7 @@ use grove_api_types::shape::{Clique, GroupReplica, ScalingGroup};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::children::desired::{self, Revision};
+use crate::children::{Revision, desired};
 
 /// Where a clique stands.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::shape::{Clique, SetReplica};
 use kube::ResourceExt;
 
-use crate::children::desired::{self, Revision};
+use crate::children::{Revision, desired};
 
 /// The clique as it is created.
 pub(crate) fn pod_clique(

@@ -43,12 +43,12 @@ fn a_smaller_set_gives_up_all_of_its_highest_replica() {
     seen.set.spec.replicas = 1;
     check(
         &seen,
-        &expect![[r#"
+        &expect![[r"
             scale-in: delete PodClique llm-1-decode
             scale-in: delete PodClique llm-1-prefill
             scale-in: delete PodGang llm-1
             scale-in: delete Service llm-1
-        "#]],
+        "]],
     );
 }
 
@@ -102,7 +102,7 @@ fn references_to_pods_are_kept() {
 fn a_child_that_is_leaving_is_replaced_only_when_it_has_gone() {
     let mut seen = carried_out(new(SET));
     change(&mut seen.cliques, "llm-0-prefill", |clique| {
-        clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))
+        clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     });
     check(&seen, &expect![["nothing to do\n"]]);
     seen.cliques.remove("llm-0-prefill");

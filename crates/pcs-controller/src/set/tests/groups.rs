@@ -8,7 +8,7 @@ use crate::set::observed::Observed;
 use crate::set::plan::plan;
 
 /// The worked example of the wire format: `f` stands alone, `p` and `d` scale together.
-const GROUPED: &str = r#"
+const GROUPED: &str = r"
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
 metadata: {name: m, namespace: prod, uid: u-set, generation: 3}
@@ -35,7 +35,7 @@ spec:
         maxReplicas: 8
         metrics:
         - {type: Pods, pods: {metric: {name: queue}, target: {type: AverageValue, averageValue: 1500m}}}
-"#;
+";
 
 #[track_caller]
 fn check(seen: &Observed, expected: &Expect) {
