@@ -115,11 +115,6 @@ pub fn base(set: &PodCliqueSetName) -> BTreeMap<String, String> {
     of([(MANAGED_BY, MANAGER), (PART_OF, set.as_str())])
 }
 
-/// The selector of all that Grove manages, for watches.
-pub fn managed() -> String {
-    selector(&of([(MANAGED_BY, MANAGER)]))
-}
-
 /// A map of labels from pairs.
 pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, String> {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()

@@ -54,7 +54,7 @@ pub struct PodCliqueSpec {
     /// How many pods run. In a template it is the number a new clique begins with, where absent and 0 mean 1; the
     /// clique's own number is changed through its scale subresource, and there 0 means none.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 100_000))]
     pub replicas: i32,
     /// How many pods must be scheduled together, and stay available. Defaults to `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -50,7 +50,7 @@ pub struct PodCliqueScalingGroupSpec {
     /// How many replicas the group has. The template says with how many it begins; after that the number is changed
     /// through the scale subresource.
     #[serde(default = "one")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 100_000))]
     pub replicas: i32,
     /// How many replicas are scheduled together with the rest of the set's replica, and must stay available.
     #[serde(default = "some_one", skip_serializing_if = "Option::is_none")]

@@ -58,7 +58,7 @@ pub use template::{
 pub struct PodCliqueSetSpec {
     /// How many copies of the template run. Absent means 0: such a set creates nothing.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 100_000))]
     pub replicas: i32,
     /// How a change of the templates reaches the pods; absent means `RollingRecreate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

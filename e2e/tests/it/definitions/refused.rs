@@ -40,6 +40,8 @@ async fn values_that_make_no_sense_are_refused() {
         let ns = ns.name.as_str();
         let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
         check(ns, |set| set["spec"]["replicas"] = json!(-1), words).await;
+        let words = "spec.replicas: Invalid value: 2000000000: spec.replicas in body should be less than or equal to 100000";
+        check(ns, |set| set["spec"]["replicas"] = json!(2_000_000_000), words).await;
         let no_template = |set: &mut Value| set["spec"] = json!({ "replicas": 1 });
         check(ns, no_template, "spec.template: Required value").await;
         let words = r#"spec.template.cliqueStartupType: Unsupported value: "Sorted": supported values: "CliqueStartupType"#;

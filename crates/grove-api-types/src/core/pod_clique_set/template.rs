@@ -139,7 +139,7 @@ pub struct PodCliqueScalingGroupConfig {
     pub annotations: BTreeMap<String, String>,
     /// With how many replicas the group begins.
     #[serde(default = "one", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
     /// How many replicas are scheduled together with the rest of the set's replica, and must stay available.
     #[serde(default = "one", skip_serializing_if = "Option::is_none")]
