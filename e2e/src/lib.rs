@@ -10,8 +10,11 @@ pub mod kubectl;
 pub mod metrics;
 pub mod namespace;
 pub mod plane;
+pub mod proxy;
 pub mod sets;
 pub mod shown;
+pub mod state;
+pub mod victims;
 pub mod world;
 
 pub use namespace::{Namespace, in_namespace};

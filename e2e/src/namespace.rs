@@ -1,6 +1,7 @@
 //! A namespace of one's own on the shared plane, and the moves of a user in it.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -67,6 +68,19 @@ impl Namespace {
     /// Waits until the world is as `holds` says, and returns it.
     pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
         self.follower.until(what, holds).await
+    }
+
+    /// Waits until the world is as `holds` says.
+    ///
+    /// # Errors
+    /// The world as it was last, when that does not come about.
+    pub async fn arrives(&self, holds: impl Fn(&World) -> bool) -> Result<World, Box<World>> {
+        self.follower.arrives(holds).await
+    }
+
+    /// Waits until nothing has changed for that long, and returns the world.
+    pub async fn at_rest(&self, quiet: Duration) -> World {
+        self.follower.at_rest(quiet).await
     }
 
     /// Creates an object from YAML.

@@ -76,13 +76,39 @@ impl Plane {
         self.signal(process, "-TERM").await;
     }
 
+    /// Asks one process of a plane of one's own to stop, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When there is no such process.
+    pub async fn end(&self, process: &str) {
+        let pid = self.pid(process).to_string();
+        self.stop(process).await;
+        let waiting = ["--follow", "--sleep-interval=0.02", "--pid", &pid, "/dev/null"];
+        let waited = Command::new("tail").args(waiting).kill_on_drop(true).status();
+        let waited = tokio::time::timeout(crate::world::LIMIT, waited).await;
+        assert!(waited.is_ok_and(|ended| ended.is_ok_and(|status| status.success())), "{process} does not stop");
+    }
+
+    /// The program and the arguments that a process of the plane was started with.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn command_of(&self, process: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/{}/cmdline", self.pid(process))).expect("it runs");
+        text.split_terminator('\0').map(str::to_owned).collect()
+    }
+
     async fn signal(&self, process: &str, signal: &str) {
         assert!(self.own.is_some(), "nothing of the shared plane is killed");
+        let pid = self.pid(process).to_string();
+        let status = Command::new("kill").args([signal, &pid]).status().await.expect("kill runs");
+        assert!(status.success(), "{process} was not running");
+    }
+
+    fn pid(&self, process: &str) -> u64 {
         let text = std::fs::read_to_string(self.dir.join("pids.json")).expect("the plane's processes");
         let pids: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let pid = pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"));
-        let status = Command::new("kill").args([signal, &pid.to_string()]).status().await.expect("kill runs");
-        assert!(status.success(), "{process} was not running");
+        pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"))
     }
 
     /// Ends a plane of one's own.
@@ -92,6 +118,17 @@ impl Plane {
     pub async fn down(self) {
         assert!(self.own.is_some(), "the shared plane is brought down by who brought it up");
         self.xtask("down", &[]).await;
+        self.nothing_panicked();
+    }
+
+    /// Whatever happens to a service, it ends with a message and an exit code.
+    fn nothing_panicked(&self) {
+        for log in std::fs::read_dir(self.dir.join("log")).expect("the logs").flatten() {
+            let text = std::fs::read(log.path()).expect("a log");
+            let text = String::from_utf8_lossy(&text);
+            let panic = text.lines().find(|line| line.contains("panicked at"));
+            assert!(panic.is_none(), "{}: {panic:?}", log.path().display());
+        }
     }
 
     async fn xtask(&self, verb: &str, flags: &[String]) {
@@ -130,7 +167,11 @@ impl Plane {
     }
 }
 
+/// What the test run was told under that name.
+///
+/// # Panics
+/// When it was told nothing: the tests run through `cargo xtask`.
 #[expect(clippy::disallowed_methods, reason = "tests have no flags; `cargo xtask test` tells them by variables")]
-fn given(variable: &str) -> String {
+pub fn given(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
 }

@@ -148,13 +148,38 @@ impl Follower {
     /// # Panics
     /// When it does not come about; the message shows the world as it was last.
     pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
+        let Ok(world) = self.arrives(holds).await else { panic!("still not so: {what}\n{}", *self.0.borrow()) };
+        world
+    }
+
+    /// Waits until the world is as `holds` says.
+    ///
+    /// # Errors
+    /// The world as it was last, when that does not come about.
+    ///
+    /// # Panics
+    /// When two live pods have one index meanwhile.
+    pub async fn arrives(&self, holds: impl Fn(&World) -> bool) -> Result<World, Box<World>> {
         let mut receiver = self.0.clone();
         let over = |world: &World| holds(world) || !world.doubles.is_empty();
         let arrived = tokio::time::timeout(LIMIT, receiver.wait_for(over)).await;
-        let Ok(world) = arrived else { panic!("still not so: {what}\n{}", *self.0.borrow()) };
+        let Ok(world) = arrived else { return Err(Box::new(self.0.borrow().clone())) };
         let world = world.expect("the watches outlive the test").clone();
         assert!(world.doubles.is_empty(), "live pods of one index: {:?}\n{world}", world.doubles);
-        world
+        Ok(world)
+    }
+
+    /// Waits until nothing has changed for that long, and returns the world.
+    ///
+    /// # Panics
+    /// When the watches have ended.
+    pub async fn at_rest(&self, quiet: Duration) -> World {
+        let mut receiver = self.0.clone();
+        receiver.mark_unchanged();
+        while let Ok(changed) = tokio::time::timeout(quiet, receiver.changed()).await {
+            changed.expect("the watches outlive the test");
+        }
+        receiver.borrow().clone()
     }
 }
 

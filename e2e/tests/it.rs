@@ -20,6 +20,7 @@ mod it {
     mod own_plane {
         mod events;
         mod faults;
+        mod kills;
         mod leaders;
         mod steady;
     }

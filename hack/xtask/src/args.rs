@@ -55,6 +55,9 @@ pub(crate) enum Verb {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Run what takes too long for every change
+    #[command(subcommand)]
+    Soak(Soak),
     /// Measure what the suite does beside the same writes made by hand
     #[command(subcommand)]
     Bench(Benchmark),
@@ -66,6 +69,26 @@ pub(crate) enum Verb {
         #[arg(long)]
         dir: PathBuf,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Soak {
+    /// Kill services right after a write was sent, while sets are created, scaled and deleted
+    Kills(Kills),
+}
+
+/// How often, and where.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Kills {
+    /// Kills in all; twenty in each life of the sets
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) kills: u32,
+    /// The places follow from this number
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Beside this folder lies the plane's [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]

@@ -14,11 +14,12 @@ mod plane;
 mod ports;
 mod processes;
 mod services;
+mod soak;
 mod test;
 mod workspace;
 
 use anyhow::{Context, Result};
-use args::{Args, Benchmark, Verb};
+use args::{Args, Benchmark, Soak, Verb};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ async fn main() -> ExitCode {
         Verb::Down { dir } => plane::down(&workspace::plane_dir(dir)).await,
         Verb::Demo { once, wish } => demo::run(&source, &wish, once).await,
         Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
+        Verb::Soak(Soak::Kills(wish)) => soak::kills(&source, wish).await,
         Verb::Bench(Benchmark::Scale(wish)) => bench::scale(&source, &wish).await,
         Verb::Generate => generate(),
         Verb::KeepTokens { dir } => accounts::keep(&dir).await,

@@ -1,45 +1,37 @@
 //! `test`: everything from unit to end-to-end, on a shared control plane that is brought down whatever happens.
 
+pub(crate) mod planes;
+
+use self::planes::{Planes, has_faults};
 use crate::args::{Source, Wish};
 use crate::interrupt::interrupted;
 use crate::kubectl::Kubectl;
-use crate::plane::{self, Afterwards, Plane, with_plane};
+use crate::plane::{Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::process::Command;
 use xtask::generate;
 use xtask::permissions::{self, Requests};
 
 /// Folder of the plane that the end-to-end tests share.
 const SHARED: &str = "target/grove-test";
-/// Between the name of the shared plane's folder and the name that a test gives to a plane of its own.
-const OWN: &str = ".own.";
-/// How the names of planes begin on which the API server is disturbed.
-const FAULTS: &str = "faults";
 /// The module of tests that need planes of their own.
 const OWN_PLANES: &str = "it::own_plane::";
 /// The module of tests whose pods are told how to behave, which only simulated kubelets obey.
 const SIMULATED: &str = "it::pods::";
 
 /// How Cargo chooses the end-to-end tests.
-const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
+pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
-    let shared = workspace::plane_dir(Some(dir.unwrap_or_else(|| workspace::root().join(SHARED))));
-    let _lock = lock(&shared)?;
+    let planes = Planes::take(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
     let alone = tokio::select! {
         passed = passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)) => passed?,
         reason = interrupted() => return Err(reason),
     };
-    for dir in planes(&shared)? {
-        // What a run that was killed has left behind would run on, and its log would count as this run's.
-        plane::down(&dir).await?;
-        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
-    }
-    let wish = Wish { dir: Some(shared.clone()), ..Wish::default() };
+    let wish = Wish { dir: Some(planes.shared.clone()), ..Wish::default() };
     let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
         let mut tests = end_to_end(source, filter);
         if source.kubeconfig.is_some() {
@@ -55,53 +47,15 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
         Ok(())
     })
     .await;
-    let planes = planes(&shared)?;
-    let ended = end_own(&shared, &planes).await;
+    let ended = planes.end_own().await;
     together.and(ended)?;
     if filter.is_none() && source.kubeconfig.is_none() {
-        check_permissions(&planes)?;
+        check_permissions(&planes.all()?)?;
     }
     if !alone {
         bail!("tests failed; see above");
     }
     Ok(())
-}
-
-/// A second run would end the planes of the first.
-fn lock(shared: &Path) -> Result<File> {
-    let folder = shared.parent().context("the root is no folder for a plane")?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let lock = File::create(shared.with_file_name(format!(".{}.lock", name(shared))))?;
-    if lock.try_lock().is_err() {
-        bail!("another `cargo xtask test` runs in {}; give this one a --dir of its own", shared.display());
-    }
-    Ok(lock)
-}
-
-fn name(dir: &Path) -> &str {
-    dir.file_name().and_then(|name| name.to_str()).unwrap_or_default()
-}
-
-/// The folders of the shared plane and of the planes beside it, of tests that disturb others.
-fn planes(shared: &Path) -> Result<Vec<PathBuf>> {
-    let own = format!("{}{OWN}", name(shared));
-    let is_plane = |path: &PathBuf| path.is_dir() && (path == shared || name(path).starts_with(&own));
-    let beside = shared.parent().map(std::fs::read_dir).transpose()?.into_iter().flatten();
-    Ok(beside.filter_map(|entry| Some(entry.ok()?.path())).filter(is_plane).collect())
-}
-
-/// Whether the plane's API server is disturbed on purpose.
-fn has_faults(dir: &Path) -> bool {
-    name(dir).split_once(OWN).is_some_and(|(_, own)| own.starts_with(FAULTS))
-}
-
-/// A test that failed has not ended the plane of its own.
-async fn end_own(shared: &Path, planes: &[PathBuf]) -> Result<()> {
-    let mut ended = Ok(());
-    for dir in planes.iter().filter(|dir| *dir != shared && dir.join("pids.json").exists()) {
-        ended = plane::down(dir).await.and(ended);
-    }
-    ended
 }
 
 /// Each service was allowed exactly what its rules grant, and used all of it.
@@ -125,9 +79,14 @@ fn check_permissions(planes: &[PathBuf]) -> Result<()> {
 /// anew.
 fn end_to_end(source: &Source, filter: Option<&str>) -> Command {
     let mut tests = cargo_test(&END_TO_END, filter);
-    tests.envs(source.bin_dir.iter().map(|dir| ("GROVE_BIN_DIR", dir)));
-    tests.envs(source.cache_dir.iter().map(|dir| ("GROVE_CACHE_DIR", dir)));
+    tests.envs(of_source(source));
     tests
+}
+
+/// By these variables planes of tests' own take the same binaries.
+pub(crate) fn of_source(source: &Source) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+    let binaries = source.bin_dir.iter().map(|dir| ("GROVE_BIN_DIR", dir));
+    binaries.chain(source.cache_dir.iter().map(|dir| ("GROVE_CACHE_DIR", dir)))
 }
 
 /// Arguments that leave out what cannot be run on a cluster of somebody's own, each of which is named.
@@ -148,12 +107,12 @@ async fn left_out(kubectl: &Kubectl) -> Result<Vec<&'static str>> {
     Ok(arguments)
 }
 
-fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {
+pub(crate) fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {
     let mut cargo = workspace::cargo();
     cargo.arg("test").args(packages).arg("--").args(filter);
     cargo
 }
 
-async fn passes(mut tests: Command) -> Result<bool> {
+pub(crate) async fn passes(mut tests: Command) -> Result<bool> {
     Ok(tests.status().await.context("cannot run cargo")?.success())
 }

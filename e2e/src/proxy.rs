@@ -1,0 +1,168 @@
+//! A wiretap between a service and the API server: it passes every byte on under the service's own token, and tells of
+//! each write at the moment when it was sent.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+/// The server still gets to answer what was sent by a process that is no more.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+
+/// Is called with the method and the path of each write.
+pub type OnWrite = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Ends with its owner.
+pub struct Proxy {
+    port: u16,
+    accepting: JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Proxy {
+    /// Listens for one service. `authority` is the certificate by which the API server on `server` is known.
+    ///
+    /// # Panics
+    /// When there is no port, or no certificate.
+    pub async fn start(server: u16, authority: &Path, on_write: OnWrite) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(authority).expect("the authority's file") {
+            roots.add(certificate.expect("a certificate")).expect("an authority");
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (connector, on_write) = (connector.clone(), Arc::clone(&on_write));
+                // How a connection ends is the service's affair.
+                tokio::spawn(async move { drop(serve(client, server, &connector, &on_write).await) });
+            }
+        });
+        Self { port, accepting }
+    }
+
+    /// Where the service finds it.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+async fn serve(client: TcpStream, server: u16, connector: &TlsConnector, on_write: &OnWrite) -> io::Result<()> {
+    let upstream = TcpStream::connect(("127.0.0.1", server)).await?;
+    upstream.set_nodelay(true)?;
+    client.set_nodelay(true)?;
+    let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
+    let (mut answers, mut requests) = split(connector.connect(name, upstream).await?);
+    let (from_client, to_client) = client.into_split();
+    let answering = tokio::spawn(async move { answer(&mut answers, to_client).await });
+    let ended = pass_on(from_client, &mut requests, on_write).await;
+    // Answers to what was sent are waited for, then the connection is closed whatever still comes.
+    let abort = answering.abort_handle();
+    if tokio::time::timeout(LAST_ANSWER, answering).await.is_err() {
+        abort.abort();
+    }
+    ended
+}
+
+/// Copies what the server says; when nobody listens any more, to nobody.
+async fn answer(answers: &mut (impl AsyncReadExt + Unpin), mut to_client: OwnedWriteHalf) -> io::Result<()> {
+    if copy(answers, &mut to_client).await.is_err() {
+        copy(answers, &mut sink()).await?;
+    }
+    Ok(())
+}
+
+/// Passes requests on, one by one, until the client has no more of them.
+async fn pass_on(
+    mut client: OwnedReadHalf,
+    server: &mut (impl AsyncWriteExt + Unpin),
+    on_write: &OnWrite,
+) -> io::Result<()> {
+    let mut received = Vec::new();
+    loop {
+        let Some(end) = head_end(&received) else {
+            if client.read_buf(&mut received).await? == 0 {
+                return Ok(());
+            }
+            continue;
+        };
+        let (first_line, body) = read_head(&received[..end])?;
+        while received.len() < end + body {
+            if client.read_buf(&mut received).await? == 0 {
+                // The process died in the middle of a request, of which the server hears nothing.
+                return Ok(());
+            }
+        }
+        server.write_all(&received[..end + body]).await?;
+        server.flush().await?;
+        received.drain(..end + body);
+        if is_write(&first_line) {
+            on_write(&first_line);
+        }
+    }
+}
+
+fn head_end(received: &[u8]) -> Option<usize> {
+    received.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// The method and the path of a request, and the length of its body.
+fn read_head(head: &[u8]) -> io::Result<(String, usize)> {
+    let head = std::str::from_utf8(head).map_err(io::Error::other)?;
+    let first_line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
+    let field = |name: &str| {
+        let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    };
+    if field("transfer-encoding").is_some() {
+        return Err(io::Error::other("a request without a length is not understood here"));
+    }
+    let length = field("content-length").map_or(Ok(0), str::parse).map_err(io::Error::other)?;
+    Ok((first_line, length))
+}
+
+/// Leases are renewed by the clock and reviews change nothing: neither counts.
+fn is_write(first_line: &str) -> bool {
+    let (method, path) = first_line.split_once(' ').unwrap_or_default();
+    method != "GET" && !path.contains("/leases") && !path.contains("accessreviews")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{head_end, is_write, read_head};
+
+    #[test]
+    fn a_request_is_cut_out_of_the_stream() {
+        let bytes = b"POST /api/v1/namespaces/n/pods?x HTTP/1.1\r\nhost: a\r\nContent-Length: 7\r\n\r\n{\"a\":1}GET /";
+        let end = head_end(bytes).unwrap();
+        let (first_line, body) = read_head(&bytes[..end]).unwrap();
+        assert_eq!((first_line.as_str(), body), ("POST /api/v1/namespaces/n/pods?x", 7));
+        assert_eq!(&bytes[end + body..], b"GET /");
+        assert!(head_end(&bytes[..20]).is_none());
+        assert!(read_head(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn what_counts_as_a_write() {
+        assert!(is_write("PATCH /api/v1/namespaces/n/pods/p"));
+        assert!(!is_write("GET /api/v1/pods?watch=1"));
+        assert!(!is_write("PUT /apis/coordination.k8s.io/v1/namespaces/grove-system/leases/pcs-controller"));
+    }
+}
