@@ -1,5 +1,7 @@
 //! kube's `Controller`, wired once for all: concurrency, error backoff per object, metrics, logs, drain, orphans.
 
+mod lanes;
+
 use std::{
     collections::BTreeMap,
     error::Error,
@@ -19,7 +21,7 @@ use kube::{
     Resource, ResourceExt,
     runtime::{
         Controller,
-        controller::{Action, Config},
+        controller::{self, Action, Config},
         reflector::{self, ObjectRef, store::Writer},
         watcher::Event,
     },
@@ -27,6 +29,8 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
+use self::lanes::Lanes;
+pub use self::lanes::Wake;
 use crate::{
     backoff::Backoff,
     caches::Change,
@@ -36,6 +40,7 @@ use crate::{
     plan::Plan,
     service::Service,
     telemetry::error_chain,
+    triggers::changed_spec_or_labels,
 };
 
 /// Orphans are looked after this many at a time.
@@ -50,7 +55,7 @@ pub struct Wiring<K: Resource<DynamicType = ()> + 'static> {
     name: &'static str,
     concurrency: u16,
     primary: BoxStream<'static, Change<K>>,
-    triggers: SelectAll<BoxStream<'static, ObjectRef<K>>>,
+    triggers: SelectAll<BoxStream<'static, Wake<K>>>,
     orphans: Option<Orphans<K>>,
 }
 
@@ -71,10 +76,11 @@ where
         self
     }
 
-    /// Wakes the reconciler for the objects that `triggers` names.
+    /// Wakes the reconciler for the objects that `triggers` names: at once for what may call for an act, after a pause
+    /// for what is only to be told.
     #[must_use]
-    pub fn woken_by(mut self, triggers: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
-        self.triggers.push(triggers.boxed());
+    pub fn woken_by<W: Into<Wake<K>> + 'static>(mut self, triggers: impl Stream<Item = W> + Send + 'static) -> Self {
+        self.triggers.push(triggers.map(Into::into).boxed());
         self
     }
 
@@ -118,17 +124,25 @@ where
         let led = leadership.clone();
         let triggers = triggers.filter(move |_| ready(led.is_held()));
         let all = everything(service, store.clone());
-        let own = fed(primary, writer, left, Arc::clone(&failures), leadership.clone());
+        let lanes = Lanes::new(concurrency);
+        let departed = Departed { left, failures: Arc::clone(&failures), lanes: Arc::clone(&lanes) };
+        let own = fed(primary, writer, departed, leadership.clone());
+        let wakes = stream::select_all([own.boxed(), triggers.boxed(), all.map(Wake::Act).boxed()]).boxed();
+        let wakes = Arc::clone(&lanes).merge(wakes);
+        let unknown = Arc::clone(&lanes);
         let (metrics, leadership) = (service.metrics().clone(), leadership.clone());
-        let attempts = Arc::new(Attempts { name, metrics, failures, leadership, context });
+        let attempts = Arc::new(Attempts { name, metrics, failures, lanes, leadership, context });
         let controller = Controller::for_stream(stream::pending(), store)
             .with_config(Config::default().concurrency(concurrency))
-            .reconcile_on(own)
-            .reconcile_on(triggers)
-            .reconcile_on(all)
+            .reconcile_on(wakes)
             .graceful_shutdown_on(service.shutdown().asked())
             .run(move |object, attempts| attempts.attempt(&object, &reconcile), Attempts::back_off, attempts)
-            .for_each(|_| ready(()));
+            .for_each(move |result| {
+                if let Err(controller::Error::ObjectNotFound(object)) = result {
+                    unknown.forgets(&object);
+                }
+                ready(())
+            });
         let sweeping = leaving.for_each_concurrent(SWEEPS, |gone| sweep(service, name, orphans.as_deref(), gone));
         join(controller, sweeping).await;
     }
@@ -167,29 +181,38 @@ where
     stream::select(service.leadership().begun(), kinds_changed).flat_map(of_store)
 }
 
+/// Who must hear that an object is gone.
+struct Departed<K> {
+    left: mpsc::UnboundedSender<Arc<K>>,
+    failures: Arc<Failures>,
+    lanes: Arc<Lanes>,
+}
+
 /// Keeps the controller's store up to date and names what is to be reconciled: nothing while this replica stands by. The
 /// store comes first, so that a change on the edge of leading is either named here or among everything.
 fn fed<K>(
     changes: BoxStream<'static, Change<K>>,
     mut writer: Writer<K>,
-    left: mpsc::UnboundedSender<Arc<K>>,
-    failures: Arc<Failures>,
+    departed: Departed<K>,
     leadership: Leadership,
-) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
+) -> impl Stream<Item = Wake<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
     changes.filter_map(move |change| {
+        // An object's own status comes back, too: else a stale comparison could leave an old one standing.
+        let calls_for_act = changed_spec_or_labels(&change);
         let wake = match (change.after, change.before) {
             (Some(object), _) => {
                 writer.apply_watcher_event(&Event::Apply((*object).clone()));
-                Some(ObjectRef::from_obj(&*object))
+                Some(Wake::new(calls_for_act, ObjectRef::from_obj(&*object)))
             }
             (None, Some(gone)) => {
                 writer.apply_watcher_event(&Event::Delete((*gone).clone()));
-                failures.forget(&*gone);
+                departed.failures.forget(&*gone);
+                departed.lanes.forgets(&ObjectRef::from_obj(&*gone));
                 // The sweep ends with this stream; what it misses is the garbage collector's.
-                let _ = left.unbounded_send(gone);
+                let _ = departed.left.unbounded_send(gone);
                 None
             }
             (None, None) => None,
@@ -251,6 +274,7 @@ struct Attempts<C> {
     name: &'static str,
     metrics: Metrics,
     failures: Arc<Failures>,
+    lanes: Arc<Lanes>,
     leadership: Leadership,
     context: Arc<C>,
 }
@@ -277,6 +301,7 @@ impl<C: Send + Sync + 'static> Attempts<C> {
         let reconciling = leads.then(|| reconcile(Arc::clone(object), Arc::clone(&self.context)));
         let object = Arc::clone(object);
         let attempt = async move {
+            let _running = self.lanes.begins(&*object);
             let Some(reconciling) = reconciling else { return Ok(Action::await_change()) };
             let mut measured = self.metrics.reconcile(self.name);
             let result = reconciling.await;

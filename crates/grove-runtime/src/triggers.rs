@@ -86,6 +86,12 @@ where
     (one.boxed(), other.boxed())
 }
 
+/// Whether a change of a child may call for an act of its owner. That it came, or that its status changed, is only to be
+/// told.
+pub fn calls_for_act<K: Resource>(change: &Change<K>) -> bool {
+    change.before.is_some() && changed_spec_or_labels(change)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

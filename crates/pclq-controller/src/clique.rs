@@ -64,7 +64,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Action, Erro
     ctx.memory.keep_asked(seen.uid(), &plan);
     let done = ctx.executor.carry_out(&*clique, &plan).await;
     ctx.memory.keep_answers(seen.uid(), &done);
-    if !seen.is_leaving() {
+    if !seen.is_leaving() && !done.will_be_heard_of() {
         let told = status::status(&seen, &plan, &done, now);
         ctx.executor.publish(&*clique, clique.status.as_ref(), &told).await.map_err(Error::Publish)?;
     }

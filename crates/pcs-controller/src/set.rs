@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::future::{join, join_all};
 use grove_api_types::core::PodCliqueSet;
 use grove_runtime::controller::Wiring;
 use grove_runtime::executor::{self, Done};
@@ -69,13 +70,12 @@ async fn publish(
     done: &Done,
     now: Timestamp,
 ) -> Result<(), executor::Error> {
-    if seen.is_leaving() {
+    if seen.is_leaving() || done.will_be_heard_of() {
         return Ok(());
     }
-    let told = status::of_set(seen, done, now);
-    let mut results = vec![ctx.executor.publish(set, set.status.as_ref(), &told).await];
-    for (gang, told) in status::of_gangs(seen, now) {
-        results.push(ctx.executor.publish(&*gang, gang.status.as_ref(), &told).await);
-    }
-    results.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
+    let of_set = status::of_set(seen, done, now);
+    let gangs = status::of_gangs(seen, now);
+    let of_gangs = gangs.iter().map(|(gang, told)| ctx.executor.publish(&**gang, gang.status.as_ref(), told));
+    let (of_set, of_gangs) = join(ctx.executor.publish(set, set.status.as_ref(), &of_set), join_all(of_gangs)).await;
+    of_gangs.into_iter().chain([of_set]).collect::<Result<Vec<_>, _>>().map(drop)
 }

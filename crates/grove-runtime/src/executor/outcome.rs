@@ -32,6 +32,11 @@ impl Done {
         self.failures().next().is_none()
     }
 
+    /// Whether objects came or went by it, so that the watches will tell of that; what is said before that is out of date.
+    pub fn will_be_heard_of(&self) -> bool {
+        self.succeeded() && self.outcomes.iter().any(|outcome| outcome.verb != "patch")
+    }
+
     /// The first refusal as an error, to hand to the controller, which then comes back with backoff.
     pub fn into_result(self) -> Result<(), Error> {
         let refused = |Outcome { stage: _, verb: _, target, result }| Some((target, result.err()?));

@@ -9,6 +9,7 @@ use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler_group::{PodGang, PodGroup};
 use grove_runtime::caches::{Cache, Change};
+use grove_runtime::controller::Wake;
 use grove_runtime::service::Service;
 use grove_runtime::slim::SlimPod;
 use grove_runtime::triggers;
@@ -38,7 +39,7 @@ pub struct Changes {
     /// Changes of cliques.
     pub cliques: BoxStream<'static, Change<PodClique>>,
     /// Cliques whose pods or gang changed.
-    pub touched: BoxStream<'static, ObjectRef<PodClique>>,
+    pub touched: BoxStream<'static, Wake<PodClique>>,
 }
 
 /// Starts the watches.
@@ -48,17 +49,23 @@ pub fn watch(service: &Service) -> (Caches, Changes) {
     // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.
     let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
-    let owners = pod_changes.flat_map(|change| stream::iter(concerned(&change)));
+    let owners = pod_changes.flat_map(|change| {
+        let act = calls_for_act(&change);
+        stream::iter(concerned(&change)).map(move |clique| Wake::new(act, clique))
+    });
     let followers = Followers::default();
     let waiting = followers.clone();
-    let waiting = of_others.flat_map(move |change| stream::iter(waiting.take(&change)));
+    let waiting = of_others.flat_map(move |change| stream::iter(waiting.take(&change)).map(Wake::Act));
     let members = gang_changes.flat_map(move |change| {
         let followers =
             change.latest().map(|gang| followers.of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
         let members = touched(&change);
         // Cliques that wait for the gang only care for what its groups are.
         let followers = followers.filter(|_| !members.is_empty()).unwrap_or_default();
-        stream::iter(members.into_iter().chain(followers))
+        // That another list of pods was written is only to be told.
+        let act = stands(change.before.as_deref()) != stands(change.after.as_deref());
+        let members = members.into_iter().map(move |clique| Wake::new(act, clique));
+        stream::iter(members.chain(followers.into_iter().map(Wake::Act)).collect::<Vec<_>>())
     });
     let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed()]).boxed();
     (Caches { cliques, pods, gangs }, Changes { cliques: own, touched })
@@ -124,6 +131,16 @@ pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
         cliques.extend(claimed.filter(|claimed| !cliques.contains(claimed)));
     }
     cliques
+}
+
+/// Whether a pod's change may call for another pod, or for a repair. That it came, or got further, is only to be told.
+pub(super) fn calls_for_act(change: &Change<SlimPod>) -> bool {
+    let Change { before: Some(before), after: Some(after) } = change else { return change.is_gone() };
+    before.is_live() != after.is_live() || triggers::changed_spec_or_labels(change)
+}
+
+fn stands(gang: Option<&PodGang>) -> Option<&str> {
+    gang.filter(|gang| gang.metadata.deletion_timestamp.is_none())?.metadata.uid.as_deref()
 }
 
 /// A pod's place among its siblings.

@@ -2,11 +2,13 @@
 
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::{self, SetReplica};
-use grove_api_types::{admission, labels};
+use grove_api_types::{admission, ignored, labels};
 use grove_runtime::caches::{Cache, Change};
+use grove_runtime::controller::Wake;
 use grove_runtime::namesake::Namesake;
-use grove_runtime::triggers::{concerned, owner_of, owners_of};
+use grove_runtime::triggers::{calls_for_act, concerned, owner_of, owners_of};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
@@ -21,7 +23,7 @@ pub struct Changes {
     /// The sets themselves.
     pub(super) sets: BoxStream<'static, Change<PodCliqueSet>>,
     /// The sets some of whose children changed.
-    pub(super) touched: SelectAll<BoxStream<'static, ObjectRef<PodCliqueSet>>>,
+    pub(super) touched: SelectAll<BoxStream<'static, Wake<PodCliqueSet>>>,
 }
 
 /// What of all that is `heard` wakes sets.
@@ -34,13 +36,16 @@ pub(crate) fn changes(
     let Heard { sets, groups, cliques, gangs } = heard;
     let of_groups = caches.groups.clone();
     let of_cliques = caches.cliques.clone();
-    let cliques = cliques.flat_map(move |change| stream::iter(of_clique(&of_cliques, &of_groups, &change))).boxed();
+    let cliques = cliques.flat_map(move |change| {
+        let act = calls_for_act(&change);
+        stream::iter(of_clique(&of_cliques, &of_groups, &change)).map(move |set| Wake::new(act, set))
+    });
     let touched = [
-        owners(&caches.groups, groups),
-        cliques,
-        owners(&caches.gangs, gangs),
-        owners(&caches.services, services),
-        owners(&caches.autoscalers, autoscalers),
+        owners(&caches.groups, groups, calls_for_act),
+        cliques.boxed(),
+        owners(&caches.gangs, gangs, differs_by_more_than_references),
+        owners(&caches.services, services, calls_for_act),
+        owners(&caches.autoscalers, autoscalers, calls_for_act),
     ];
     Changes { sets, touched: SelectAll::from_iter(touched) }
 }
@@ -49,12 +54,28 @@ pub(crate) fn changes(
 fn owners<K>(
     cache: &Cache<K>,
     changes: impl Stream<Item = Change<K>> + Send + 'static,
-) -> BoxStream<'static, ObjectRef<PodCliqueSet>>
+    calls_for_act: fn(&Change<K>) -> bool,
+) -> BoxStream<'static, Wake<PodCliqueSet>>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let cache = cache.clone();
-    changes.flat_map(move |change| stream::iter(concerned(&cache, &change))).boxed()
+    let wakes = move |change: Change<K>| {
+        let act = calls_for_act(&change);
+        stream::iter(concerned(&cache, &change)).map(move |set| Wake::new(act, set))
+    };
+    changes.flat_map(wakes).boxed()
+}
+
+/// The references to pods are written by somebody else, and only told by the gang's status.
+fn differs_by_more_than_references(change: &Change<PodGang>) -> bool {
+    let Change { before: Some(before), after: Some(after) } = change else { return calls_for_act(change) };
+    let own = |gang: &PodGang| {
+        let mut own = gang.clone();
+        own.spec.podgroups.iter_mut().for_each(|group| group.pod_references.clear());
+        (own.spec, own.metadata.labels, own.metadata.annotations, own.metadata.owner_references)
+    };
+    before.metadata.deletion_timestamp != after.metadata.deletion_timestamp || own(before) != own(after)
 }
 
 /// The sets that a change of a clique concerns, itself or through its scaling group: gangs follow the cliques of groups as
@@ -119,6 +140,7 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
     let members = groups.iter().flat_map(|group| caches.cliques.owned_by(&group.uid().unwrap_or_default()));
     Observed {
         set: set.clone(),
+        ignored: ignored::fields(set),
         cliques: by_name(caches.cliques.owned_by(&uid)),
         members: by_name(members),
         groups: by_name(groups),

@@ -1,0 +1,302 @@
+//! Two lanes into a controller. What may call for an act goes at once; what is only to be told waits a little, and behind
+//! all acts, so that one telling covers many changes and no status is written at the cost of what the user waits for.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt, stream, stream::BoxStream};
+use kube::{Resource, runtime::reflector::ObjectRef};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// What is to be told waits at least this long for more of the kind.
+const PAUSE: Duration = Duration::from_millis(100);
+/// And this many times as long as the object's last reconciliation took, so that an object with many children, or a
+/// server that is slow to answer, is not kept busy with tellings.
+const SHARE: u32 = 4;
+/// And this much longer for each object that waits as well.
+const CROWD: Duration = Duration::from_millis(4);
+/// But never longer than this, and as long again while there is something to act on.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// Why an object is to be reconciled.
+pub enum Wake<K: Resource> {
+    /// Something may have to be done.
+    Act(ObjectRef<K>),
+    /// Only what is said of the object may have to change.
+    Tell(ObjectRef<K>),
+}
+
+impl<K: Resource> Wake<K> {
+    /// Wakes the object to act, or only to tell.
+    pub fn new(calls_for_act: bool, object: ObjectRef<K>) -> Self {
+        if calls_for_act { Self::Act(object) } else { Self::Tell(object) }
+    }
+}
+
+impl<K: Resource> From<ObjectRef<K>> for Wake<K> {
+    fn from(object: ObjectRef<K>) -> Self {
+        Self::Act(object)
+    }
+}
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// What waits and what runs. Shared by the stream that wakes and by the reconciliations that were woken.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    state: Mutex<State>,
+    /// There may be room for another telling.
+    changed: Notify,
+    /// Tellings under way at once, so that an act never finds a long queue before it.
+    at_once: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Sent to be acted for, and not begun.
+    acting: BTreeSet<Key>,
+    /// When each may be told.
+    waiting: BTreeMap<Key, Instant>,
+    by_time: BTreeSet<(Instant, Key)>,
+    /// Sent to be told, and not finished.
+    telling: BTreeSet<Key>,
+    /// How long the last reconciliation took.
+    took: BTreeMap<Key, Duration>,
+}
+
+impl State {
+    fn is_covered(&mut self, key: &Key) {
+        if let Some(due) = self.waiting.remove(key) {
+            self.by_time.remove(&(due, key.clone()));
+        }
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(at_once: u16) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), changed: Notify::new(), at_once: at_once.max(1).into() })
+    }
+
+    /// The objects to reconcile, in the order in which they should be.
+    pub(super) fn merge<K>(
+        self: Arc<Self>,
+        wakes: BoxStream<'static, Wake<K>>,
+    ) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
+    where
+        K: Resource + 'static,
+        K::DynamicType: Clone + Default + Hash + Eq + Send + Sync,
+    {
+        stream::unfold((self, wakes), |(lanes, mut wakes)| async move {
+            loop {
+                let next = lanes.next_telling();
+                tokio::select! {
+                    wake = wakes.next() => match wake? {
+                        Wake::Act(object) => {
+                            lanes.acts(key(&object));
+                            return Some((object, (lanes, wakes)));
+                        }
+                        Wake::Tell(object) => lanes.tells(key(&object)),
+                    },
+                    () = wait_until(next) => if let Some((namespace, name)) = lanes.release() {
+                        let object = ObjectRef::new(&name);
+                        let object = if namespace.is_empty() { object } else { object.within(&namespace) };
+                        return Some((object, (lanes, wakes)));
+                    },
+                    () = lanes.changed.notified() => {}
+                }
+            }
+        })
+    }
+
+    /// A reconciliation begins. What is to be told since it was called for waits on: the object may have been read before.
+    pub(super) fn begins<K: Resource>(&self, object: &K) -> Running<'_> {
+        let key = key_of(object);
+        let mut state = self.lock();
+        if state.acting.remove(&key) && state.acting.is_empty() {
+            self.changed.notify_one();
+        }
+        drop(state);
+        Running { lanes: self, key, began: Instant::now() }
+    }
+
+    /// The object is gone, or was never there.
+    pub(super) fn forgets<R>(&self, object: &ObjectRef<R>)
+    where
+        R: Resource,
+    {
+        let key = (object.namespace.clone().unwrap_or_default(), object.name.clone());
+        let mut state = self.lock();
+        state.is_covered(&key);
+        state.acting.remove(&key);
+        state.telling.remove(&key);
+        state.took.remove(&key);
+        self.changed.notify_one();
+    }
+
+    fn acts(&self, key: Key) {
+        let mut state = self.lock();
+        state.is_covered(&key);
+        state.acting.insert(key);
+    }
+
+    fn tells(&self, key: Key) {
+        let mut state = self.lock();
+        if state.waiting.contains_key(&key) {
+            return;
+        }
+        let took = state.took.get(&key).copied().unwrap_or_default();
+        let crowd = CROWD * u32::try_from(state.waiting.len()).unwrap_or(u32::MAX);
+        let due = Instant::now() + (took * SHARE).max(PAUSE + crowd).min(LONGEST);
+        state.waiting.insert(key.clone(), due);
+        state.by_time.insert((due, key));
+    }
+
+    /// When the next telling may go, if nothing changes.
+    fn next_telling(&self) -> Option<Instant> {
+        let state = self.lock();
+        let due = state.by_time.first()?.0;
+        if state.telling.len() >= self.at_once {
+            return None;
+        }
+        Some(if state.acting.is_empty() { due } else { due + LONGEST })
+    }
+
+    fn release(&self) -> Option<Key> {
+        let mut state = self.lock();
+        let (_, key) = state.by_time.pop_first()?;
+        state.waiting.remove(&key);
+        state.telling.insert(key.clone());
+
+        Some(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reconciliation under way; it ends when this is dropped.
+pub(super) struct Running<'a> {
+    lanes: &'a Lanes,
+    key: Key,
+    began: Instant,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.lanes.lock();
+        state.took.insert(self.key.clone(), self.began.elapsed());
+        if state.telling.remove(&self.key) {
+            self.lanes.changed.notify_one();
+        }
+    }
+}
+
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn key<K: Resource>(object: &ObjectRef<K>) -> Key {
+    (object.namespace.clone().unwrap_or_default(), object.name.clone())
+}
+
+fn key_of<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{channel::mpsc, future::FutureExt};
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn named(name: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(name.into());
+        object
+    }
+
+    fn reference(name: &str) -> ObjectRef<ConfigMap> {
+        ObjectRef::new(name)
+    }
+
+    fn lanes(
+        at_once: u16,
+    ) -> (Arc<Lanes>, mpsc::UnboundedSender<Wake<ConfigMap>>, BoxStream<'static, ObjectRef<ConfigMap>>) {
+        let (sender, wakes) = mpsc::unbounded();
+        let lanes = Lanes::new(at_once);
+        let merged = Arc::clone(&lanes).merge(wakes.boxed()).boxed();
+        (lanes, sender, merged)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_calls_for_an_act_goes_first_and_covers_what_was_to_be_told() {
+        let (lanes, sender, mut merged) = lanes(1);
+        for wake in [Wake::Tell(reference("a")), Wake::Tell(reference("b")), Wake::Act(reference("b"))] {
+            sender.unbounded_send(wake).unwrap();
+        }
+        let began = Instant::now();
+        assert_eq!(merged.next().await, Some(reference("b")));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        drop(lanes.begins(&named("b")));
+        assert_eq!(merged.next().await, Some(reference("a")));
+        assert!(began.elapsed() >= PAUSE);
+        drop(lanes.begins(&named("a")));
+        assert_eq!(merged.next().now_or_never(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_changes_are_told_once_and_never_in_a_crowd() {
+        let (lanes, sender, mut merged) = lanes(1);
+        for name in ["a", "a", "b", "a", "b"] {
+            sender.unbounded_send(Wake::Tell(reference(name))).unwrap();
+        }
+        assert_eq!(merged.next().await, Some(reference("a")));
+        assert_eq!(tokio::time::timeout(LONGEST * 3, merged.next()).await.ok(), None, "a is still being told");
+        drop(lanes.begins(&named("a")));
+        assert_eq!(merged.next().await, Some(reference("b")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn acts_that_never_begin_hold_tellings_up_for_a_while_only() {
+        let (lanes, sender, mut merged) = lanes(1);
+        sender.unbounded_send(Wake::Act(reference("stuck"))).unwrap();
+        sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
+        assert_eq!(merged.next().await, Some(reference("stuck")));
+        let began = Instant::now();
+        assert_eq!(merged.next().await, Some(reference("a")));
+        assert!(began.elapsed() >= LONGEST && began.elapsed() <= LONGEST * 2);
+        sender.unbounded_send(Wake::Tell(reference("b"))).unwrap();
+        lanes.forgets(&reference("a"));
+        lanes.forgets(&reference("stuck"));
+        let began = Instant::now();
+        assert_eq!(merged.next().await, Some(reference("b")));
+        assert!(began.elapsed() < LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_takes_long_is_told_less_often() {
+        let (lanes, sender, mut merged) = lanes(1);
+        let running = lanes.begins(&named("a"));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(running);
+        sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
+        let began = Instant::now();
+        assert_eq!(merged.next().await, Some(reference("a")));
+        assert!(began.elapsed() >= Duration::from_millis(500) * SHARE);
+    }
+}
