@@ -1,9 +1,10 @@
 //! What is known about a set and its children: plain data, and questions about it.
 
-use grove_api_types::admission::default;
 use std::collections::BTreeMap;
 
+use grove_api_types::admission::default;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::ignored;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::LiveScale;
@@ -19,6 +20,8 @@ use crate::children::autoscaler::Autoscaler;
 pub struct Observed {
     /// The set, with our defaults applied.
     pub set: PodCliqueSet,
+    /// Fields that its user wrote and that no service acts on.
+    pub(crate) ignored: Vec<String>,
     /// Its cliques that belong to no scaling group.
     pub(crate) cliques: ByName<PodClique>,
     /// The cliques of its scaling groups; those are the groups' children.
@@ -43,6 +46,7 @@ impl Observed {
     pub fn childless(set: &PodCliqueSet) -> Self {
         Self {
             set: default::pod_clique_set(set),
+            ignored: ignored::fields(set),
             cliques: ByName::new(),
             members: ByName::new(),
             groups: ByName::new(),

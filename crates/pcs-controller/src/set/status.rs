@@ -1,10 +1,10 @@
 //! What a set says of itself: how many of its replicas are there, serve, and are up to date.
 
-use grove_api_types::conditions::{self, available};
+use grove_api_types::conditions::{self, available, fields_ignored};
 use grove_api_types::core::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
-use grove_api_types::labels;
 use grove_api_types::shape::{self, Clique, ScalingGroup, SetReplica};
-use grove_runtime::conditions::{Verdict, set_condition};
+use grove_api_types::{ignored, labels};
+use grove_runtime::conditions::{ConditionStatus, Verdict, remove_condition, set_condition};
 use grove_runtime::executor::Done;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -30,6 +30,10 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
     let refusal = refusals::first(done, &seen.claims(&ours));
     let mut conditions = old.conditions;
     set_condition(&mut conditions, availability(seen, available, refusal), now);
+    match ignored::message(&seen.ignored) {
+        Some(message) => set_condition(&mut conditions, ignoring(seen, message), now),
+        None => remove_condition(&mut conditions, conditions::FIELDS_IGNORED),
+    }
     PodCliqueSetStatus {
         observed_generation: if done.succeeded() { seen.set.metadata.generation } else { old.observed_generation },
         conditions,
@@ -82,6 +86,17 @@ fn availability(seen: &Observed, available: i32, refusal: Option<String>) -> Ver
         type_: conditions::AVAILABLE,
         status: holds.into(),
         reason: reason.to_owned(),
+        message,
+        observed_generation: seen.set.metadata.generation,
+    }
+}
+
+/// Nobody shall rely on what does not happen.
+fn ignoring(seen: &Observed, message: String) -> Verdict {
+    Verdict {
+        type_: conditions::FIELDS_IGNORED,
+        status: ConditionStatus::True,
+        reason: fields_ignored::NOT_ACTED_ON.to_owned(),
         message,
         observed_generation: seen.set.metadata.generation,
     }

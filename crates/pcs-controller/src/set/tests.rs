@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::admission;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup};
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
@@ -41,23 +40,12 @@ fn yaml<K: DeserializeOwned>(text: &str) -> K {
 
 /// A set that has no children yet.
 fn new(set: &str) -> Observed {
-    let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(set));
-    Observed { set, ..nothing() }
+    Observed::childless(&yaml(set))
 }
 
 /// No children at all.
 fn nothing() -> Observed {
-    Observed {
-        set: yaml(SET),
-        cliques: ByName::new(),
-        members: ByName::new(),
-        groups: ByName::new(),
-        gangs: ByName::new(),
-        services: ByName::new(),
-        autoscalers: ByName::new(),
-        released: ByName::new(),
-        taken: Vec::new(),
-    }
+    new(SET)
 }
 
 /// The same after its plan was carried out.

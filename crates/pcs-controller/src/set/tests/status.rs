@@ -74,3 +74,17 @@ fn a_gang_that_was_told_is_not_told_again() {
     }
     assert!(status::of_gangs(&seen, at(99)).is_empty());
 }
+
+#[test]
+fn fields_that_nothing_acts_on_are_named_until_they_are_gone() {
+    let delayed = SET.replace("    cliques:", "    terminationDelay: 1h\n    cliques:");
+    let mut seen = new(&delayed);
+    let told = status::of_set(&seen, &Done::default(), at(1));
+    let ignored = told.conditions.iter().find(|condition| condition.type_ == "FieldsIgnored").expect("the condition");
+    assert_eq!((ignored.status.as_str(), ignored.reason.as_str()), ("True", "FieldsNotActedOn"));
+    assert!(ignored.message.ends_with("spec.template.terminationDelay"), "{}", ignored.message);
+    seen = Observed { set: seen.set, ..new(SET) };
+    seen.set.status = Some(told);
+    let told = status::of_set(&seen, &Done::default(), at(2));
+    assert!(told.conditions.iter().all(|condition| condition.type_ != "FieldsIgnored"));
+}
