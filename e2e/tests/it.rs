@@ -13,6 +13,7 @@ mod it {
     mod identity;
     mod objects;
     mod pods;
+    mod refusals;
     mod scale;
     mod shapes;
 

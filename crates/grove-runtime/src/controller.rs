@@ -1,6 +1,7 @@
 //! kube's `Controller`, wired once for all: concurrency, error backoff per object, metrics, logs, drain, orphans.
 
 mod lanes;
+mod wakes;
 
 use std::{
     collections::BTreeMap,
@@ -29,8 +30,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use self::lanes::Lanes;
 pub use self::lanes::Wake;
+use self::{
+    lanes::Lanes,
+    wakes::{everything, gathered},
+};
 use crate::{
     backoff::Backoff,
     caches::Change,
@@ -56,6 +60,7 @@ pub struct Wiring<K: Resource<DynamicType = ()> + 'static> {
     concurrency: u16,
     primary: BoxStream<'static, Change<K>>,
     triggers: SelectAll<BoxStream<'static, Wake<K>>>,
+    relief: SelectAll<BoxStream<'static, ObjectRef<K>>>,
     orphans: Option<Orphans<K>>,
 }
 
@@ -65,7 +70,8 @@ where
 {
     /// A reconciler of the objects whose changes `primary` tells: each change wakes it, a deletion excepted.
     pub fn new(name: &'static str, primary: impl Stream<Item = Change<K>> + Send + 'static) -> Self {
-        Self { name, concurrency: 10, primary: primary.boxed(), triggers: SelectAll::new(), orphans: None }
+        let (triggers, relief) = (SelectAll::new(), SelectAll::new());
+        Self { name, concurrency: 10, primary: primary.boxed(), triggers, relief, orphans: None }
     }
 
     /// How many objects are reconciled at the same time; one object never is twice.
@@ -81,6 +87,14 @@ where
     #[must_use]
     pub fn woken_by<W: Into<Wake<K>> + 'static>(mut self, triggers: impl Stream<Item = W> + Send + 'static) -> Self {
         self.triggers.push(triggers.map(Into::into).boxed());
+        self
+    }
+
+    /// Wakes the reconciler for the objects that `relief` names, in a moment, and takes up their failures from the
+    /// beginning: what they lacked may be there then or soon after.
+    #[must_use]
+    pub fn relieved_by(mut self, relief: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
+        self.relief.push(relief.boxed());
         self
     }
 
@@ -115,14 +129,18 @@ where
         F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
     {
-        let Self { name, concurrency, primary, triggers, orphans } = self;
+        let Self { name, concurrency, primary, triggers, relief, orphans } = self;
         tracing::info!(controller = name, concurrency, "reconciling");
         let (left, leaving) = mpsc::unbounded();
         let failures = Arc::new(Failures::default());
         let (store, writer) = ready_store();
         let leadership = service.leadership();
-        let led = leadership.clone();
-        let triggers = triggers.filter(move |_| ready(led.is_held()));
+        let (led, failed, known) = (leadership.clone(), Arc::clone(&failures), store.clone());
+        let relief = gathered(relief).map(move |relieved| {
+            known.get(&relieved).iter().for_each(|object| failed.forget(&**object));
+            Wake::Act(relieved)
+        });
+        let triggers = stream::select(triggers, relief).filter(move |_| ready(led.is_held()));
         let all = everything(service, store.clone());
         let lanes = Lanes::new(concurrency);
         let departed = Departed { left, failures: Arc::clone(&failures), lanes: Arc::clone(&lanes) };
@@ -164,21 +182,6 @@ where
     writer.apply_watcher_event(&Event::Init);
     writer.apply_watcher_event(&Event::InitDone);
     (store, writer)
-}
-
-/// Every object, each time this replica begins to lead, for what happened before was for another one to act on; and each
-/// time the API server comes to know a kind, or ceases to.
-fn everything<K>(service: &Service, store: reflector::Store<K>) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
-where
-    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
-{
-    let led = service.leadership().clone();
-    let kinds_changed = service.kinds_changed().filter(move |()| ready(led.is_held()));
-    let of_store = move |()| {
-        let objects: Vec<_> = store.state().iter().map(|object| ObjectRef::from_obj(&**object)).collect();
-        stream::iter(objects)
-    };
-    stream::select(service.leadership().begun(), kinds_changed).flat_map(of_store)
 }
 
 /// Who must hear that an object is gone.

@@ -103,10 +103,18 @@ async fn publish(publisher: &Publisher, about: &ObjectReference, event: &Event) 
     tracing::debug!(reason = event.reason, "an event was not published: {trouble}");
 }
 
-/// Remembers which warnings were told.
+/// Remembers which warnings were told, and when: about what, for which reason, and the gist.
 #[derive(Default)]
 struct Warnings {
-    told: BTreeMap<(String, String), (String, Instant)>,
+    told: BTreeMap<(String, String, String), Instant>,
+}
+
+/// A note without the words that have digits, and without the count of further ones at its end. What is tried again is
+/// refused with other names and numbers, and that is no news.
+fn gist(note: &str) -> String {
+    let note = note.rsplit_once(" (and ").map_or(note, |(first, _)| first);
+    let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
+    note.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }
 
 impl Warnings {
@@ -115,13 +123,13 @@ impl Warnings {
             return true;
         }
         let now = Instant::now();
-        self.told.retain(|_, (_, at)| now.duration_since(*at) < QUIET);
-        let key = (about.uid.clone().unwrap_or_default(), event.reason.clone());
-        let note = event.note.clone().unwrap_or_default();
-        if self.told.get(&key).is_some_and(|(told, _)| *told == note) {
+        self.told.retain(|_, at| now.duration_since(*at) < QUIET);
+        let gist = event.note.as_deref().map(gist).unwrap_or_default();
+        let key = (about.uid.clone().unwrap_or_default(), event.reason.clone(), gist);
+        if self.told.contains_key(&key) {
             return false;
         }
-        self.told.insert(key, (note, now));
+        self.told.insert(key, now);
         true
     }
 }
@@ -205,6 +213,18 @@ mod tests {
         assert!(warnings.is_news(&about, &event(EventType::Warning, "another")));
         tokio::time::advance(QUIET).await;
         assert!(warnings.is_news(&about, &event(EventType::Warning, "another")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_names_and_numbers_are_no_news() {
+        let (mut warnings, about) = (Warnings::default(), ObjectReference::default());
+        let note = |name: &str, used: u32, more: &str| {
+            format!("create Pod {name}: pods \"{name}\" is forbidden: exceeded quota: q, used: pods={used}{more}")
+        };
+        assert!(warnings.is_news(&about, &event(EventType::Warning, &note("llm-0-a-xy2zw", 3, ""))));
+        assert!(!warnings.is_news(&about, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, ""))));
+        assert!(!warnings.is_news(&about, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, " (and 2 more)"))));
+        assert!(warnings.is_news(&about, &event(EventType::Warning, "create Pod llm-0-a-bcdfg: violates PodSecurity")));
     }
 
     #[tokio::test]

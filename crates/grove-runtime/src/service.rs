@@ -71,7 +71,7 @@ impl Service {
         let identity = args.identity.clone().unwrap_or_else(identity::made_up);
         let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
         let agent = format!("{name}/{version} ({identity})");
-        let Connection { clients, leases, namespace } =
+        let Connection { clients, leases, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
         let probes = args.probe_address.unwrap_or(configuration.server.health_probes.0);
         let metrics = args.metrics_address.unwrap_or(configuration.server.metrics.0);
@@ -88,7 +88,7 @@ impl Service {
         };
         service.metrics().configured(&hash);
         admin::serve(probes, metrics, service.ready().clone(), service.metrics().clone()).await?;
-        tracing::info!(service = name, version, identity, configuration = hash, "started");
+        tracing::info!(service = name, version, identity, server, configuration = hash, "started");
         Ok(service)
     }
 

@@ -29,7 +29,10 @@ impl From<configuration::LogFormat> for LogFormat {
 ///
 /// `level` is `error`, `info` or `debug`, or a filter of `tracing`'s own syntax such as `info,kube=debug`.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(level).with_context(|| format!("log level {level:?} is not understood"))?;
+    // What cannot be reached is told by who wanted to reach it.
+    let quiet = if matches!(level, "info" | "error") { ",kube_client::client::builder=off" } else { "" };
+    let filter = EnvFilter::try_new(format!("{level}{quiet}"));
+    let filter = filter.with_context(|| format!("log level {level:?} is not understood"))?;
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

@@ -48,6 +48,7 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) ->
     let wiring = Wiring::new(CONTROLLER, changes.cliques)
         .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
         .woken_by(changes.touched)
+        .relieved_by(changes.relieved)
         .orphans(move |gone| left_behind(&orphaned, gone));
     service
         .run(async {
@@ -64,6 +65,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Action, Erro
     ctx.memory.keep_asked(seen.uid(), &plan);
     let done = ctx.executor.carry_out(&*clique, &plan).await;
     ctx.memory.keep_answers(seen.uid(), &done);
+    ctx.starved.note(&clique, &done);
     if !seen.is_leaving() && !done.will_be_heard_of() {
         let told = status::status(&seen, &plan, &done, now);
         ctx.executor.publish(&*clique, clique.status.as_ref(), &told).await.map_err(Error::Publish)?;
@@ -76,6 +78,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Action, Erro
 fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
     let uid = gone.uid().unwrap_or_default();
     ctx.memory.forget(&uid);
+    ctx.starved.forget(gone);
     ctx.caches.pods.forget_owner(&uid);
     plan::deletion(gone, &ctx.caches.pods.owned_by(&uid))
 }

@@ -11,6 +11,7 @@ use grove_runtime::service::Service;
 pub mod clique;
 pub mod memory;
 pub mod rbac;
+pub mod starved;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pclq-controller";
@@ -19,6 +20,7 @@ pub const NAME: &str = "pclq-controller";
 pub struct Ctx {
     caches: clique::observe::Caches,
     memory: memory::Memory,
+    starved: starved::Starved,
     executor: Executor,
     clock: Clock,
 }
@@ -28,9 +30,9 @@ pub struct Ctx {
 /// # Errors
 /// When the service cannot listen for signals or is stopped by force.
 pub async fn run(service: &Service) -> anyhow::Result<()> {
-    let (caches, changes) = clique::observe::watch(service);
-    let memory = memory::Memory::default();
+    let (memory, starved) = (memory::Memory::default(), starved::Starved::default());
+    let (caches, changes) = clique::observe::watch(service, starved.clone());
     let executor = service.executor().reporting_as(clique::CONTROLLER);
-    let ctx = Arc::new(Ctx { caches, memory, executor, clock: service.clock() });
+    let ctx = Arc::new(Ctx { caches, memory, starved, executor, clock: service.clock() });
     clique::run(service, ctx, changes).await
 }

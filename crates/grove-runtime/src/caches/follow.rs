@@ -93,11 +93,13 @@ impl Display for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent => write!(f, "the API server did not answer within {ANSWER:?}"),
+            _ if self.is_not_served() => {
+                write!(f, "the API server does not serve this kind; its definition has to be installed")
+            }
             Self::Refused(kube::Error::Api(status)) | Self::Ended(status) => {
                 let hint = match status.code {
                     401 => "; the token of this service is not accepted, it may have expired",
                     403 => "; the account of this service lacks a rule",
-                    404 => "; the kind is not served, its definition has to be installed",
                     _ => "",
                 };
                 write!(f, "the API server says {} {}: {}{hint}", status.code, status.reason, status.message)

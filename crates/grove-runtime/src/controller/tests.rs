@@ -182,3 +182,19 @@ async fn a_kind_that_comes_to_be_served_wakes_everything() {
     futures::join!(running, install);
     assert_eq!(tries.load(Ordering::SeqCst), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
+    let (service, _) = service(|_| Answer::Silence);
+    let tries: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let (noted, began) = (Arc::clone(&tries), Instant::now());
+    let relief = stream::once(sleep(Duration::from_mins(10))).map(|()| ObjectRef::new("a").within("ns"));
+    let wiring = Wiring::new("maps", changes(vec![came("a")])).relieved_by(relief.chain(stream::pending()));
+    run_for(wiring, &service, Duration::from_mins(11), move |_, _| {
+        noted.lock().unwrap().push(began.elapsed());
+        ready(Err(Broken(Failure::new(403, "X", "x"))))
+    })
+    .await;
+    let after = tries.lock().unwrap().iter().filter(|at| at.as_secs() >= 600 && at.as_secs() < 605).count();
+    assert!((3..=5).contains(&after), "{after} tries in the five seconds after it");
+}

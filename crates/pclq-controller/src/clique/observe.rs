@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, StreamExt};
 use grove_api_types::admission::default;
 use grove_api_types::core::PodClique;
@@ -21,6 +22,7 @@ use kube::{Resource, ResourceExt};
 use self::followers::Followers;
 use super::observed::{self, BaseGang, BaseGroup, Observed};
 use crate::Ctx;
+use crate::starved::Starved;
 
 pub(super) mod followers;
 
@@ -40,16 +42,21 @@ pub struct Changes {
     pub cliques: BoxStream<'static, Change<PodClique>>,
     /// Cliques whose pods or gang changed.
     pub touched: BoxStream<'static, Wake<PodClique>>,
+    /// Cliques for whose pods there may be room again.
+    pub relieved: BoxStream<'static, ObjectRef<PodClique>>,
 }
 
 /// Starts the watches.
-pub fn watch(service: &Service) -> (Caches, Changes) {
+pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
     let (cliques, clique_changes) = service.watch::<PodClique>(watcher::Config::default(), None);
     let (own, of_others) = triggers::fan_out(clique_changes);
     // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.
     let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
-    let owners = pod_changes.flat_map(|change| {
+    let (freed, relieved) = mpsc::unbounded();
+    let owners = pod_changes.flat_map(move |change| {
+        // Nobody listens any more when the service stops.
+        starved.relieved(&change).into_iter().for_each(|clique| drop(freed.unbounded_send(clique)));
         let act = calls_for_act(&change);
         stream::iter(concerned(&change)).map(move |clique| Wake::new(act, clique))
     });
@@ -68,7 +75,7 @@ pub fn watch(service: &Service) -> (Caches, Changes) {
         stream::iter(members.chain(followers.into_iter().map(Wake::Act)).collect::<Vec<_>>())
     });
     let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed()]).boxed();
-    (Caches { cliques, pods, gangs }, Changes { cliques: own, touched })
+    (Caches { cliques, pods, gangs }, Changes { cliques: own, touched, relieved: relieved.boxed() })
 }
 
 /// What is known about `clique` now. Its live replica count is an order: zero means that no pod is wanted.
@@ -87,7 +94,8 @@ pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
     let gang = clique.labels().get(labels::POD_GANG).and_then(|gang| ctx.caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG);
     let base_gang = base_gang.map(|gang| base_gang_of(&ctx.caches, &namespace, gang));
-    Observed { clique, pods, unowned, departed, gang, base_gang, remembered }
+    let is_starved = ctx.starved.holds(&clique);
+    Observed { clique, pods, unowned, departed, gang, base_gang, remembered, is_starved }
 }
 
 fn base_gang_of(caches: &Caches, namespace: &str, name: &str) -> BaseGang {

@@ -28,6 +28,8 @@ pub struct Observed {
     pub base_gang: Option<BaseGang>,
     /// What this process remembers of its own creates.
     pub remembered: Recollection,
+    /// Whether the cluster refused it pods the last time.
+    pub is_starved: bool,
 }
 
 /// A base gang, as far as its being scheduled goes.
@@ -65,7 +67,7 @@ impl Observed {
     /// A clique of which no pod was seen: what is planned for it is all that it implies.
     pub fn childless(clique: PodClique) -> Self {
         let (pods, unowned, departed, remembered) = <_>::default();
-        Self { clique, pods, unowned, departed, gang: None, base_gang: None, remembered }
+        Self { clique, pods, unowned, departed, gang: None, base_gang: None, remembered, is_starved: false }
     }
 
     /// Whether the clique is being deleted.

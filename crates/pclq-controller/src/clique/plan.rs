@@ -44,7 +44,9 @@ pub fn plan(seen: &Observed) -> Plan {
         Err(label) => return Plan::new().waiting([label_missing(label)]),
     };
     let indices = Indices::of(seen);
-    let created = indices.free.iter().map(|&index| {
+    // Who was refused asks for one pod until one is let in: all of a clique's pods are alike.
+    let asked = if seen.is_starved { 1 } else { usize::MAX };
+    let created = indices.free.iter().take(asked).map(|&index| {
         let name = names::for_index(seen, index);
         Step::create(&desired::pod(seen, &lineage, name, index))
     });

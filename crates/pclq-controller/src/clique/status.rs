@@ -12,6 +12,7 @@ use kube::{Resource, ResourceExt};
 
 use super::observed::Observed;
 
+mod refusals;
 mod verdicts;
 
 /// The status of the clique after `done`.

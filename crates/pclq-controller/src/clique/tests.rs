@@ -23,6 +23,7 @@ mod names;
 mod order;
 mod pod;
 mod references;
+mod refusals;
 mod scale;
 mod status;
 
@@ -30,7 +31,7 @@ const NAME: &str = "llm-0-decode";
 
 /// What a row says: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `leaving`, `status`; `pods`,
 /// `unowned` and `departed`, each `{i, name, at, phase, terminating, ready, labels, …}`; `gang`, the names its group
-/// lists, absent for none; `taken`, names that foreign pods have.
+/// lists, absent for none; `taken`, names that foreign pods have; `starved`.
 fn world(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -45,6 +46,7 @@ fn world(row: &str) -> Observed {
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
         remembered: Recollection { refused, ..Recollection::default() },
+        is_starved: row["starved"] == json!(true),
     }
 }
 

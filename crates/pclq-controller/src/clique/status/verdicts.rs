@@ -8,7 +8,7 @@ use grove_runtime::slim::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::as_count;
+use super::{as_count, refusals};
 use crate::clique::observed::Observed;
 
 /// Whether a condition holds, its reason and its message.
@@ -65,17 +65,14 @@ fn is_starting(pod: &SlimPod) -> bool {
 
 fn availability(seen: &Observed, plan: &Plan, done: &Done) -> Judged {
     let ready = as_count(seen.live().filter(|pod| pod.is_ready()).count());
-    let waiting = plan.waiting.first();
-    let tally = tally(seen, ready);
-    if ready >= seen.clique.spec.needed() {
-        let also = waiting.map(|waiting| format!("; {}", waiting.message)).unwrap_or_default();
-        return (true, available::SUFFICIENT, format!("{tally}{also}"));
-    }
-    match (done.failures().next(), waiting) {
-        (Some(failure), _) => (false, available::REFUSED, format!("{tally}; the API server says: {}", failure.message)),
-        (None, Some(waiting)) => (false, waiting.reason, format!("{tally}; {}", waiting.message)),
-        (None, None) => (false, available::UNAVAILABLE, tally),
-    }
+    let holds = ready >= seen.clique.spec.needed();
+    let (reason, why) = match (refusals::told(done), plan.waiting.first()) {
+        (Some(refused), _) => (available::REFUSED, format!("; {refused}")),
+        (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
+        (None, None) => (available::UNAVAILABLE, String::new()),
+    };
+    let reason = if holds { available::SUFFICIENT } else { reason };
+    (holds, reason, format!("{}{why}", tally(seen, ready)))
 }
 
 /// How many pods are ready, and what the others lack.

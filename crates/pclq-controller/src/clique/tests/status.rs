@@ -116,7 +116,7 @@ fn a_refusal_becomes_a_condition_with_the_servers_words() {
         &refused("exceeded quota: pods=1"),
         &expect![[r#"
             replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
-            Available=False Refused: 0 of 2 pods ready, 2 to be created; the API server says: exceeded quota: pods=1
+            Available=False Refused: 0 of 2 pods ready, 2 to be created; the API server refused to create 2 Pods: exceeded quota: pods=1
             MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
             PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
             error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: exceeded quota: pods=1

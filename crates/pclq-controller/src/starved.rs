@@ -1,0 +1,131 @@
+//! Which cliques the cluster refused pods, by namespace: those that may go on when other pods of it are gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use grove_api_types::core::PodClique;
+use grove_runtime::caches::Change;
+use grove_runtime::executor::{Done, Failure};
+use grove_runtime::slim::SlimPod;
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+
+/// The cliques that lack pods because creates of theirs were refused. All clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Starved {
+    by_namespace: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
+}
+
+impl Starved {
+    /// Takes note of what came of the plan for a clique.
+    pub fn note(&self, clique: &PodClique, done: &Done) {
+        let creates = || done.outcomes.iter().filter(|outcome| outcome.verb == "create");
+        if creates().any(|outcome| outcome.result.as_ref().is_err_and(is_for_lack_of_leave)) {
+            let mut all = self.lock();
+            all.entry(clique.namespace().unwrap_or_default()).or_default().insert(clique.name_any());
+        } else if creates().next().is_some() {
+            self.forget(clique);
+        }
+    }
+
+    /// Drops what is known of the clique.
+    pub fn forget(&self, clique: &PodClique) {
+        let namespace = clique.namespace().unwrap_or_default();
+        let mut all = self.lock();
+        let Some(names) = all.get_mut(&namespace) else { return };
+        names.remove(&clique.name_any());
+        if names.is_empty() {
+            all.remove(&namespace);
+        }
+    }
+
+    /// Whether the clique was refused pods the last time.
+    pub fn holds(&self, clique: &PodClique) -> bool {
+        self.lock().get(&clique.namespace().unwrap_or_default()).is_some_and(|names| names.contains(&clique.name_any()))
+    }
+
+    /// The cliques for which there may be room now: those of the namespace that a pod has left.
+    pub fn relieved(&self, change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
+        let gone = change.before.as_ref().filter(|_| change.is_gone());
+        let Some(namespace) = gone.and_then(|pod| pod.namespace()) else { return Vec::new() };
+        let all = self.lock();
+        let names = all.get(&namespace).into_iter().flatten();
+        names.map(|name| ObjectRef::new(name).within(&namespace)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
+        // No code panics while it holds the lock.
+        self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether it was for the cluster's rules and not for the name or the way there.
+fn is_for_lack_of_leave(failure: &Failure) -> bool {
+    matches!(failure.code, 403 | 422)
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_runtime::executor::Outcome;
+    use grove_runtime::plan::Target;
+    use serde_json::json;
+
+    use super::*;
+
+    fn clique(namespace: &str, name: &str) -> PodClique {
+        let metadata = json!({ "namespace": namespace, "name": name });
+        let object = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": metadata,
+            "spec": { "roleName": "r", "replicas": 1, "podSpec": { "containers": [] } } });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn created(results: &[Result<(), Failure>]) -> Done {
+        let outcome = |result: &Result<(), Failure>| {
+            let target = Target::of(&clique("ns", "pod"));
+            Outcome { stage: "pods", verb: "create", target, result: result.clone() }
+        };
+        Done { outcomes: results.iter().map(outcome).collect() }
+    }
+
+    fn pod_gone(namespace: &str) -> Change<SlimPod> {
+        let pod = json!({ "metadata": { "name": "p", "namespace": namespace }, "spec": {}, "status": {} });
+        Change { before: Some(Arc::new(serde_json::from_value(pod).unwrap())), after: None }
+    }
+
+    fn refused(code: u16) -> Result<(), Failure> {
+        Err(Failure::new(code, "Refused", "no"))
+    }
+
+    #[test]
+    fn who_was_refused_is_relieved_by_a_pod_that_goes_in_its_namespace() {
+        let starved = Starved::default();
+        starved.note(&clique("ns", "a"), &created(&[Ok(()), refused(403)]));
+        starved.note(&clique("other", "b"), &created(&[refused(422)]));
+        assert_eq!(starved.relieved(&pod_gone("ns")), [ObjectRef::new("a").within("ns")]);
+        let came = Change { before: None, after: pod_gone("ns").before };
+        assert_eq!(starved.relieved(&came), []);
+        assert!(starved.holds(&clique("ns", "a")) && !starved.holds(&clique("ns", "b")));
+    }
+
+    #[test]
+    fn who_got_its_pods_or_is_gone_is_not_starved() {
+        let (starved, a) = (Starved::default(), clique("ns", "a"));
+        for over in [|starved: &Starved, a: &PodClique| starved.note(a, &created(&[Ok(())])), Starved::forget] {
+            starved.note(&a, &created(&[refused(403)]));
+            starved.note(&a, &Done::default());
+            assert!(starved.holds(&a), "nothing was asked for, so nothing is known anew");
+            over(&starved, &a);
+            assert!(!starved.holds(&a));
+            assert_eq!(starved.relieved(&pod_gone("ns")), []);
+        }
+    }
+
+    #[test]
+    fn a_taken_name_and_a_silent_server_starve_nobody() {
+        let (starved, a) = (Starved::default(), clique("ns", "a"));
+        for code in [0, 409, 500, 503] {
+            starved.note(&a, &created(&[refused(code)]));
+            assert!(!starved.holds(&a), "{code}");
+        }
+    }
+}
