@@ -8,8 +8,13 @@ use kube::{Client, Config};
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::http;
+
 /// Planes of tests' own that run at a time: each needs most of a gigabyte.
 static OWN_PLANES: Semaphore = Semaphore::const_new(2);
+
+/// Between two looks at what has no watch.
+const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A control plane with the services on it.
 pub struct Plane {
@@ -60,12 +65,23 @@ impl Plane {
         self.xtask("up", &self.flags).await;
     }
 
-    /// Kills one process of a plane of one's own, as a crash would; [`Plane::up`] brings it back.
+    /// Starts whatever of the control plane does not run, and no service.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn up_without_services(&self) {
+        let flags: Vec<_> = self.flags.iter().cloned().chain(["--no-services".to_owned()]).collect();
+        self.xtask("up", &flags).await;
+    }
+
+    /// Kills one process of a plane of one's own, as a crash would, and waits until it is gone; [`Plane::up`] brings it
+    /// back.
     ///
     /// # Panics
     /// When there is no such process.
     pub async fn kill(&self, process: &str) {
         self.signal(process, "-KILL").await;
+        self.until_gone(process).await;
     }
 
     /// Asks one process of a plane of one's own to stop, as Kubernetes does with a pod.
@@ -76,17 +92,37 @@ impl Plane {
         self.signal(process, "-TERM").await;
     }
 
-    /// Asks one process of a plane of one's own to stop, and waits until it is gone.
+    /// The same, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When there is no such process, or it does not stop.
+    pub async fn end(&self, process: &str) {
+        self.stop(process).await;
+        self.until_gone(process).await;
+    }
+
+    /// Lets one process of a plane of one's own stand still, as a machine does that is suspended.
     ///
     /// # Panics
     /// When there is no such process.
-    pub async fn end(&self, process: &str) {
+    pub async fn freeze(&self, process: &str) {
+        self.signal(process, "-STOP").await;
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When there is no such process.
+    pub async fn thaw(&self, process: &str) {
+        self.signal(process, "-CONT").await;
+    }
+
+    async fn until_gone(&self, process: &str) {
         let pid = self.pid(process).to_string();
-        self.stop(process).await;
         let waiting = ["--follow", "--sleep-interval=0.02", "--pid", &pid, "/dev/null"];
         let waited = Command::new("tail").args(waiting).kill_on_drop(true).status();
         let waited = tokio::time::timeout(crate::world::LIMIT, waited).await;
-        assert!(waited.is_ok_and(|ended| ended.is_ok_and(|status| status.success())), "{process} does not stop");
+        assert!(waited.is_ok_and(|ended| ended.is_ok_and(|status| status.success())), "{process} does not end");
     }
 
     /// The program and the arguments that a process of the plane was started with.
@@ -149,6 +185,26 @@ impl Plane {
         *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {text}"))
     }
 
+    /// Waits until a service answers its readiness probe with these words.
+    ///
+    /// # Panics
+    /// When it does not; the message is what it says in place of that.
+    pub async fn until_ready_says(&self, service: &str, words: &str) {
+        let port = self.port(&format!("{service}-probe"));
+        let says =
+            async || http::ask(port, "GET", "/readyz", "").await.map_or_else(|e| e.to_string(), |(_, body)| body);
+        told(service, words, says).await;
+    }
+
+    /// Waits until the log of a process says these words.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn until_logged(&self, process: &str, words: &str) {
+        let log = self.dir.join("log").join(process).with_added_extension("log");
+        told(process, words, async || std::fs::read_to_string(&log).expect("a log")).await;
+    }
+
     /// The folder with its logs and its audit log.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -164,6 +220,22 @@ impl Plane {
         let kubeconfig = Kubeconfig::read_from(self.dir.join("admin.kubeconfig")).expect("the plane's kubeconfig");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         Client::try_from(config.expect("a kubeconfig that can be used")).expect("a client")
+    }
+}
+
+/// Asks again and again until the words are among what is said.
+async fn told(who: &str, words: &str, says: impl AsyncFn() -> String) {
+    let mut said = String::new();
+    let asking = async {
+        while !said.contains(words) {
+            said = says().await;
+            // What is waited for takes a while, and there is no watch that would tell.
+            let _ = tokio::time::timeout(ASK_AGAIN, std::future::pending::<()>()).await;
+        }
+    };
+    if tokio::time::timeout(crate::world::LIMIT, asking).await.is_err() {
+        let last: Vec<&str> = said.lines().rev().take(20).collect();
+        panic!("{who} does not say {words:?}, but at last\n{}", last.join("\n"));
     }
 }
 

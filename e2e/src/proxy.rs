@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// The server still gets to answer what was sent by a process that is no more.
@@ -24,6 +27,7 @@ pub type OnWrite = Arc<dyn Fn(&str) + Send + Sync>;
 /// Ends with its owner.
 pub struct Proxy {
     port: u16,
+    is_cut: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
 
@@ -39,46 +43,77 @@ impl Proxy {
     /// # Panics
     /// When there is no port, or no certificate.
     pub async fn start(server: u16, authority: &Path, on_write: OnWrite) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(authority).expect("the authority's file") {
-            roots.add(certificate.expect("a certificate")).expect("an authority");
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(config));
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
+        let line = Line { server, connector: connector(authority), on_write };
+        let (is_cut, cut) = watch::channel(false);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (connector, on_write) = (connector.clone(), Arc::clone(&on_write));
-                // How a connection ends is the service's affair.
-                tokio::spawn(async move { drop(serve(client, server, &connector, &on_write).await) });
+                let (line, mut cut) = (line.clone(), cut.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        _ = cut.wait_for(|cut| *cut) => {}
+                        // How a connection ends is the service's affair.
+                        _ = line.carry(client) => {}
+                    }
+                });
             }
         });
-        Self { port, accepting }
+        Self { port, is_cut, accepting }
     }
 
     /// Where the service finds it.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
+
+    /// Breaks all connections, and lets none come about until it is mended.
+    pub fn cut(&self) {
+        self.is_cut.send_replace(true);
+    }
+
+    /// Lets connections come about again.
+    pub fn mend(&self) {
+        self.is_cut.send_replace(false);
+    }
 }
 
-async fn serve(client: TcpStream, server: u16, connector: &TlsConnector, on_write: &OnWrite) -> io::Result<()> {
-    let upstream = TcpStream::connect(("127.0.0.1", server)).await?;
-    upstream.set_nodelay(true)?;
-    client.set_nodelay(true)?;
-    let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
-    let (mut answers, mut requests) = split(connector.connect(name, upstream).await?);
-    let (from_client, to_client) = client.into_split();
-    let answering = tokio::spawn(async move { answer(&mut answers, to_client).await });
-    let ended = pass_on(from_client, &mut requests, on_write).await;
-    // Answers to what was sent are waited for, then the connection is closed whatever still comes.
-    let abort = answering.abort_handle();
-    if tokio::time::timeout(LAST_ANSWER, answering).await.is_err() {
-        abort.abort();
+fn connector(authority: &Path) -> TlsConnector {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authority).expect("the authority's file") {
+        roots.add(certificate.expect("a certificate")).expect("an authority");
     }
-    ended
+    TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// What each connection is carried by.
+#[derive(Clone)]
+struct Line {
+    server: u16,
+    connector: TlsConnector,
+    on_write: OnWrite,
+}
+
+impl Line {
+    async fn carry(&self, client: TcpStream) -> io::Result<()> {
+        let upstream = TcpStream::connect(("127.0.0.1", self.server)).await?;
+        upstream.set_nodelay(true)?;
+        client.set_nodelay(true)?;
+        let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
+        let (mut answers, mut requests) = split(self.connector.connect(name, upstream).await?);
+        let (from_client, to_client) = client.into_split();
+        let mut answering = pin!(answer(&mut answers, to_client));
+        tokio::select! {
+            ended = &mut answering => ended,
+            ended = pass_on(from_client, &mut requests, &self.on_write) => {
+                // Answers to what was sent are waited for, then the connection is closed whatever still comes.
+                let _ = timeout(LAST_ANSWER, answering).await;
+                ended
+            }
+        }
+    }
 }
 
 /// Copies what the server says; when nobody listens any more, to nobody.

@@ -68,7 +68,8 @@ impl Strikes {
 /// A service that is started again whenever it was killed. Ends with its owner.
 pub struct Victim {
     /// Between the service and the API server.
-    _proxy: Proxy,
+    proxy: Proxy,
+    process: Arc<Mutex<Option<Pid>>>,
     keeping: JoinHandle<()>,
 }
 
@@ -106,7 +107,9 @@ impl Victim {
         let at = command.iter().position(|argument| argument == "--kubeconfig").expect("a service has a kubeconfig");
         command[at + 1] = kubeconfig.display().to_string();
         let log = plane.dir().join("log").join(format!("{service}.log"));
+        let kept = Arc::clone(&process);
         let keeping = tokio::spawn(async move {
+            let process = kept;
             loop {
                 let mut child = start(&command, &log);
                 *process.lock().unwrap_or_else(PoisonError::into_inner) = child.id().and_then(pid);
@@ -115,7 +118,21 @@ impl Victim {
                 assert!(!own, "{service} ended by itself with {ended}; its log is {}", log.display());
             }
         });
-        Self { _proxy: proxy, keeping }
+        Self { proxy, process, keeping }
+    }
+
+    /// What stands between the service and the API server.
+    pub fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    /// Kills the service; it is started again.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&self) {
+        let pid = self.process.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the service runs");
+        kill_process(pid, Signal::KILL).expect("the service is killed");
     }
 
     /// Fails if the service has ended by itself.

@@ -13,12 +13,15 @@ mod it {
     mod identity;
     mod objects;
     mod pods;
+    mod process;
     mod refusals;
     mod scale;
     mod shapes;
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
     mod own_plane {
+        mod connection;
+        mod deprived;
         mod events;
         mod faults;
         mod kills;

@@ -65,6 +65,23 @@ async fn stopped(plane: &Plane, lease: &mut Watched, leader: &str) -> String {
     follower
 }
 
+/// Waits until the lease of a leader that says nothing more is taken by another, and returns that.
+async fn expired(lease: &mut Watched, leader: &str) -> String {
+    let (follower, _) = lease.until(|holder| holder != leader).await.pop().expect("the last one");
+    assert_ne!(follower, "", "{} was released", lease.service);
+    follower
+}
+
+/// What was begun is finished, and what is asked for now nobody else can have done.
+async fn the_new_leaders_act(ns: &Namespace) {
+    ns.until("what was begun is finished", |world| {
+        world.sets.get("llm").is_some_and(|set| usize::try_from(set.spec.replicas).is_ok_and(|n| serves(n)(world)))
+    })
+    .await;
+    ns.scale::<PodCliqueSet>("llm", 4).await;
+    ns.until("four replicas serve", serves(4)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_replicas_one_acts_and_the_other_takes_over() {
     let plane = Plane::own_with("leaders", &["--replicas", "2"]).await;
@@ -82,7 +99,7 @@ async fn of_two_replicas_one_acts_and_the_other_takes_over() {
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
         leaders.push(stopped(&plane, lease, &leaders[0]).await);
     }
-    ns.until("three replicas serve", serves(3)).await;
+    the_new_leaders_act(&ns).await;
 
     // Who is killed releases nothing; its lease expires.
     plane.up().await;
@@ -91,11 +108,24 @@ async fn of_two_replicas_one_acts_and_the_other_takes_over() {
         plane.kill(&leaders[1]).await;
     }
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
-        let mut seen = lease.until(|holder| holder != leaders[1]).await;
-        leaders.extend(seen.pop().map(|(holder, _)| holder));
-        assert_ne!(leaders[2], "", "{} was released", lease.service);
+        leaders.push(expired(lease, &leaders[1]).await);
     }
-    ns.until("two replicas serve", serves(2)).await;
+    the_new_leaders_act(&ns).await;
+
+    // Who stood still while another took over hears of it before it writes.
+    plane.up().await;
+    ns.scale::<PodCliqueSet>("llm", 2).await;
+    for leaders in &leaders {
+        plane.freeze(&leaders[2]).await;
+    }
+    for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
+        leaders.push(expired(lease, &leaders[2]).await);
+    }
+    for leaders in &leaders {
+        plane.thaw(&leaders[2]).await;
+        plane.until_logged(&leaders[2], &format!("was taken by {}", leaders[3])).await;
+    }
+    the_new_leaders_act(&ns).await;
 
     for (service, leaders) in SERVICES.iter().zip(leaders) {
         assert_eq!(audit::replicas_that_wrote(plane.dir(), service), leaders, "each wrote only while it led");

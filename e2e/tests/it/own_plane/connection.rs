@@ -1,0 +1,104 @@
+//! The way to the API server breaks, for a while or until the server has forgotten what happened meanwhile: the services
+//! live on, and nothing of what happened is lost.
+
+use std::sync::Arc;
+
+use e2e::victims::{Strikes, Victim};
+use e2e::{Namespace, Plane, World, http, metrics, sets, world::is_ready};
+use grove_api_types::core::{PodClique, PodCliqueSet};
+use serde_json::Value;
+
+const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_outlive_the_way_to_the_server_and_miss_nothing() {
+    let config = format!("{}/tests/it/own_plane/kills.yaml", env!("CARGO_MANIFEST_DIR"));
+    let plane = Plane::own_with("faults-connection", &["--config", &config]).await;
+    let strikes = Arc::new(Strikes::default());
+    let mut services = Vec::new();
+    for service in SERVICES {
+        services.push(Victim::take_over(&plane, service, Arc::clone(&strikes)).await);
+    }
+    let ns = Namespace::create(&plane.client().await, "e2e-connection").await;
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+    ns.until("the set serves", |world| serves(world, 1)).await;
+    broken_for_a_while(&plane, &ns, &services).await;
+    broken_at_the_start(&plane, &ns, &services).await;
+    broken_until_all_is_forgotten(&plane, &ns, &services).await;
+    services.iter().for_each(Victim::is_well);
+    drop(services);
+    plane.down().await;
+}
+
+fn serves(world: &World, replicas: usize) -> bool {
+    world.is_available("llm")
+        && world.cliques.len() == replicas * 3
+        && world.pods.len() == replicas * 5
+        && world.live_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
+}
+
+/// What was asked for meanwhile is done once the way is mended.
+async fn broken_for_a_while(plane: &Plane, ns: &Namespace, services: &[Victim]) {
+    services.iter().for_each(|service| service.proxy().cut());
+    ns.scale::<PodCliqueSet>("llm", 2).await;
+    for service in SERVICES {
+        plane.until_logged(service, "cannot be reached").await;
+    }
+    services.iter().for_each(|service| service.proxy().mend());
+    ns.until("two replicas serve", |world| serves(world, 2)).await;
+}
+
+/// A service that does not reach the server when it starts says so, and waits.
+async fn broken_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim]) {
+    for service in services {
+        service.proxy().cut();
+        service.kill();
+    }
+    ns.scale::<PodCliqueSet>("llm", 3).await;
+    for service in SERVICES {
+        plane.until_ready_says(service, "cannot be reached").await;
+    }
+    services.iter().for_each(|service| service.proxy().mend());
+    ns.until("three replicas serve", |world| serves(world, 3)).await;
+}
+
+/// While nobody watches, things change and go; then etcd is compacted and the API server begins with an empty memory. The
+/// watches that go on from where they were are answered with 410.
+async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: &[Victim]) {
+    let lists = lists(plane).await;
+    services.iter().for_each(|service| service.proxy().cut());
+    ns.remove::<PodClique>("llm-0-decode").await;
+    ns.scale::<PodCliqueSet>("llm", 2).await;
+    let world = ns.until("the clique is gone", |world| !world.cliques.contains_key("llm-0-decode")).await;
+    assert_eq!(world.sets["llm"].spec.replicas, 2);
+    compact(plane).await;
+    plane.kill("kube-apiserver").await;
+    plane.up_without_services().await;
+    services.iter().for_each(|service| service.proxy().mend());
+    let world = ns.until("two replicas serve", |world| serves(world, 2)).await;
+    assert!(world.cliques.contains_key("llm-0-decode"), "{world}");
+    let after = self::lists(plane).await;
+    assert!(after.iter().zip(&lists).all(|(after, before)| after > before), "lists: {lists:?}, then {after:?}");
+}
+
+/// Complete lists so far, of each service.
+async fn lists(plane: &Plane) -> Vec<f64> {
+    let mut lists = Vec::new();
+    for service in SERVICES {
+        let samples = metrics::of(plane, service).await;
+        lists.push(samples.iter().filter(|(name, _)| name.starts_with("grove_lists_total")).map(|(_, n)| n).sum());
+    }
+    lists
+}
+
+/// Makes etcd forget all that is past.
+async fn compact(plane: &Plane) {
+    let etcd = plane.port("etcd");
+    let (status, answer) = http::ask(etcd, "POST", "/v3/kv/range", r#"{"key": "AA=="}"#).await.expect("etcd answers");
+    assert_eq!(status, 200, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    let revision = answer["header"]["revision"].as_str().expect("a revision");
+    let order = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
+    let (status, answer) = http::ask(etcd, "POST", "/v3/kv/compaction", &order).await.expect("etcd answers");
+    assert_eq!(status, 200, "{answer}");
+}
