@@ -8,6 +8,7 @@ mod index;
 
 use std::{
     fmt::Debug,
+    pin::pin,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -17,7 +18,10 @@ use kube::{
     runtime::{reflector::ObjectRef, watcher},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch::{Receiver, Sender};
+use tokio::sync::{
+    Notify,
+    watch::{Receiver, Sender},
+};
 
 use self::{
     follow::{Event, Follower},
@@ -63,11 +67,13 @@ impl<K> Change<K> {
 pub struct Cache<K> {
     index: Arc<RwLock<Index<K>>>,
     served: Sender<bool>,
+    changed: Arc<Notify>,
 }
 
 impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
-        Self { index: Arc::clone(&self.index), served: self.served.clone() }
+        let (index, changed) = (Arc::clone(&self.index), Arc::clone(&self.changed));
+        Self { index, served: self.served.clone(), changed }
     }
 }
 
@@ -100,6 +106,20 @@ impl<K> Cache<K> {
     /// All objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.read().all()
+    }
+
+    /// Waits until the cache is as `holds` says.
+    pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let mut changed = pin!(self.changed.notified());
+        loop {
+            // Listening begins before looking, so that no change falls between the two.
+            changed.as_mut().enable();
+            if holds(self) {
+                return;
+            }
+            changed.as_mut().await;
+            changed.set(self.changed.notified());
+        }
     }
 
     /// How many objects there are.
@@ -142,7 +162,8 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     }
 
     fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
-        Self { index: Arc::new(RwLock::new(Index::new(slot, keep))), served: Sender::new(true) }
+        let index = Arc::new(RwLock::new(Index::new(slot, keep)));
+        Self { index, served: Sender::new(true), changed: Arc::default() }
     }
 
     /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
@@ -236,6 +257,7 @@ where
             // Nobody listening is no reason to let the cache go stale.
             let _ = sender.unbounded_send(change);
         }
+        feed.changed.notify_waiters();
         let Some(served) = served else { return };
         feed.served.send_if_modified(|was| std::mem::replace(was, served) != served);
         if let Some(ready) = ready.take() {

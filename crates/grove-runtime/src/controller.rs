@@ -1,6 +1,7 @@
 //! kube's `Controller`, wired once for all: concurrency, error backoff per object, metrics, logs, drain, orphans.
 
 mod lanes;
+mod next;
 mod wakes;
 
 use std::{
@@ -30,11 +31,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-pub use self::lanes::Wake;
 use self::{
     lanes::Lanes,
     wakes::{everything, gathered},
 };
+pub use self::{lanes::Wake, next::Next};
 use crate::{
     backoff::Backoff,
     caches::Change,
@@ -112,7 +113,7 @@ where
         C: Send + Sync + 'static,
         E: Error + Send + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Action, E>> + Send + 'static,
+        R: Future<Output = Result<Next, E>> + Send + 'static,
     {
         if stopped_before_ready(service).await {
             return;
@@ -127,7 +128,7 @@ where
         C: Send + Sync + 'static,
         E: Error + Send + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Action, E>> + Send + 'static,
+        R: Future<Output = Result<Next, E>> + Send + 'static,
     {
         let Self { name, concurrency, primary, triggers, relief, orphans } = self;
         tracing::info!(controller = name, concurrency, "reconciling");
@@ -292,7 +293,7 @@ impl<C: Send + Sync + 'static> Attempts<C> {
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
         E: Error + Send + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R,
-        R: Future<Output = Result<Action, E>> + Send + 'static,
+        R: Future<Output = Result<Next, E>> + Send + 'static,
     {
         let span = tracing::info_span!(
             "reconcile",
@@ -309,14 +310,14 @@ impl<C: Send + Sync + 'static> Attempts<C> {
             let mut measured = self.metrics.reconcile(self.name);
             let result = reconciling.await;
             measured.ended(match &result {
-                Ok(action) if *action == Action::await_change() => Ending::Done,
-                Ok(_) => Ending::Revisit,
+                Ok(Next::Event | Next::Telling(_)) => Ending::Done,
+                Ok(Next::Deadline(_)) => Ending::Revisit,
                 Err(_) => Ending::Failed,
             });
             if result.is_ok() {
                 self.failures.forget(&*object);
             }
-            result
+            result.map(Action::from)
         };
         attempt.instrument(span)
     }

@@ -26,6 +26,7 @@ pub mod lease;
 pub mod conditions;
 pub mod merge;
 pub mod namesake;
+pub mod pace;
 pub mod plan;
 pub mod rbac;
 

@@ -68,22 +68,24 @@ pub fn changed_spec_or_labels<K: Resource>(change: &Change<K>) -> bool {
         || before.deletion_timestamp != after.deletion_timestamp
 }
 
-/// The same changes for two listeners, each at its own pace. Needs a tokio runtime.
-pub fn fan_out<K>(
+/// The same changes for several listeners, each at its own pace. Needs a tokio runtime.
+pub fn fan_out<K, const LISTENERS: usize>(
     mut changes: impl Stream<Item = Change<K>> + Send + Unpin + 'static,
-) -> (BoxStream<'static, Change<K>>, BoxStream<'static, Change<K>>)
+) -> [BoxStream<'static, Change<K>>; LISTENERS]
 where
     K: Send + Sync + 'static,
 {
-    let ((to_one, one), (to_other, other)) = (mpsc::unbounded(), mpsc::unbounded());
+    let channels = [(); LISTENERS].map(|()| mpsc::unbounded());
+    let senders: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
     tokio::spawn(async move {
         while let Some(change) = changes.next().await {
-            // A listener that has ended keeps nothing from the other.
-            let _ = to_one.unbounded_send(change.clone());
-            let _ = to_other.unbounded_send(change);
+            for sender in &senders {
+                // A listener that has ended keeps nothing from the others.
+                let _ = sender.unbounded_send(change.clone());
+            }
         }
     });
-    (one.boxed(), other.boxed())
+    channels.map(|(_, listener)| listener.boxed())
 }
 
 /// Whether a change of a child may call for an act of its owner. That it came, or that its status changed, is only to be

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use grove_api_types::core::PodClique;
-use grove_runtime::controller::Wiring;
+use grove_runtime::controller::{Next, Wiring};
 use grove_runtime::executor;
 use grove_runtime::plan::Plan;
 use grove_runtime::service::Service;
 use kube::ResourceExt;
-use kube::runtime::controller::Action;
 
 use crate::Ctx;
 
@@ -58,7 +57,7 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) ->
         .await
 }
 
-async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Action, Error> {
+async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
     let seen = observe::observe(&ctx, &clique);
     let plan = plan::plan(&seen);
@@ -66,18 +65,25 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Action, Erro
     let done = ctx.executor.carry_out(&*clique, &plan).await;
     ctx.memory.keep_answers(seen.uid(), &done);
     ctx.starved.note(&clique, &done);
+    let mut telling = None;
     if !seen.is_leaving() && !done.will_be_heard_of() {
         let told = status::status(&seen, &plan, &done, now);
-        ctx.executor.publish(&*clique, clique.status.as_ref(), &told).await.map_err(Error::Publish)?;
+        if let Err(wait) = ctx.pace.keep(&*clique, status::tidings(&seen, clique.status.as_ref(), &told)) {
+            telling = Some(wait);
+        } else {
+            let published = ctx.executor.publish(&*clique, clique.status.as_ref(), &told).await;
+            published.map_err(Error::Publish)?;
+        }
     }
     done.into_result().map_err(Error::CarryOut)?;
-    Ok(plan.revisit.map_or_else(Action::await_change, Action::requeue))
+    Ok(Next::after(&plan, telling))
 }
 
 /// What is to be done about the pods of a clique that is gone.
 fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
     let uid = gone.uid().unwrap_or_default();
     ctx.memory.forget(&uid);
+    ctx.pace.rest(gone);
     ctx.starved.forget(gone);
     ctx.caches.pods.forget_owner(&uid);
     plan::deletion(gone, &ctx.caches.pods.owned_by(&uid))

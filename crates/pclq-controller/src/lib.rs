@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use grove_runtime::clock::Clock;
 use grove_runtime::executor::Executor;
+use grove_runtime::pace::Pace;
 use grove_runtime::service::Service;
 
 pub mod clique;
@@ -22,6 +23,7 @@ pub struct Ctx {
     memory: memory::Memory,
     starved: starved::Starved,
     executor: Executor,
+    pace: Pace,
     clock: Clock,
 }
 
@@ -33,6 +35,6 @@ pub async fn run(service: &Service) -> anyhow::Result<()> {
     let (memory, starved) = (memory::Memory::default(), starved::Starved::default());
     let (caches, changes) = clique::observe::watch(service, starved.clone());
     let executor = service.executor().reporting_as(clique::CONTROLLER);
-    let ctx = Arc::new(Ctx { caches, memory, starved, executor, clock: service.clock() });
+    let ctx = Arc::new(Ctx { caches, memory, starved, executor, pace: Pace::default(), clock: service.clock() });
     clique::run(service, ctx, changes).await
 }

@@ -1,16 +1,19 @@
 //! pcs-controller: `PodCliqueSet` → headless Services, `PodGang`s, `PodCliqueScalingGroup`s, `PodClique`s and
 //! autoscalers; `PodCliqueScalingGroup` → `PodClique`s.
 //!
-//! The pages to read first are [`set`] and [`scaling_group`]: one reconcile each, from observation to status.
+//! The pages to read first are [`set`] and [`scaling_group`]: one reconcile each, from observation to status; and [`gang`],
+//! which only tells.
 
 use std::sync::Arc;
 
-use futures::future::join;
+use futures::future::join3;
 use grove_runtime::clock::Clock;
 use grove_runtime::executor::Executor;
+use grove_runtime::pace::Pace;
 use grove_runtime::service::Service;
 
 mod children;
+pub mod gang;
 pub mod rbac;
 pub mod scaling_group;
 pub mod set;
@@ -23,6 +26,7 @@ pub const NAME: &str = "pcs-controller";
 pub struct Ctx {
     caches: watch::Caches,
     executor: Executor,
+    pace: Pace,
     clock: Clock,
 }
 
@@ -31,17 +35,18 @@ pub struct Ctx {
 /// # Errors
 /// When a watch cannot be set up or the controller ends before it was told to.
 pub async fn run(service: &Service) -> anyhow::Result<()> {
-    let (caches, of_sets, of_groups) = watch::watch(service);
+    let (caches, changes) = watch::watch(service);
     let ctx = |controller| {
         let executor = service.executor().reporting_as(controller);
-        Arc::new(Ctx { caches: caches.clone(), executor, clock: service.clock() })
+        Arc::new(Ctx { caches: caches.clone(), executor, pace: Pace::default(), clock: service.clock() })
     };
-    // On the heap: the two would make a large future.
-    let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), of_sets));
-    let groups = Box::pin(scaling_group::run(service, ctx(scaling_group::CONTROLLER), of_groups));
+    // On the heap: together they would make a large future.
+    let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), changes.sets));
+    let groups = Box::pin(scaling_group::run(service, ctx(scaling_group::CONTROLLER), changes.groups));
+    let gangs = Box::pin(gang::run(service, ctx(gang::CONTROLLER), changes.gangs));
     service
         .run(async {
-            join(sets, groups).await;
+            join3(sets, groups, gangs).await;
             Ok(())
         })
         .await

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use grove_api_types::core::PodCliqueScalingGroup;
-use grove_runtime::controller::Wiring;
+use grove_runtime::controller::{Next, Wiring};
 use grove_runtime::executor;
 use grove_runtime::service::Service;
-use kube::runtime::controller::Action;
 
 use crate::Ctx;
 
@@ -39,24 +38,33 @@ pub enum Error {
 
 /// Reconciles groups until the service is told to stop.
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
-    let caches = ctx.caches.clone();
+    let ended = Arc::clone(&ctx);
     Wiring::new(CONTROLLER, changes.groups)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
         .woken_by(changes.touched)
-        .orphans(move |gone| plan::deletion_of_cliques(&observe::cliques(&caches, gone), gone))
+        .orphans(move |gone| {
+            ended.pace.rest(gone);
+            plan::deletion_of_cliques(&observe::cliques(&ended.caches, gone), gone)
+        })
         .run(service, ctx, reconcile)
         .await;
 }
 
-async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Ctx>) -> Result<Action, Error> {
+async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
     let seen = observe::observe(&ctx.caches, &group);
     let plan = plan::plan(&seen);
     let done = ctx.executor.carry_out(&*group, &plan).await;
-    if !seen.is_leaving() {
+    let mut telling = None;
+    if !seen.is_leaving() && !done.will_be_heard_of() {
         let told = status::status(&seen, &plan, &done, now);
-        ctx.executor.publish(&*group, group.status.as_ref(), &told).await.map_err(Error::Publish)?;
+        if let Err(wait) = ctx.pace.keep(&*group, status::tidings(group.status.as_ref(), &told)) {
+            telling = Some(wait);
+        } else {
+            let published = ctx.executor.publish(&*group, group.status.as_ref(), &told).await;
+            published.map_err(Error::Publish)?;
+        }
     }
     done.into_result().map_err(Error::CarryOut)?;
-    Ok(plan.revisit.map_or_else(Action::await_change, Action::requeue))
+    Ok(Next::after(&plan, telling))
 }

@@ -1,19 +1,15 @@
 //! The `PodCliqueSet` reconciler: the page to read first.
 //!
 //! A set is woken by its own changes and by those of its children. It is observed from caches into one value, planned
-//! from that value alone, carried out by the one executor, and told about itself and its gangs.
+//! from that value alone, carried out by the one executor, and told about itself.
 
 use std::sync::Arc;
 
-use futures::future::{join, join_all};
 use grove_api_types::core::PodCliqueSet;
-use grove_runtime::controller::Wiring;
-use grove_runtime::executor::{self, Done};
+use grove_runtime::controller::{Next, Wiring};
+use grove_runtime::executor;
 use grove_runtime::service::Service;
-use k8s_openapi::jiff::Timestamp;
-use kube::runtime::controller::Action;
 
-use self::observed::Observed;
 use crate::Ctx;
 
 pub mod observe;
@@ -51,31 +47,16 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
         .await;
 }
 
-async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Action, Error> {
+async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
     let seen = observe::observe(&ctx.caches, &set);
     let plan = plan::plan(&seen);
     let done = ctx.executor.carry_out(&*set, &plan).await;
-    let told = publish(&ctx, &set, &seen, &done, now).await;
-    done.into_result().map_err(Error::CarryOut)?;
-    told.map_err(Error::Publish)?;
-    Ok(plan.revisit.map_or_else(Action::await_change, Action::requeue))
-}
-
-/// Tells the set and each of its gangs; that one cannot be told keeps nothing from the others.
-async fn publish(
-    ctx: &Ctx,
-    set: &PodCliqueSet,
-    seen: &Observed,
-    done: &Done,
-    now: Timestamp,
-) -> Result<(), executor::Error> {
-    if seen.is_leaving() || done.will_be_heard_of() {
-        return Ok(());
+    observe::catch_up(&ctx.caches, &done).await;
+    if !seen.is_leaving() && !done.will_be_heard_of() {
+        let told = status::of_set(&seen, &done, now);
+        ctx.executor.publish(&*set, set.status.as_ref(), &told).await.map_err(Error::Publish)?;
     }
-    let of_set = status::of_set(seen, done, now);
-    let gangs = status::of_gangs(seen, now);
-    let of_gangs = gangs.iter().map(|(gang, told)| ctx.executor.publish(&**gang, gang.status.as_ref(), told));
-    let (of_set, of_gangs) = join(ctx.executor.publish(set, set.status.as_ref(), &of_set), join_all(of_gangs)).await;
-    of_gangs.into_iter().chain([of_set]).collect::<Result<Vec<_>, _>>().map(drop)
+    done.into_result().map_err(Error::CarryOut)?;
+    Ok(Next::after(&plan, None))
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher;
 
 use crate::children::autoscaler::Autoscaler;
+use crate::gang;
 use crate::scaling_group;
 use crate::set;
 
@@ -32,8 +33,15 @@ pub(crate) struct Heard {
     pub(crate) gangs: BoxStream<'static, Change<PodGang>>,
 }
 
+/// What each reconciler hears.
+pub(crate) struct Changes {
+    pub(crate) sets: set::observe::Changes,
+    pub(crate) groups: scaling_group::observe::Changes,
+    pub(crate) gangs: gang::observe::Changes,
+}
+
 /// Starts the watches.
-pub(crate) fn watch(service: &GroveService) -> (Caches, set::observe::Changes, scaling_group::observe::Changes) {
+pub(crate) fn watch(service: &GroveService) -> (Caches, Changes) {
     let all = watcher::Config::default;
     let (sets, of_sets) = service.watch(all(), None);
     let (groups, of_groups) = service.watch(all(), None);
@@ -42,10 +50,14 @@ pub(crate) fn watch(service: &GroveService) -> (Caches, set::observe::Changes, s
     let (services, of_services) = service.watch(all(), None);
     let (autoscalers, of_autoscalers) = service.watch(all(), None);
     let caches = Caches { sets, groups, cliques, gangs, services, autoscalers };
-    let (sets, groups, cliques, gangs) = (fan_out(of_sets), fan_out(of_groups), fan_out(of_cliques), fan_out(of_gangs));
-    let by_sets = Heard { sets: sets.0, groups: groups.0, cliques: cliques.0, gangs: gangs.0 };
-    let by_groups = Heard { sets: sets.1, groups: groups.1, cliques: cliques.1, gangs: gangs.1 };
-    let by_sets = set::observe::changes(&caches, by_sets, of_services, of_autoscalers);
-    let by_groups = scaling_group::observe::changes(&caches, by_groups);
-    (caches, by_sets, by_groups)
+    let ([sets, sets_too], [groups, groups_too]) = (fan_out(of_sets), fan_out(of_groups));
+    let ([cliques, cliques_too, members], [gangs, gangs_too, told]) = (fan_out(of_cliques), fan_out(of_gangs));
+    let by_sets = Heard { sets, groups, cliques, gangs };
+    let by_groups = Heard { sets: sets_too, groups: groups_too, cliques: cliques_too, gangs: gangs_too };
+    let changes = Changes {
+        sets: set::observe::changes(&caches, by_sets, of_services, of_autoscalers),
+        groups: scaling_group::observe::changes(&caches, by_groups),
+        gangs: gang::observe::changes(told, members),
+    };
+    (caches, changes)
 }

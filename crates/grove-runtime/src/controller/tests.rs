@@ -42,7 +42,7 @@ fn changes(now: Vec<Change<ConfigMap>>) -> impl Stream<Item = Change<ConfigMap>>
 async fn run_for<F, R>(wiring: Wiring<ConfigMap>, service: &Service, time: Duration, reconcile: F)
 where
     F: Fn(Arc<ConfigMap>, Arc<()>) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<Action, Broken>> + Send + 'static,
+    R: Future<Output = Result<Next, Broken>> + Send + 'static,
 {
     let stop = async {
         sleep(time).await;
@@ -60,7 +60,7 @@ async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_
     run_for(wiring, &service, Duration::from_mins(10), move |object, _| {
         let name = object.name_any();
         noted.lock().unwrap().push((name.clone(), began.elapsed()));
-        async move { if name == "bad" { Err(Broken(Failure::new(500, "X", "x"))) } else { Ok(Action::await_change()) } }
+        async move { if name == "bad" { Err(Broken(Failure::new(500, "X", "x"))) } else { Ok(Next::Event) } }
     })
     .await;
     let tries = tries.lock().unwrap();
@@ -99,7 +99,7 @@ async fn nothing_is_reconciled_before_all_caches_are_filled() {
     };
     let running = run_for(wiring, &service, Duration::from_secs(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Ok(Action::await_change()))
+        ready(Ok(Next::Event))
     });
     futures::join!(running, filled);
     assert_eq!(tries.load(Ordering::SeqCst), 1);
@@ -116,7 +116,7 @@ async fn what_was_begun_is_finished_before_the_drain_ends() {
         async move {
             sleep(Duration::from_secs(8)).await;
             counted.fetch_add(1, Ordering::SeqCst);
-            Ok(Action::await_change())
+            Ok(Next::Event)
         }
     })
     .await;
@@ -133,7 +133,7 @@ async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
     let wiring = Wiring::new("maps", changes(vec![came("a")])).woken_by(later.chain(stream::pending()));
     run_for(wiring, &service, Duration::from_secs(5), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Ok(Action::await_change()))
+        ready(Ok(Next::Event))
     })
     .await;
     assert_eq!(tries.load(Ordering::SeqCst), 2);
@@ -152,7 +152,7 @@ async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it(
         let left = Change { before: Some(object("gone")), after: None };
         let wiring = Wiring::new("maps", changes(vec![came("gone"), left]))
             .orphans(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
-        run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Action::await_change()))).await;
+        run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
         assert_eq!(log.short(), expected);
     }
 }
@@ -177,7 +177,7 @@ async fn a_kind_that_comes_to_be_served_wakes_everything() {
     };
     let running = run_for(wiring, &service, Duration::from_mins(2), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Ok(Action::await_change()))
+        ready(Ok(Next::Event))
     });
     futures::join!(running, install);
     assert_eq!(tries.load(Ordering::SeqCst), 2);

@@ -34,6 +34,7 @@ pub struct Caches {
     pub pods: Cache<SlimPod>,
     /// All gangs.
     pub gangs: Cache<PodGang>,
+    followers: Followers,
 }
 
 /// What wakes the reconciler.
@@ -49,7 +50,7 @@ pub struct Changes {
 /// Starts the watches.
 pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
     let (cliques, clique_changes) = service.watch::<PodClique>(watcher::Config::default(), None);
-    let (own, of_others) = triggers::fan_out(clique_changes);
+    let [own, of_others] = triggers::fan_out(clique_changes);
     // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.
     let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
@@ -61,7 +62,7 @@ pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
         stream::iter(concerned(&change)).map(move |clique| Wake::new(act, clique))
     });
     let followers = Followers::default();
-    let waiting = followers.clone();
+    let (waiting, known) = (followers.clone(), followers.clone());
     let waiting = of_others.flat_map(move |change| stream::iter(waiting.take(&change)).map(Wake::Act));
     let members = gang_changes.flat_map(move |change| {
         let followers =
@@ -75,7 +76,7 @@ pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
         stream::iter(members.chain(followers.into_iter().map(Wake::Act)).collect::<Vec<_>>())
     });
     let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed()]).boxed();
-    (Caches { cliques, pods, gangs }, Changes { cliques: own, touched, relieved: relieved.boxed() })
+    (Caches { cliques, pods, gangs, followers: known }, Changes { cliques: own, touched, relieved: relieved.boxed() })
 }
 
 /// What is known about `clique` now. Its live replica count is an order: zero means that no pod is wanted.
@@ -94,8 +95,10 @@ pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
     let gang = clique.labels().get(labels::POD_GANG).and_then(|gang| ctx.caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG);
     let base_gang = base_gang.map(|gang| base_gang_of(&ctx.caches, &namespace, gang));
+    let own_gang = clique.labels().get(labels::POD_GANG).map(String::as_str).unwrap_or_default();
+    let is_awaited = !ctx.caches.followers.of(&namespace, own_gang).is_empty();
     let is_starved = ctx.starved.holds(&clique);
-    Observed { clique, pods, unowned, departed, gang, base_gang, remembered, is_starved }
+    Observed { clique, pods, unowned, departed, gang, base_gang, is_awaited, remembered, is_starved }
 }
 
 fn base_gang_of(caches: &Caches, namespace: &str, name: &str) -> BaseGang {

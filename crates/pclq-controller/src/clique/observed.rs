@@ -26,6 +26,8 @@ pub struct Observed {
     pub gang: Option<Arc<PodGang>>,
     /// The gang that must be scheduled before; absent when the clique belongs to a base gang itself.
     pub base_gang: Option<BaseGang>,
+    /// Whether cliques of scaled gangs wait until its gang is scheduled.
+    pub is_awaited: bool,
     /// What this process remembers of its own creates.
     pub remembered: Recollection,
     /// Whether the cluster refused it pods the last time.
@@ -67,7 +69,17 @@ impl Observed {
     /// A clique of which no pod was seen: what is planned for it is all that it implies.
     pub fn childless(clique: PodClique) -> Self {
         let (pods, unowned, departed, remembered) = <_>::default();
-        Self { clique, pods, unowned, departed, gang: None, base_gang: None, remembered, is_starved: false }
+        Self {
+            clique,
+            pods,
+            unowned,
+            departed,
+            gang: None,
+            base_gang: None,
+            is_awaited: false,
+            remembered,
+            is_starved: false,
+        }
     }
 
     /// Whether the clique is being deleted.

@@ -1,9 +1,11 @@
 //! What a clique says of itself: how many of its pods are there, bound, ready, and why not all of them are.
 
 use grove_api_types::core::{LastError, PodClique, PodCliqueStatus};
-use grove_api_types::error_codes;
 use grove_api_types::labels::{self, Component};
+use grove_api_types::{conditions, error_codes};
+use grove_runtime::conditions::is_true;
 use grove_runtime::executor::{Done, Failure, Outcome};
+use grove_runtime::pace::Tidings;
 use grove_runtime::plan::Plan;
 use grove_runtime::slim::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -44,6 +46,30 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
         current_pod_template_hash: template_hash,
         update_progress: old.update_progress,
     }
+}
+
+/// That a clique serves or no longer does, has all it was asked to have, lost what it had, or was refused something, is
+/// news; so is what others wait for.
+pub fn tidings(seen: &Observed, old: Option<&PodCliqueStatus>, new: &PodCliqueStatus) -> Tidings {
+    let holds = |type_: &str| {
+        let of = |status: &PodCliqueStatus| is_true(&status.conditions, type_);
+        (old.is_some_and(of), of(new))
+    };
+    let (was_serving, serves) = holds(conditions::AVAILABLE);
+    let (was_scheduled, is_scheduled) = holds(conditions::POD_CLIQUE_SCHEDULED);
+    let (was_breached, is_breached) = holds(conditions::MIN_AVAILABLE_BREACHED);
+    let wanted = seen.clique.spec.replicas;
+    let is_complete = new.replicas == Some(wanted) && new.ready_replicas == wanted && new.updated_replicas == wanted;
+    let errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
+    // Nothing new is not worth waiting for; it is not written either.
+    let is_news = is_complete
+        || old == Some(new)
+        || was_serving != serves
+        || (was_scheduled && !is_scheduled)
+        || (old.is_some() && !was_breached && is_breached)
+        || (seen.is_awaited && was_scheduled != is_scheduled)
+        || errors != new.last_errors;
+    if is_news { Tidings::News } else { Tidings::Progress }
 }
 
 /// A refusal as users and their tools read it.

@@ -45,6 +45,7 @@ fn world(row: &str) -> Observed {
         departed: list("departed").iter().map(pod).collect(),
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
+        is_awaited: row["awaited"] == json!(true),
         remembered: Recollection { refused, ..Recollection::default() },
         is_starved: row["starved"] == json!(true),
     }

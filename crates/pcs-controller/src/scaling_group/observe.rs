@@ -10,6 +10,7 @@ use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::LiveScale;
 use grove_api_types::{admission, labels};
 use grove_runtime::caches::{Cache, Change};
+use grove_runtime::controller::Wake;
 use grove_runtime::namesake::Namesake;
 use grove_runtime::triggers;
 use kube::ResourceExt;
@@ -24,7 +25,7 @@ pub struct Changes {
     /// The groups themselves.
     pub(super) groups: BoxStream<'static, Change<PodCliqueScalingGroup>>,
     /// The groups whose set, cliques or gangs changed.
-    pub(super) touched: BoxStream<'static, ObjectRef<PodCliqueScalingGroup>>,
+    pub(super) touched: BoxStream<'static, Wake<PodCliqueScalingGroup>>,
 }
 
 /// What of all that is `heard` wakes groups.
@@ -39,8 +40,12 @@ pub(crate) fn changes(caches: &Caches, heard: Heard) -> Changes {
         .filter(|change| std::future::ready(came_or_went(change)))
         .flat_map(move |change| stream::iter(of_gang(&of_gangs, change.latest().map(AsRef::as_ref))));
     let of_cliques = caches.cliques.clone();
-    let owners = cliques.flat_map(move |change| stream::iter(triggers::concerned(&of_cliques, &change)));
-    let touched = stream::select_all([of_sets.boxed(), of_gangs.boxed(), owners.boxed()]);
+    let owners = cliques.flat_map(move |change| {
+        let act = triggers::calls_for_act(&change);
+        stream::iter(triggers::concerned(&of_cliques, &change)).map(move |group| Wake::new(act, group))
+    });
+    let others = stream::select(of_sets, of_gangs).map(Wake::Act);
+    let touched = stream::select(others, owners);
     Changes { groups, touched: touched.boxed() }
 }
 

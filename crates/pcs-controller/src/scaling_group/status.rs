@@ -7,6 +7,7 @@ use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::shape::{Clique, ScalingGroup};
 use grove_runtime::conditions::{ConditionStatus, Verdict, find_condition, is_true, set_condition};
 use grove_runtime::executor::Done;
+use grove_runtime::pace::Tidings;
 use grove_runtime::plan::Plan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -54,6 +55,16 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
         },
         update_progress: old.update_progress,
     }
+}
+
+/// That a group serves, no longer does, has all it was asked to have, or was refused something, is news.
+pub fn tidings(old: Option<&PodCliqueScalingGroupStatus>, new: &PodCliqueScalingGroupStatus) -> Tidings {
+    let serves = |status: &PodCliqueScalingGroupStatus| is_true(&status.conditions, conditions::AVAILABLE);
+    let is_complete = Some(new.available_replicas) == new.replicas && new.updated_replicas == new.available_replicas;
+    let errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
+    let turned = old.is_some_and(serves) != serves(new);
+    let is_same = old == Some(new);
+    if is_same || turned || is_complete || errors != new.last_errors { Tidings::News } else { Tidings::Progress }
 }
 
 fn tally(seen: &Observed, group: &ScalingGroup<'_>, revision: &Revision) -> Tally {

@@ -1,22 +1,30 @@
 //! Fills [`Observed`] from the caches: one watch per kind, no request per reconcile.
 
+use std::time::Duration;
+
+use futures::future::join5;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::core::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::{self, SetReplica};
 use grove_api_types::{admission, ignored, labels};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::controller::Wake;
+use grove_runtime::executor::Done;
 use grove_runtime::namesake::Namesake;
-use grove_runtime::triggers::{calls_for_act, concerned, owner_of, owners_of};
+use grove_runtime::plan::Target;
+use grove_runtime::triggers::{calls_for_act, concerned};
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use tokio::time::timeout;
 
 use super::observed::Observed;
 use crate::children::autoscaler::Autoscaler;
 use crate::children::{ByName, by_name};
 use crate::watch::{Caches, Heard};
+
+/// The watches are behind the writes by milliseconds, on a busy server by tenths of a second.
+const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// What wakes the reconciler.
 pub struct Changes {
@@ -34,15 +42,9 @@ pub(crate) fn changes(
     autoscalers: impl Stream<Item = Change<Autoscaler>> + Send + 'static,
 ) -> Changes {
     let Heard { sets, groups, cliques, gangs } = heard;
-    let of_groups = caches.groups.clone();
-    let of_cliques = caches.cliques.clone();
-    let cliques = cliques.flat_map(move |change| {
-        let act = calls_for_act(&change);
-        stream::iter(of_clique(&of_cliques, &of_groups, &change)).map(move |set| Wake::new(act, set))
-    });
     let touched = [
         owners(&caches.groups, groups, calls_for_act),
-        cliques.boxed(),
+        owners(&caches.cliques, cliques, calls_for_act),
         owners(&caches.gangs, gangs, differs_by_more_than_references),
         owners(&caches.services, services, calls_for_act),
         owners(&caches.autoscalers, autoscalers, calls_for_act),
@@ -78,18 +80,28 @@ fn differs_by_more_than_references(change: &Change<PodGang>) -> bool {
     before.metadata.deletion_timestamp != after.metadata.deletion_timestamp || own(before) != own(after)
 }
 
-/// The sets that a change of a clique concerns, itself or through its scaling group: gangs follow the cliques of groups as
-/// well.
-fn of_clique(
-    cliques: &Cache<PodClique>,
-    groups: &Cache<PodCliqueScalingGroup>,
-    change: &Change<PodClique>,
-) -> Vec<ObjectRef<PodCliqueSet>> {
-    let of_groups = owners_of(change).into_iter().filter_map(|group: ObjectRef<PodCliqueScalingGroup>| {
-        let group = groups.get(group.namespace.as_deref().unwrap_or_default(), &group.name)?;
-        owner_of(&Change { before: None, after: Some(group) })
-    });
-    concerned(cliques, change).into_iter().chain(of_groups).collect()
+/// Waits until the caches have what was just created, so that the next look does not miss it; not for long, because it may
+/// be gone again.
+pub(super) async fn catch_up(caches: &Caches, done: &Done) {
+    let created = done.outcomes.iter().filter(|outcome| outcome.verb == "create" && outcome.result.is_ok());
+    let created: Vec<_> = created.map(|outcome| &outcome.target).collect();
+    let seen = join5(
+        arrived(&caches.services, &created),
+        arrived(&caches.gangs, &created),
+        arrived(&caches.groups, &created),
+        arrived(&caches.cliques, &created),
+        arrived(&caches.autoscalers, &created),
+    );
+    // Whoever waited in vain makes at worst a create that is refused.
+    let _ = timeout(CATCH_UP, seen).await;
+}
+
+async fn arrived<K: Resource<DynamicType = ()>>(cache: &Cache<K>, created: &[&Target]) {
+    let of_kind: Vec<_> = created.iter().filter(|target| target.resource.kind == K::kind(&())).collect();
+    let is_there = |cache: &Cache<K>, target: &Target| {
+        cache.get(target.namespace.as_deref().unwrap_or_default(), &target.name).is_some()
+    };
+    cache.until(|cache| of_kind.iter().all(|target| is_there(cache, target))).await;
 }
 
 /// What is known about `set` now.
@@ -97,9 +109,6 @@ pub(super) fn observe(caches: &Caches, set: &PodCliqueSet) -> Observed {
     let mut seen = Observed { set: admission::default::pod_clique_set(set), ..children(caches, set) };
     if !seen.is_leaving() {
         seen.released = released(caches, &seen);
-        let members =
-            seen.released.values().flat_map(|group| caches.cliques.owned_by(&group.uid().unwrap_or_default()));
-        seen.members.extend(by_name(members));
         seen.taken = taken(caches, &seen);
     }
     seen
@@ -137,12 +146,10 @@ fn taken(caches: &Caches, seen: &Observed) -> Vec<Namesake> {
 pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
     let uid = set.uid().unwrap_or_default();
     let groups = caches.groups.owned_by(&uid);
-    let members = groups.iter().flat_map(|group| caches.cliques.owned_by(&group.uid().unwrap_or_default()));
     Observed {
         set: set.clone(),
         ignored: ignored::fields(set),
         cliques: by_name(caches.cliques.owned_by(&uid)),
-        members: by_name(members),
         groups: by_name(groups),
         gangs: by_name(caches.gangs.owned_by(&uid)),
         services: by_name(caches.services.owned_by(&uid)),

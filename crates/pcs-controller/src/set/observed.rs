@@ -24,8 +24,6 @@ pub struct Observed {
     pub(crate) ignored: Vec<String>,
     /// Its cliques that belong to no scaling group.
     pub(crate) cliques: ByName<PodClique>,
-    /// The cliques of its scaling groups; those are the groups' children.
-    pub(crate) members: ByName<PodClique>,
     /// Its scaling groups.
     pub(crate) groups: ByName<PodCliqueScalingGroup>,
     /// Its gangs.
@@ -48,7 +46,6 @@ impl Observed {
             set: default::pod_clique_set(set),
             ignored: ignored::fields(set),
             cliques: ByName::new(),
-            members: ByName::new(),
             groups: ByName::new(),
             gangs: ByName::new(),
             services: ByName::new(),
@@ -73,11 +70,6 @@ impl Observed {
         Claims { owner: &self.set, taken: &self.taken, labels: ours }
     }
 
-    /// The clique of this name, of a scaling group or of none.
-    pub(crate) fn clique(&self, name: &str) -> Option<&PodClique> {
-        self.cliques.get(name).or_else(|| self.members.get(name)).map(AsRef::as_ref)
-    }
-
     /// The scaling group of this name, unless it is missing or being deleted.
     pub(crate) fn group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
         let group = self.groups.get(name.as_str()).or_else(|| self.released.get(name.as_str()))?;
@@ -87,6 +79,6 @@ impl Observed {
     /// How large the cliques and scaling groups are that exist.
     pub(crate) fn live(&self) -> LiveScale {
         let groups = self.groups.values().chain(self.released.values()).map(AsRef::as_ref);
-        LiveScale::of(groups, self.cliques.values().chain(self.members.values()).map(AsRef::as_ref))
+        LiveScale::of(groups, self.cliques.values().map(AsRef::as_ref))
     }
 }

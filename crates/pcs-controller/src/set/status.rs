@@ -13,10 +13,6 @@ use super::observed::Observed;
 use crate::children::Revision;
 use crate::children::{clique, refusals};
 
-mod gang;
-
-pub use gang::of_gangs;
-
 /// The status of the set after `done`.
 pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatus {
     let old = seen.set.status.clone().unwrap_or_default();

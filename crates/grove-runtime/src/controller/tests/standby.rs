@@ -6,11 +6,11 @@ use crate::leadership::Leadership;
 /// Names in the order in which they were reconciled.
 type Names = Arc<Mutex<Vec<String>>>;
 
-fn noting(names: &Names) -> impl Fn(Arc<ConfigMap>, Arc<()>) -> std::future::Ready<Result<Action, Broken>> + use<> {
+fn noting(names: &Names) -> impl Fn(Arc<ConfigMap>, Arc<()>) -> std::future::Ready<Result<Next, Broken>> + use<> {
     let names = Arc::clone(names);
     move |object, _| {
         names.lock().unwrap().push(object.name_any());
-        ready(Ok(Action::await_change()))
+        ready(Ok(Next::Event))
     }
 }
 
@@ -90,7 +90,7 @@ async fn who_stands_by_leaves_orphans_alone_and_lets_them_be_forgotten() {
         counted.fetch_add(1, Ordering::SeqCst);
         Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))]))
     });
-    run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Action::await_change()))).await;
+    run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
     assert_eq!(forgotten.load(Ordering::SeqCst), 1);
     assert!(log.all().is_empty(), "{:?}", log.short());
 }

@@ -32,9 +32,9 @@ fn the_gates_open_when_it_is_and_those_of_others_stay() {
 fn a_base_gang_that_is_missing_is_not_scheduled() {
     check(
         "{base: null, gang: [x], pods: [{i: 0, name: x, held: true}]}",
-        &expect![[r#"
+        &expect![[r"
         wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first and does not exist
-    "#]],
+    "]],
     );
 }
 

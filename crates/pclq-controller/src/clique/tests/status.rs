@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use grove_runtime::executor::{Done, Failure, Outcome};
+use grove_runtime::pace::Tidings;
 use grove_runtime::plan::Target;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{PodCliqueStatus, world};
 use crate::clique::plan::plan;
-use crate::clique::status::status;
+use crate::clique::status::{status, tidings};
 
 fn told(row: &str, done: &Done, second: i64) -> PodCliqueStatus {
     let seen = world(row);
@@ -189,4 +190,29 @@ fn only_standalone_cliques_have_a_pod_selector() {
         "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=llm,grove.io/podclique=llm-0-decode";
     assert_eq!(selector("").as_deref(), Some(expected));
     assert_eq!(selector("{labels: {app.kubernetes.io/component: pcsg-podclique}}"), None);
+}
+
+#[test]
+fn what_somebody_may_wait_for_is_news_and_the_rest_is_progress() {
+    let told = |row: &str, before: Option<&str>| {
+        let of = |row: &str| {
+            let seen = world(row);
+            let told = status(&seen, &plan(&seen), &Done::default(), Timestamp::UNIX_EPOCH);
+            (seen, told)
+        };
+        let before = before.map(|row| of(row).1);
+        let (seen, after) = of(row);
+        tidings(&seen, before.as_ref(), &after)
+    };
+    let none = "{replicas: 2, minAvailable: 2}";
+    let created = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a}, {i: 1, name: b}]}";
+    let bound = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, bound: true}, {i: 1, name: b, bound: true}]}";
+    let ready = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, ready: true}]}";
+    assert_eq!(told(created, None), Tidings::Progress);
+    assert_eq!(told(created, Some(none)), Tidings::Progress);
+    assert_eq!(told(bound, Some(created)), Tidings::Progress);
+    assert_eq!(told(&bound.replacen('{', "{awaited: true, ", 1), Some(created)), Tidings::News, "gates wait for it");
+    assert_eq!(told(ready, Some(bound)), Tidings::News);
+    assert_eq!(told(bound, Some(ready)), Tidings::News, "it serves no longer");
+    assert_eq!(told(created, Some(bound)), Tidings::News, "what was scheduled is not any more");
 }

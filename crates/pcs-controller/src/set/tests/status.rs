@@ -1,10 +1,8 @@
 //! What a set and its gangs are told.
 
 use grove_api_types::core::PodCliqueStatus;
-use grove_api_types::scheduler_group::PodGangPhase;
 use grove_runtime::executor::Done;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 
 use super::{SET, carried_out, change, new};
 use crate::set::observed::Observed;
@@ -55,24 +53,6 @@ fn a_status_that_says_the_same_is_the_same_later() {
     let first = status::of_set(&seen, &Done::default(), at(1));
     seen.set.status = Some(first.clone());
     assert_eq!(status::of_set(&seen, &Done::default(), at(99)), first);
-}
-
-#[test]
-fn a_gang_follows_its_cliques() {
-    let phases = [(0, 0, PodGangPhase::Pending), (1, 0, PodGangPhase::Starting), (1, 1, PodGangPhase::Running)];
-    for (scheduled, ready, phase) in phases {
-        let told = status::of_gangs(&with_pods(carried_out(new(SET)), scheduled, ready), at(1));
-        assert!(told.iter().all(|(_, status)| status.phase == phase), "{phase:?}");
-    }
-}
-
-#[test]
-fn a_gang_that_was_told_is_not_told_again() {
-    let mut seen = with_pods(carried_out(new(SET)), 1, 1);
-    for (told, status) in status::of_gangs(&seen, at(1)) {
-        change(&mut seen.gangs, &told.name_any(), |gang| gang.status = Some(status));
-    }
-    assert!(status::of_gangs(&seen, at(99)).is_empty());
 }
 
 #[test]

@@ -1,32 +1,25 @@
-//! What a gang is told by its set: where it is in its life, as far as its cliques say. Pure.
-
-use std::sync::Arc;
+//! What a gang is told: where it is in its life, as far as its cliques say.
 
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::core::PodClique;
-use grove_api_types::scheduler_group::{PodGang, PodGangPhase, PodGangStatus, PodGroup};
-use grove_runtime::conditions::{Verdict, set_condition};
+use grove_api_types::scheduler_group::{PodGangPhase, PodGangStatus, PodGroup};
+use grove_runtime::conditions::{Verdict, is_true, set_condition};
+use grove_runtime::pace::Tidings;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::set::observed::Observed;
+use super::observed::Observed;
 
-/// The gangs whose status is not what it should be, with what it should be.
-pub fn of_gangs(seen: &Observed, now: Timestamp) -> Vec<(Arc<PodGang>, PodGangStatus)> {
-    let told = |gang: &Arc<PodGang>| (Arc::clone(gang), of_gang(seen, gang, now));
-    let differs = |(gang, status): &(Arc<PodGang>, PodGangStatus)| gang.status.as_ref() != Some(status);
-    let stays = |gang: &&Arc<PodGang>| gang.metadata.deletion_timestamp.is_none();
-    seen.gangs.values().filter(stays).map(told).filter(differs).collect()
-}
-
-fn of_gang(seen: &Observed, gang: &PodGang, now: Timestamp) -> PodGangStatus {
+/// The status of the gang.
+pub fn status(seen: &Observed, now: Timestamp) -> PodGangStatus {
+    let Observed { gang, cliques } = seen;
     let old = gang.status.clone().unwrap_or_default();
     let all = |holds: fn(&PodClique, &PodGroup) -> bool| {
-        gang.spec.podgroups.iter().all(|group| seen.clique(&group.name).is_some_and(|clique| holds(clique, group)))
+        gang.spec.podgroups.iter().all(|group| cliques.get(&group.name).is_some_and(|clique| holds(clique, group)))
     };
     let generation = gang.metadata.generation;
     let mut conditions = old.conditions;
-    let initialized_before = conditions.iter().any(|c| c.type_ == conditions::INITIALIZED && c.status == "True");
-    set_condition(&mut conditions, initialization(initialized_before || all(has_all_pods), generation), now);
+    let initialized = is_true(&conditions, conditions::INITIALIZED) || all(has_all_pods);
+    set_condition(&mut conditions, initialization(initialized, generation), now);
     set_condition(&mut conditions, readiness(all(is_ready), generation), now);
     let phase = match (all(is_scheduled), all(is_ready)) {
         (_, true) => PodGangPhase::Running,
@@ -34,6 +27,13 @@ fn of_gang(seen: &Observed, gang: &PodGang, now: Timestamp) -> PodGangStatus {
         (false, false) => PodGangPhase::Pending,
     };
     PodGangStatus { phase, conditions, placement_score: old.placement_score }
+}
+
+/// That a gang runs, or runs no longer, is news; how it comes to run is progress.
+pub fn tidings(old: Option<&PodGangStatus>, new: &PodGangStatus) -> Tidings {
+    let runs = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
+    let is_same = old == Some(new);
+    if is_same || runs(new) || old.is_some_and(runs) { Tidings::News } else { Tidings::Progress }
 }
 
 fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {

@@ -1,0 +1,22 @@
+//! What is known about a gang and its cliques: plain data, and questions about it.
+
+use grove_api_types::core::PodClique;
+use grove_api_types::scheduler_group::PodGang;
+
+use crate::children::ByName;
+
+/// A gang and the cliques whose pods it is made of, as the caches have them.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The gang.
+    pub(crate) gang: PodGang,
+    /// The cliques that its groups name.
+    pub(crate) cliques: ByName<PodClique>,
+}
+
+impl Observed {
+    /// Whether the gang is being deleted.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.gang.metadata.deletion_timestamp.is_some()
+    }
+}

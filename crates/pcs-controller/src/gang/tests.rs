@@ -1,0 +1,104 @@
+//! Rows: a gang and what its cliques say in, what the gang is told out.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use grove_api_types::core::PodClique;
+use grove_api_types::scheduler_group::{PodGang, PodGangPhase};
+use grove_runtime::pace::Tidings;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::observed::Observed;
+use super::status;
+use crate::children::by_name;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).expect("a time")
+}
+
+/// A gang of two cliques of two pods each that needs one of each. A row says of each clique how many pods the gang refers
+/// to, and how many the clique says are scheduled and ready.
+fn world(row: &str) -> Observed {
+    let row: Value = serde_saphyr::from_str(row).expect("YAML");
+    let cliques = row.as_object().expect("a map");
+    let group = |(name, says): (&String, &Value)| {
+        let pods = says[0].as_u64().expect("a count");
+        let reference = |number: u64| json!({ "namespace": "prod", "name": format!("{name}-{number}") });
+        json!({ "name": name, "minReplicas": 1, "podReferences": (0..pods).map(reference).collect::<Vec<_>>() })
+    };
+    let clique = |(name, says): (&String, &Value)| -> Arc<PodClique> {
+        let spec = json!({ "replicas": 2, "podSpec": { "containers": [] } });
+        let status = json!({ "scheduledReplicas": says[1], "readyReplicas": says[2] });
+        let clique = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": { "name": name },
+            "spec": spec, "status": status });
+        Arc::new(serde_json::from_value(clique).expect("a clique"))
+    };
+    let gang = json!({ "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+        "metadata": { "name": "m-0", "generation": 2 }, "spec": { "podgroups": cliques.iter().map(group).collect::<Vec<_>>() } });
+    Observed { gang: serde_json::from_value(gang).expect("a gang"), cliques: by_name(cliques.iter().map(clique)) }
+}
+
+#[track_caller]
+fn check(seen: &Observed, expected: &Expect) {
+    let told = status::status(seen, at(1));
+    let conditions = told.conditions.iter().map(|c| format!(" {}={}/{}", c.type_, c.status, c.reason));
+    let tidings = status::tidings(seen.gang.status.as_ref(), &told);
+    expected.assert_eq(&format!("{:?}{} {tidings:?}", told.phase, conditions.collect::<String>()));
+}
+
+#[test]
+fn a_gang_follows_its_cliques() {
+    check(
+        &world("{a: [0, 0, 0], b: [2, 2, 2]}"),
+        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Progress"],
+    );
+    check(
+        &world("{a: [2, 1, 0], b: [2, 2, 2]}"),
+        &expect!["Starting Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Progress"],
+    );
+    check(
+        &world("{a: [2, 1, 1], b: [2, 1, 1]}"),
+        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods News"],
+    );
+}
+
+#[test]
+fn a_clique_that_is_missing_has_nothing() {
+    let mut seen = world("{a: [2, 2, 2], b: [2, 2, 2]}");
+    seen.cliques.remove("b");
+    check(
+        &seen,
+        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Progress"],
+    );
+}
+
+#[test]
+fn a_gang_that_lost_its_pods_runs_no_longer_and_stays_initialized() {
+    let mut seen = world("{a: [2, 2, 2]}");
+    let running = status::status(&seen, at(1));
+    assert_eq!(running.phase, PodGangPhase::Running);
+    seen = world("{a: [0, 0, 0]}");
+    seen.gang.status = Some(running);
+    check(&seen, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods News"]);
+}
+
+#[test]
+fn what_the_scheduler_says_is_kept_and_what_is_the_same_stays_the_same() {
+    let mut seen = world("{a: [2, 2, 2]}");
+    let mut told = status::status(&seen, at(1));
+    told.placement_score = Some(0.5);
+    seen.gang.status = Some(told.clone());
+    assert_eq!(status::status(&seen, at(99)), told);
+    assert_eq!(status::tidings(Some(&told), &told), Tidings::News, "nothing to wait for, and nothing is written");
+}
+
+#[test]
+fn a_gang_that_leaves_is_told_nothing() {
+    let mut seen = world("{a: [0, 0, 0]}");
+    assert!(!seen.is_leaving());
+    seen.gang.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
+    assert!(seen.is_leaving(), "{}", seen.gang.name_any());
+    let _: &PodGang = &seen.gang;
+}
