@@ -1,6 +1,8 @@
 //! Group `grove.io/v1alpha1`: the kinds users write and the kinds Grove derives from them.
 
 pub mod auto_scaling;
+pub mod cluster_topology;
+pub mod cluster_topology_binding;
 pub mod pod_clique;
 pub mod pod_clique_scaling_group;
 pub mod pod_clique_set;
@@ -9,6 +11,11 @@ mod status;
 pub mod topology_constraint;
 
 pub use auto_scaling::AutoScalingConfig;
+pub use cluster_topology::{ClusterTopology, ClusterTopologyLevel, ClusterTopologySpec, ClusterTopologyStatus};
+pub use cluster_topology_binding::{
+    ClusterTopologyBinding, ClusterTopologyBindingSpec, ClusterTopologyBindingStatus, SchedulerTopologyBinding,
+    SchedulerTopologyStatus, TopologyBindingLevel,
+};
 pub use pod_clique::{PodClique, PodCliqueSpec, PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate};
 pub use pod_clique_scaling_group::{
     PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueScalingGroupStatus, PodCliqueScalingGroupUpdateProgress,

@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use crate::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use crate::scheduler_group::PodGang;
 
 mod kubernetes;
@@ -23,7 +23,14 @@ const FOREIGN: [(&str, &str); 3] = [
 /// All definitions, in the order of the reference. What Kubernetes says of its own fields is left out: with it a
 /// definition would be too large for a plain `kubectl apply`.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![PodCliqueSet::crd(), PodClique::crd(), PodCliqueScalingGroup::crd(), PodGang::crd()];
+    let mut crds = vec![
+        PodCliqueSet::crd(),
+        PodClique::crd(),
+        PodCliqueScalingGroup::crd(),
+        ClusterTopologyBinding::crd(),
+        ClusterTopology::crd(),
+        PodGang::crd(),
+    ];
     for schema in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|version| version.schema.as_mut()) {
         if let Some(root) = &mut schema.open_api_v3_schema {
             // What the kind is for is said of its spec; `kubectl explain` asks for it here.

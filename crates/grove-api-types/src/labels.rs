@@ -46,10 +46,15 @@ pub const AUTO_MNNVL_DISABLED: &str = "disabled";
 pub const PROTECTION_DISABLED: &str = "grove.io/disable-managed-resource-protection";
 /// Annotation of sets: a change of its value asks for a reconcile.
 pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
-/// Annotation of gangs: the topology they are packed by. Grove's own; never copied from a template.
+/// Annotation of gangs: the topology they are packed by. Label of sets: the topology they refer to. Grove's own; never
+/// copied from a template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 /// Annotation of cliques: hash of all templates of the set, written by pcs-controller for pclq-controller to report.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
+/// Label or annotation of sets and cliques: the queue of KAI.
+pub const KAI_QUEUE: &str = "kai.scheduler/queue";
+/// Annotation of sets and cliques: the queue of Volcano.
+pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";
 /// Annotation that `kubectl apply` writes; never copied to children.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Prefix of the keys that belong to Grove.

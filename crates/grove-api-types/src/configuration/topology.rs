@@ -47,7 +47,8 @@ pub enum TopologyDomain {
 }
 
 impl TopologyDomain {
-    const ALL: [(&'static str, Self); 7] = [
+    /// All of them with their words, the broadest first.
+    pub const ALL: [(&'static str, Self); 7] = [
         ("region", Self::Region),
         ("zone", Self::Zone),
         ("datacenter", Self::DataCenter),

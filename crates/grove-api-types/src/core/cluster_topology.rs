@@ -1,0 +1,79 @@
+//! `ClusterTopology`: the levels of a cluster's topology, by the seven names that everybody knows.
+
+#![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::LastError;
+
+/// What the levels of a cluster's topology are called, and by which labels nodes tell where they are.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
+#[kube(
+    group = "grove.io",
+    version = "v1alpha1",
+    kind = "ClusterTopology",
+    plural = "clustertopologies",
+    singular = "clustertopology",
+    shortname = "ctopo",
+    status = "ClusterTopologyStatus",
+    derive = "PartialEq",
+    printcolumn(name = "Domains", type_ = "string", json_path = ".spec.levels[*].domain"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.levels.all(level, self.levels.exists_one(other, other.domain == level.domain))")
+    .message("each domain may be named once")
+    .field_path(".levels"))]
+#[x_kube(validation = Rule::new("self.levels.all(level, self.levels.exists_one(other, other.key == level.key))")
+    .message("each level has a node label of its own")
+    .field_path(".levels"))]
+pub struct ClusterTopologySpec {
+    /// The levels. They are stored broadest first, whatever order they are written in.
+    #[schemars(length(min = 1, max = 7))]
+    pub levels: Vec<ClusterTopologyLevel>,
+}
+
+/// One level of a topology.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterTopologyLevel {
+    /// What constraints call the level.
+    #[schemars(schema_with = "domain")]
+    pub domain: String,
+    /// The label of nodes whose value says in which domain of the level they are.
+    #[schemars(schema_with = "key")]
+    pub key: String,
+}
+
+/// What is known about a topology; written by topology-controller.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterTopologyStatus {
+    /// Generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Errors of the last reconcile; absent after one that succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<LastError>>")]
+    pub last_errors: Vec<LastError>,
+    /// `Ready`, and `SchedulerTopologyDrift` where a scheduler has a topology of this name with other levels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<Condition>>")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// The broadest first.
+fn domain(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["region", "zone", "datacenter", "block", "rack", "host", "numa"] })
+}
+
+/// The key of a label: a name, with or without a DNS name before it.
+fn key(_: &mut SchemaGenerator) -> Schema {
+    let pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 317, "pattern": pattern })
+}
