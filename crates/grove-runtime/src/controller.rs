@@ -2,6 +2,7 @@
 
 mod lanes;
 mod next;
+mod shared;
 mod wakes;
 
 use std::{
@@ -24,8 +25,7 @@ use kube::{
     runtime::{
         Controller,
         controller::{self, Action, Config},
-        reflector::{self, ObjectRef, store::Writer},
-        watcher::Event,
+        reflector::ObjectRef,
     },
 };
 use serde::de::DeserializeOwned;
@@ -33,6 +33,7 @@ use tracing::Instrument;
 
 use self::{
     lanes::Lanes,
+    shared::{Feed, shared},
     wakes::{everything, gathered},
 };
 pub use self::{lanes::Wake, next::Next};
@@ -134,20 +135,20 @@ where
         tracing::info!(controller = name, concurrency, "reconciling");
         let (left, leaving) = mpsc::unbounded();
         let failures = Arc::new(Failures::default());
-        let (store, writer) = ready_store();
+        let (store, feed) = shared::store();
         let leadership = service.leadership();
         let (led, failed, known) = (leadership.clone(), Arc::clone(&failures), store.clone());
         let relief = gathered(relief).map(move |relieved| {
-            known.get(&relieved).iter().for_each(|object| failed.forget(&**object));
+            known.get(&shared(relieved.clone())).iter().for_each(|object| failed.forget(&**object));
             Wake::Act(relieved)
         });
         let triggers = stream::select(triggers, relief).filter(move |_| ready(led.is_held()));
         let all = everything(service, store.clone());
         let lanes = Lanes::new(concurrency);
         let departed = Departed { left, failures: Arc::clone(&failures), lanes: Arc::clone(&lanes) };
-        let own = fed(primary, writer, departed, leadership.clone());
+        let own = fed(primary, feed, departed, leadership.clone());
         let wakes = stream::select_all([own.boxed(), triggers.boxed(), all.map(Wake::Act).boxed()]).boxed();
-        let wakes = Arc::clone(&lanes).merge(wakes);
+        let wakes = Arc::clone(&lanes).merge(wakes).map(shared);
         let unknown = Arc::clone(&lanes);
         let (metrics, leadership) = (service.metrics().clone(), leadership.clone());
         let attempts = Arc::new(Attempts { name, metrics, failures, lanes, leadership, context });
@@ -155,7 +156,7 @@ where
             .with_config(Config::default().concurrency(concurrency))
             .reconcile_on(wakes)
             .graceful_shutdown_on(service.shutdown().asked())
-            .run(move |object, attempts| attempts.attempt(&object, &reconcile), Attempts::back_off, attempts)
+            .run(move |object, attempts| attempts.attempt(&object.0, &reconcile), Attempts::back_off, attempts)
             .for_each(move |result| {
                 if let Err(controller::Error::ObjectNotFound(object)) = result {
                     unknown.forgets(&object);
@@ -174,17 +175,6 @@ async fn stopped_before_ready(service: &Service) -> bool {
     }
 }
 
-/// A store that is ready from the start, because the controller starts only after the caches are filled.
-fn ready_store<K>() -> (reflector::Store<K>, Writer<K>)
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let (store, mut writer) = reflector::store();
-    writer.apply_watcher_event(&Event::Init);
-    writer.apply_watcher_event(&Event::InitDone);
-    (store, writer)
-}
-
 /// Who must hear that an object is gone.
 struct Departed<K> {
     left: mpsc::UnboundedSender<Arc<K>>,
@@ -196,7 +186,7 @@ struct Departed<K> {
 /// store comes first, so that a change on the edge of leading is either named here or among everything.
 fn fed<K>(
     changes: BoxStream<'static, Change<K>>,
-    mut writer: Writer<K>,
+    mut feed: Feed<K>,
     departed: Departed<K>,
     leadership: Leadership,
 ) -> impl Stream<Item = Wake<K>> + Send + 'static
@@ -208,11 +198,11 @@ where
         let calls_for_act = changed_spec_or_labels(&change);
         let wake = match (change.after, change.before) {
             (Some(object), _) => {
-                writer.apply_watcher_event(&Event::Apply((*object).clone()));
+                feed.applied(&object);
                 Some(Wake::new(calls_for_act, ObjectRef::from_obj(&*object)))
             }
             (None, Some(gone)) => {
-                writer.apply_watcher_event(&Event::Delete((*gone).clone()));
+                feed.deleted(&gone);
                 departed.failures.forget(&*gone);
                 departed.lanes.forgets(&ObjectRef::from_obj(&*gone));
                 // The sweep ends with this stream; what it misses is the garbage collector's.

@@ -198,3 +198,19 @@ async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
     let after = tries.lock().unwrap().iter().filter(|at| at.as_secs() >= 600 && at.as_secs() < 605).count();
     assert!((3..=5).contains(&after), "{after} tries in the five seconds after it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_reconciler_gets_the_caches_own_object_and_no_copy_of_it() {
+    let (service, _) = service(|_| Answer::Silence);
+    let cached = object("a");
+    let (expected, seen) = (Arc::clone(&cached), Arc::new(AtomicUsize::new(0)));
+    let noted = Arc::clone(&seen);
+    let wiring = Wiring::new("maps", changes(vec![Change { before: None, after: Some(cached) }]));
+    run_for(wiring, &service, Duration::from_secs(1), move |object, _| {
+        assert!(Arc::ptr_eq(&object, &expected));
+        noted.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Next::Event) }
+    })
+    .await;
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+}
