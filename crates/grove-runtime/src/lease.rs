@@ -110,9 +110,11 @@ impl Candidate {
         let Seat { client, namespace, service } = seat;
         let namespace = election.resource_namespace.as_ref().unwrap_or(&namespace);
         let name = election.resource_name.as_ref().map(|prefix| format!("{prefix}-{service}"));
+        let name = name.unwrap_or(service);
+        metrics.leads(&name, false);
         Self {
             api: Api::namespaced(client, namespace),
-            name: name.unwrap_or(service),
+            name,
             record: Record::new(identity, election.lease_duration),
             election: election.clone(),
             leadership,
@@ -314,7 +316,6 @@ fn told(
 ) -> impl Future<Output = ()> + use<> {
     let (leadership, metrics) = (leadership.clone(), metrics.clone());
     async move {
-        metrics.leads(&lease, false);
         tracing::info!(lease, identity, "standing by");
         let mut begun = Box::pin(leadership.begun());
         while begun.next().await.is_some() {
