@@ -8,6 +8,7 @@ mod it {
     mod conflicts;
     mod definitions;
     mod deletion;
+    mod deployment;
     mod groups;
     mod healing;
     mod identity;
