@@ -8,7 +8,7 @@ mod outcome;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{StreamExt, stream::FuturesUnordered};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, PatchParams, PostParams, Preconditions},
@@ -73,7 +73,7 @@ impl Executor {
     pub async fn carry_out<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> Done {
         let mut done = Done::default();
         for stage in plan.stages.iter().filter(|stage| !stage.steps.is_empty()) {
-            let results = join_all(stage.steps.iter().map(|step| self.take(step))).await;
+            let results = self.take_all(&stage.steps).await;
             self.announce(subject, stage, &results);
             let outcomes = stage.steps.iter().zip(results).map(|(step, result)| outcome(stage, step, result));
             done.outcomes.extend(outcomes);
@@ -117,6 +117,25 @@ impl Executor {
         let live = self.live_meta(&target).await;
         let live = live.map_err(|failure| Error::Refused { target: Box::new(target.clone()), failure })?;
         Ok(live.is_none_or(|live| live.uid() != target.uid))
+    }
+
+    /// The results in the order of the steps. No more futures exist than requests may be in flight: each is large.
+    async fn take_all(&self, steps: &[Step]) -> Vec<Result<Effect, Failure>> {
+        let (mut ahead, mut taking) = (steps.iter().enumerate(), FuturesUnordered::new());
+        let mut results = Vec::with_capacity(steps.len());
+        loop {
+            for (at, step) in ahead.by_ref().take(IN_FLIGHT - taking.len()) {
+                taking.push(self.take_numbered(at, step));
+            }
+            let Some(result) = taking.next().await else { break };
+            results.push(result);
+        }
+        results.sort_unstable_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    async fn take_numbered(&self, at: usize, step: &Step) -> (usize, Result<Effect, Failure>) {
+        (at, self.take(step).await)
     }
 
     async fn take(&self, step: &Step) -> Result<Effect, Failure> {

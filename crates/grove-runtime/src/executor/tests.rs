@@ -106,6 +106,21 @@ async fn a_tested_patch_that_makes_an_invalid_object_fails() {
 }
 
 #[tokio::test]
+async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_complete() {
+    let (executor, log) = executor(|asked| match asked.path.contains("/odd") {
+        true => Answer::refusal(403, "Forbidden"),
+        false => Answer::Json(200, config_map("a", 1, "owner")),
+    });
+    let names: Vec<_> = (0..3 * IN_FLIGHT + 1).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
+    let steps = names.iter().map(|name| Step::delete(&object(name)));
+    let done = executor.carry_out(&object("subject"), &Plan::new().stage(Stage::new("s", steps))).await;
+    let told: Vec<_> =
+        done.outcomes.iter().map(|outcome| (outcome.target.name.clone(), outcome.result.is_ok())).collect();
+    let expected: Vec<_> = names.into_iter().map(|name| (name.clone(), name.starts_with("even"))).collect();
+    assert_eq!((told, log.all().len()), (expected, 3 * IN_FLIGHT + 1));
+}
+
+#[tokio::test]
 async fn a_taken_name_is_ours_or_somebody_elses() {
     for (owner, succeeds) in [("owner", true), ("another", false)] {
         let (done, requests) = try_step(Step::create(&object("a")), move |asked| match &*asked.method {
