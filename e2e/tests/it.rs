@@ -14,7 +14,6 @@ mod it {
     mod identity;
     mod objects;
     mod pods;
-    mod process;
     mod refusals;
     mod scale;
     mod shapes;

@@ -69,8 +69,7 @@ async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: 
     services.iter().for_each(|service| service.proxy().cut());
     ns.remove::<PodClique>("llm-0-decode").await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    let world = ns.until("the clique is gone", |world| !world.cliques.contains_key("llm-0-decode")).await;
-    assert_eq!(world.sets["llm"].spec.replicas, 2);
+    ns.until("the clique is gone", |world| !world.cliques.contains_key("llm-0-decode")).await;
     compact(plane).await;
     plane.kill("kube-apiserver").await;
     plane.up_without_services().await;
