@@ -91,10 +91,16 @@ where
     }
 }
 
+/// A pod whose clique is gone goes, too, though its successor has not come yet.
+fn has_its_clique(world: &World, pod: &Pod) -> bool {
+    let cliques: Vec<_> = world.cliques.values().filter_map(ResourceExt::uid).collect();
+    pod.owner_references().iter().any(|owner| cliques.contains(&owner.uid))
+}
+
 fn whole(world: &World) -> bool {
     let refers = |gang: &PodGang| gang.spec.podgroups.iter().map(|group| group.pod_references.len()).sum::<usize>();
     world.is_available("llm")
         && (world.services.len(), world.gangs.len(), world.cliques.len(), world.pods.len()) == (1, 1, 3, 5)
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == 5
+        && world.live_pods().filter(|pod| is_ready(pod) && has_its_clique(world, pod)).count() == 5
         && world.gangs.values().map(refers).sum::<usize>() == 5
 }
