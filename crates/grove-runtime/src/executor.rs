@@ -5,13 +5,13 @@
 
 mod announce;
 mod outcome;
+mod requests;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, PatchParams, PostParams, Preconditions},
     core::{ApiResource, DynamicObject, PartialObjectMeta},
 };
 use serde::Serialize;
@@ -25,7 +25,7 @@ use crate::{
     leadership::Leadership,
     merge::merge_patch,
     metrics::Metrics,
-    plan::{Adopt, Create, Delete, Patch, PatchBody, Plan, Stage, Step, Target},
+    plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 
 /// Writes in flight at once.
@@ -99,9 +99,7 @@ impl Executor {
         let target = Target::of(object);
         let patch = json!({ "metadata": { "resourceVersion": object.resource_version() }, "status": change });
         let written = self.write("patch", &target, async {
-            let api = self.api(&target);
-            let patch = kube::api::Patch::Merge(&patch);
-            api.patch_status(&target.name, &PatchParams::default(), &patch).await.map(|_| Effect::Done)
+            requests::patch_status(&self.client, &target, &patch).await.map(|()| Effect::Done)
         });
         match written.await {
             Ok(_) => Ok(true),
@@ -154,8 +152,7 @@ impl Executor {
 
     async fn create(&self, Create { target, object }: &Create) -> Result<Effect, Failure> {
         let created = self.write("create", target, async {
-            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-            self.api(target).create(&PostParams::default(), &object).await.map(|created| Effect::Created(created.uid()))
+            requests::create(&self.client, target, object).await.map(Effect::Created)
         });
         match created.await {
             Err(failure) if failure.namespace_is_leaving => Ok(Effect::Moot),
@@ -167,8 +164,9 @@ impl Executor {
     }
 
     // The cache may have been behind, and the object there ours already; or the name is somebody else's.
-    async fn name_is_taken(&self, target: &Target, object: &Value, failure: Failure) -> Result<Effect, Failure> {
+    async fn name_is_taken(&self, target: &Target, object: &Manifest, failure: Failure) -> Result<Effect, Failure> {
         let Some(live) = self.live_meta(target).await? else { return Err(failure) };
+        let object = object.value();
         let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
         let theirs = live.owner_references().iter().find(|owner| owner.controller == Some(true));
@@ -180,15 +178,7 @@ impl Executor {
 
     async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, Failure> {
         let patched = self.write("patch", target, async {
-            let api = self.api(target);
-            let params = PatchParams::default();
-            match change {
-                PatchBody::Merge(value) => api.patch(&target.name, &params, &kube::api::Patch::Merge(value)).await,
-                PatchBody::Json(patch) => {
-                    api.patch(&target.name, &params, &kube::api::Patch::Json::<()>(patch.clone())).await
-                }
-            }
-            .map(|_| Effect::Done)
+            requests::patch(&self.client, target, change).await.map(|()| Effect::Done)
         });
         match patched.await {
             // Somebody was faster; the event of that brings us back.
@@ -199,11 +189,8 @@ impl Executor {
     }
 
     async fn delete(&self, Delete { target }: &Delete) -> Result<Effect, Failure> {
-        let preconditions = Preconditions { uid: target.uid.clone(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        let deleted = self.write("delete", target, async {
-            self.api(target).delete(&target.name, &params).await.map(|_| Effect::Done)
-        });
+        let deleted =
+            self.write("delete", target, async { requests::delete(&self.client, target).await.map(|()| Effect::Done) });
         match deleted.await {
             // Gone already, or another object by now.
             Err(failure) if matches!(failure.code, 404 | 409) => Ok(Effect::Moot),

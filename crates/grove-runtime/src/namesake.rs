@@ -117,7 +117,7 @@ impl<Owner: Resource<DynamicType = ()>> Claims<'_, Owner> {
     }
 
     fn adopt(&self, namesake: &Namesake, create: &Create) -> Step {
-        let references = create.object.pointer("/metadata/ownerReferences").cloned().unwrap_or(Value::Null);
+        let references = create.object.value().pointer("/metadata/ownerReferences").cloned().unwrap_or(Value::Null);
         // They were serialised from that very type.
         let references: Vec<OwnerReference> = serde_json::from_value(references).unwrap_or_default();
         Step::adopt(self.owner, namesake.target.clone(), references)

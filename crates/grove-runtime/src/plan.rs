@@ -147,7 +147,36 @@ pub struct Create {
     /// Where it will live.
     pub target: Target,
     /// The whole object, with `apiVersion` and `kind`.
-    pub object: Value,
+    pub object: Manifest,
+}
+
+/// An object as it is sent. Text, because a plan may create thousands of objects, and a tree is ten times as large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest(Box<str>);
+
+impl Manifest {
+    #[expect(clippy::expect_used, reason = "an API object consists of maps with string keys, which always serialise")]
+    fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
+        let text = serde_json::to_string(object).expect("an API object serialises");
+        // Slim and hand-written types do not always carry their own type.
+        if text.starts_with(r#"{"apiVersion":"#) {
+            return Self(text.into());
+        }
+        let (version, kind) = (json!(K::api_version(&())), json!(K::kind(&())));
+        let typed = text.replacen('{', &format!(r#"{{"apiVersion":{version},"kind":{kind},"#), 1);
+        Self(typed.into())
+    }
+
+    /// The object as JSON.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The object for looking into it.
+    pub fn value(&self) -> Value {
+        // What was serialised can be read.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
 }
 
 /// A change to a live object.
@@ -220,7 +249,7 @@ impl Display for Target {
 impl Step {
     /// Creates `object`.
     pub fn create<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
-        Self::Create(Create { target: Target::of(object), object: manifest(object) })
+        Self::Create(Create { target: Target::of(object), object: Manifest::of(object) })
     }
 
     /// Merges `change` into the object of that name, whatever its version.
@@ -281,17 +310,6 @@ impl Display for Step {
             Self::Create(_) | Self::Delete(_) | Self::Adopt(_) => Ok(()),
         }
     }
-}
-
-#[expect(clippy::expect_used, reason = "an API object consists of maps with string keys, which always serialise")]
-fn manifest<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
-    let mut manifest = serde_json::to_value(object).expect("an API object serialises");
-    if let Value::Object(fields) = &mut manifest {
-        // Slim and hand-written types do not always carry their own type.
-        fields.entry("apiVersion").or_insert_with(|| K::api_version(&()).into());
-        fields.entry("kind").or_insert_with(|| K::kind(&()).into());
-    }
-    manifest
 }
 
 /// Why nothing more is done now.

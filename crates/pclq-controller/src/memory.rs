@@ -56,7 +56,8 @@ impl Memory {
     pub fn keep_asked(&self, clique_uid: &str, plan: &Plan) {
         for step in plan.steps() {
             let Step::Create(Create { target, object }) = step else { continue };
-            let index = object["metadata"]["labels"][labels::POD_INDEX].as_str().and_then(|index| index.parse().ok());
+            let index =
+                object.value()["metadata"]["labels"][labels::POD_INDEX].as_str().and_then(|index| index.parse().ok());
             let Some(index) = index else { continue };
             let mut all = self.lock();
             let asked = all.entry(clique_uid.to_owned()).or_default().asked.entry(index).or_default();

@@ -107,11 +107,13 @@ async fn a_tested_patch_that_makes_an_invalid_object_fails() {
 
 #[tokio::test]
 async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_complete() {
-    let (executor, log) = executor(|asked| match asked.path.contains("/odd") {
-        true => Answer::refusal(403, "Forbidden"),
-        false => Answer::Json(200, config_map("a", 1, "owner")),
+    let (executor, log) = executor(|asked| {
+        if asked.path.contains("/odd") {
+            return Answer::refusal(403, "Forbidden");
+        }
+        Answer::ok(config_map("a", 1, "owner"))
     });
-    let names: Vec<_> = (0..3 * IN_FLIGHT + 1).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
+    let names: Vec<_> = (0..=3 * IN_FLIGHT).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
     let steps = names.iter().map(|name| Step::delete(&object(name)));
     let done = executor.carry_out(&object("subject"), &Plan::new().stage(Stage::new("s", steps))).await;
     let told: Vec<_> =

@@ -54,7 +54,16 @@ fn an_empty_plan_is_still_and_says_so() {
 #[test]
 fn a_created_object_carries_its_type_and_a_deleted_one_its_uid() {
     let Step::Create(create) = Step::create(&config_map("a")) else { panic!("not a create") };
-    assert_eq!(create.object["apiVersion"], "v1");
-    assert_eq!(create.object["kind"], "ConfigMap");
+    assert_eq!(create.object.value()["apiVersion"], "v1");
+    assert_eq!(create.object.value()["kind"], "ConfigMap");
     assert_eq!(Step::delete(&config_map("a")).target().uid.as_deref(), Some("uid-a"));
+}
+
+#[test]
+fn an_object_of_a_slim_type_is_created_with_its_type() {
+    let pod = crate::slim::SlimPod::default();
+    let Step::Create(create) = Step::create(&pod) else { panic!("not a create") };
+    let object = create.object.value();
+    assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("v1"), &json!("Pod")));
+    assert!(object["spec"].is_object(), "{object}");
 }

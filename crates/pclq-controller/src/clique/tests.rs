@@ -168,7 +168,7 @@ fn laws(seen: &Observed, plan: &Plan) {
         assert!(targets.insert((target.resource.kind.clone(), target.name.clone())), "{step} is the second on it");
         match step {
             Step::Create(create) => {
-                let metadata = &create.object["metadata"];
+                let metadata = &create.object.value()["metadata"];
                 assert_eq!(metadata["ownerReferences"][0]["uid"], "clique-uid");
                 assert_eq!(metadata["ownerReferences"][0]["controller"], true);
                 assert_eq!(metadata["ownerReferences"][0]["blockOwnerDeletion"], true);

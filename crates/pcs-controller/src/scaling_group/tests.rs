@@ -77,7 +77,7 @@ fn resized(seen: Observed) -> Observed {
 fn carried_out(mut seen: Observed) -> Observed {
     for step in plan(&seen).steps() {
         let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
-        let mut clique: PodClique = serde_json::from_value(object.clone()).expect("what is created can be read");
+        let mut clique: PodClique = serde_json::from_str(object.text()).expect("what is created can be read");
         clique.metadata.uid = Some(format!("u-{}", clique.name_any()));
         seen.cliques.insert(clique.name_any(), Arc::new(clique));
     }

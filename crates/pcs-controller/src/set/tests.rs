@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup};
 use grove_api_types::scheduler_group::PodGang;
-use grove_runtime::plan::{Create, Step};
+use grove_runtime::plan::{Create, Manifest, Step};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -65,8 +65,8 @@ fn carried_out(mut seen: Observed) -> Observed {
     seen
 }
 
-fn stored<K: Resource + DeserializeOwned>(object: &Value) -> K {
-    let mut object: K = serde_json::from_value(object.clone()).expect("what is created can be read");
+fn stored<K: Resource + DeserializeOwned>(object: &Manifest) -> K {
+    let mut object: K = serde_json::from_str(object.text()).expect("what is created can be read");
     let meta = object.meta_mut();
     meta.uid = Some(format!("u-{}", meta.name.clone().unwrap_or_default()));
     meta.resource_version = Some("7".to_owned());

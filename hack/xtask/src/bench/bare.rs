@@ -98,7 +98,7 @@ fn cliques(steps: &[Step], done: &Done) -> Result<Vec<PodClique>> {
     for (step, outcome) in steps.iter().zip(&done.outcomes) {
         let Step::Create(Create { target, object }) = step else { continue };
         if target.resource.kind == "PodClique" {
-            let mut clique: PodClique = serde_json::from_value(object.clone()).context("not a PodClique")?;
+            let mut clique: PodClique = serde_json::from_str(object.text()).context("not a PodClique")?;
             clique.metadata.uid.clone_from(&outcome.target.uid);
             cliques.push(clique);
         }

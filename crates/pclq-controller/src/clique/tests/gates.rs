@@ -54,7 +54,7 @@ fn a_new_pod_gets_the_gate_only_while_there_is_something_to_wait_for() {
         let seen = world(row);
         let plan = plan(&seen);
         let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod") };
-        object["spec"]["schedulingGates"].to_string()
+        object.value()["spec"]["schedulingGates"].to_string()
     };
     expect![[r#"[{"name":"own.io/gate"},{"name":"grove.io/podgang-pending-creation"}]"#]]
         .assert_eq(&gates("{base: {llm-0-a: 1}, podSpec: {schedulingGates: [{name: own.io/gate}], containers: []}}"));

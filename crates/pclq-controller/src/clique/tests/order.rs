@@ -139,7 +139,7 @@ impl Cluster {
         if let Some(there) = self.stored.iter().find(|pod| pod.name_any() == target.name) {
             return there.uid();
         }
-        let mut pod: SlimPod = serde_json::from_value(json!({ "metadata": object["metadata"] })).unwrap();
+        let mut pod: SlimPod = serde_json::from_value(json!({ "metadata": object.value()["metadata"] })).unwrap();
         self.created += 1;
         // All in one second and with uids in no order: age does not tell which pod is the latest.
         pod.metadata.uid = Some(format!("uid-{}", (self.created * 7) % 10));

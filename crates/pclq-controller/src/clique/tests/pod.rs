@@ -11,6 +11,7 @@ use crate::clique::plan::plan;
 fn check(row: &str, pointer: &str, expected: &Expect) {
     let plan = plan(&world(row));
     let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
+    let object = object.value();
     let part = object.pointer(pointer).expect("the part");
     expected.assert_eq(&serde_json::to_string_pretty(part).unwrap());
 }
@@ -120,7 +121,7 @@ podSpec:
     let names = |pointer: &str| {
         let plan = plan(&world(row));
         let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
-        let env = object.pointer(pointer).and_then(|env| env.as_array().cloned()).unwrap_or_default();
+        let env = object.value().pointer(pointer).and_then(|env| env.as_array().cloned()).unwrap_or_default();
         env.iter().map(|variable| variable["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
     };
     let ours = "GROVE_PCS_NAME GROVE_PCS_INDEX GROVE_PCLQ_NAME GROVE_HEADLESS_SERVICE GROVE_PCLQ_POD_INDEX";

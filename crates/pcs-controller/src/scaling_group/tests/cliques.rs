@@ -33,7 +33,7 @@ fn a_clique_says_where_it_stands() {
     let plan = plan(&new(2));
     let scaled = plan.steps().find(|step| step.target().name == "m-0-g-1-d");
     let Some(Step::Create(Create { target: _, object })) = scaled else { panic!("not created") };
-    let text = serde_saphyr::to_string(object).expect("YAML");
+    let text = serde_saphyr::to_string(&object.value()).expect("YAML");
     expect![[r#"
         apiVersion: grove.io/v1alpha1
         kind: PodClique

@@ -1,0 +1,72 @@
+//! The writes as requests. Of the answers only the metadata is asked for and only the uid is read: the object itself is on
+//! its way to the caches.
+
+use axum::http::{HeaderValue, Request, header::ACCEPT};
+use kube::{
+    Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{DynamicObject, Request as Requests, request},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::plan::{Manifest, PatchBody, Target};
+
+const METADATA: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json");
+
+/// What is read of an answer, be it an object or a status.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    metadata: Identity,
+}
+
+#[derive(Default, Deserialize)]
+struct Identity {
+    uid: Option<String>,
+}
+
+/// Creates the object; returns its uid.
+pub(super) async fn create(client: &Client, target: &Target, object: &Manifest) -> Result<Option<String>, kube::Error> {
+    let body = object.text().as_bytes().to_vec();
+    send(client, requests(target).create(&PostParams::default(), body)).await
+}
+
+pub(super) async fn patch(client: &Client, target: &Target, change: &PatchBody) -> Result<(), kube::Error> {
+    match change {
+        PatchBody::Merge(value) => patched(client, target, &Patch::Merge(value)).await,
+        PatchBody::Json(operations) => patched(client, target, &Patch::<()>::Json(operations.clone())).await,
+    }
+}
+
+async fn patched(client: &Client, target: &Target, patch: &Patch<impl Serialize>) -> Result<(), kube::Error> {
+    send(client, requests(target).patch(&target.name, &PatchParams::default(), patch)).await.map(drop)
+}
+
+pub(super) async fn patch_status(client: &Client, target: &Target, change: &Value) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(change);
+    let request = requests(target).patch_subresource("status", &target.name, &PatchParams::default(), &patch);
+    send(client, request).await.map(drop)
+}
+
+/// Deletes the very object that was seen.
+pub(super) async fn delete(client: &Client, target: &Target) -> Result<(), kube::Error> {
+    let preconditions = Preconditions { uid: target.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    send(client, requests(target).delete(&target.name, &params)).await.map(drop)
+}
+
+fn requests(target: &Target) -> Requests {
+    Requests::new(DynamicObject::url_path(&target.resource, target.namespace.as_deref()))
+}
+
+async fn send(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, request::Error>,
+) -> Result<Option<String>, kube::Error> {
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.headers_mut().insert(ACCEPT, METADATA);
+    let Answer { metadata: Identity { uid } } = client.request(request).await?;
+    Ok(uid)
+}
