@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
+use crate::names::PodClaimName;
 use crate::pod_spec::RawPodSpec;
 
 /// The resource by which a container asks for GPUs.
@@ -27,6 +28,13 @@ fn is_some_of_it(quantity: &Value) -> bool {
         Value::String(text) => text.bytes().any(|byte| (b'1'..=b'9').contains(&byte)),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     }
+}
+
+/// Whether the pod has a claim of its own under the name that the claim of a fabric gets.
+pub fn brings_own_claim(pod: &RawPodSpec) -> bool {
+    let name = PodClaimName::of_compute_domain();
+    let claims = pod.get("resourceClaims").and_then(Value::as_array);
+    claims.into_iter().flatten().any(|claim| claim.get("name").and_then(Value::as_str) == Some(name.as_str()))
 }
 
 /// Whether each replica of the set has a fabric of its own, for all its cliques with GPUs.

@@ -1,5 +1,7 @@
 //! Parts of an object that are kept as the JSON the user wrote, so that no field of any Kubernetes version is ever lost.
 
+mod shared;
+
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,7 +13,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The raw JSON of a `K` of Kubernetes. Its schema is Kubernetes' own; copies share one allocation.
+/// The raw JSON of a `K` of Kubernetes. Its schema is Kubernetes' own; copies share one allocation, and so does what
+/// is read and equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raw<K> {
     fields: Arc<Map<String, Value>>,
@@ -56,7 +59,7 @@ impl<K> Serialize for Raw<K> {
 
 impl<'de, K> Deserialize<'de> for Raw<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Map::deserialize(deserializer).map(Self::from)
+        Map::deserialize(deserializer).map(|fields| Self { fields: shared::shared(fields), kind: PhantomData })
     }
 }
 

@@ -23,6 +23,23 @@ pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {
     set
 }
 
+/// The same for what a set is changed to. A minimum that is left out stays what it was: it is decided at creation, and
+/// whoever replaces the whole object does not mean to change it.
+pub fn pod_clique_set_after(new: &PodCliqueSet, old: &PodCliqueSet) -> PodCliqueSet {
+    let mut set = new.clone();
+    let before = pod_clique_set(old);
+    for (at, clique) in set.spec.template.cliques.iter_mut().enumerate() {
+        let stored = counterpart(&before.spec.template.cliques, at, |stored| stored.name == clique.name);
+        clique.spec.min_available = clique.spec.min_available.or(stored.and_then(|stored| stored.spec.min_available));
+    }
+    pod_clique_set(&set)
+}
+
+/// What an item was before: the one in its place if that is the same, else the same one elsewhere.
+pub(super) fn counterpart<T>(before: &[T], at: usize, is_same: impl Fn(&T) -> bool) -> Option<&T> {
+    before.get(at).filter(|item| is_same(item)).or_else(|| before.iter().find(|item| is_same(item)))
+}
+
 fn scaling_group(group: &mut PodCliqueScalingGroupConfig) {
     let replicas = *group.replicas.get_or_insert(1);
     group.min_available.get_or_insert(1);

@@ -1,0 +1,188 @@
+//! The rules of topologies, of either kind, on creation and on update.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+
+use super::syntax::{LONGEST_LABEL, key};
+use super::verdict::{Fault, FieldPath, Findings};
+use super::{FieldError, Referring, Rule, TopologyFacts, Verdict};
+use crate::configuration::TopologyDomain;
+use crate::core::{ClusterTopology, ClusterTopologyBinding};
+use crate::scheduler::Scheduler;
+use crate::topology::{Level, Topology};
+
+/// As many sets are named in a message; the others are counted.
+const NAMED: usize = 3;
+const MOST_LEVELS: usize = 7;
+
+/// Judges a `ClusterTopology` that is created.
+pub fn validate_cluster_topology_create(topology: &ClusterTopology, facts: &TopologyFacts) -> Verdict {
+    let mut found = of_topology(topology);
+    identity(&topology.name_any(), ("ClusterTopologyBinding", facts), &mut found);
+    found.0
+}
+
+/// Judges what a `ClusterTopology` is changed to.
+pub fn validate_cluster_topology_update(
+    new: &ClusterTopology,
+    old: &ClusterTopology,
+    facts: &TopologyFacts,
+) -> Verdict {
+    if new.metadata.deletion_timestamp.is_some() || new.spec == old.spec {
+        return Verdict::default();
+    }
+    let mut found = of_topology(new);
+    forget_stored(&mut found, &of_topology(old));
+    in_use(&new.into(), &old.into(), &facts.referring, &mut found);
+    found.0
+}
+
+/// Judges a `ClusterTopologyBinding` that is created.
+pub fn validate_topology_binding_create(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Verdict {
+    let mut found = of_binding(binding, facts);
+    identity(&binding.name_any(), ("ClusterTopology", facts), &mut found);
+    found.0
+}
+
+/// Judges what a `ClusterTopologyBinding` is changed to.
+pub fn validate_topology_binding_update(
+    new: &ClusterTopologyBinding,
+    old: &ClusterTopologyBinding,
+    facts: &TopologyFacts,
+) -> Verdict {
+    if new.metadata.deletion_timestamp.is_some() || new.spec == old.spec {
+        return Verdict::default();
+    }
+    let mut found = of_binding(new, facts);
+    forget_stored(&mut found, &of_binding(old, facts));
+    in_use(&new.into(), &old.into(), &facts.referring, &mut found);
+    found.0
+}
+
+/// What was wrong before is no reason to refuse a change.
+fn forget_stored(found: &mut Findings, stored: &Findings) {
+    let is_new = |error: &FieldError| !stored.0.errors.iter().any(|stored| stored.is_same(error));
+    found.0.errors.retain(is_new);
+}
+
+fn identity(name: &str, (other_kind, facts): (&str, &TopologyFacts), found: &mut Findings) {
+    let path = FieldPath::new("metadata.name");
+    if facts.is_taken {
+        let text =
+            format!("there is a {other_kind} of this name, and sets could not tell the two apart; choose another");
+        found.invalid(Rule::TopologyIdentity, &path, name, text);
+    }
+    let default = &facts.topology;
+    if default.enabled && !default.levels.is_empty() && default.name == name && !facts.is_grove {
+        let text = "is the name of the default topology, which Grove creates from its configuration; choose another, or \
+                    change topologyAwareScheduling.levels there";
+        found.invalid(Rule::TopologyIdentity, &path, name, text);
+    }
+    if name.len() > LONGEST_LABEL {
+        let text = format!("must be no more than {LONGEST_LABEL} bytes: it becomes the value of a label");
+        found.invalid(Rule::TopologyIdentity, &path, name, text);
+    }
+}
+
+fn of_topology(topology: &ClusterTopology) -> Findings {
+    let mut found = Findings::default();
+    let levels: Vec<Level> = topology.spec.levels.iter().map(Level::from).collect();
+    unique(&levels, &mut found);
+    let path = FieldPath::new("spec.levels");
+    match levels.len() {
+        0 => found.required(Rule::Levels, &path, "name at least one level"),
+        1..=MOST_LEVELS => {}
+        count => found.invalid(Rule::Levels, &path, count, format!("must have at most {MOST_LEVELS} items")),
+    }
+    for (at, level) in levels.iter().enumerate() {
+        let path = path.item(at, &level.domain);
+        if !TopologyDomain::ALL.iter().any(|(name, _)| *name == level.domain) {
+            let known: Vec<_> = TopologyDomain::ALL.iter().map(|(name, _)| format!("{name:?}")).collect();
+            found.0.errors.push(FieldError {
+                rule: Rule::LevelSyntax,
+                path: path.field("domain"),
+                kind: Fault::NotSupported,
+                value: level.domain.as_str().into(),
+                message: format!("supported values: {}", known.join(", ")),
+            });
+        }
+        if let Err(said) = key(&level.key) {
+            found.invalid(Rule::LevelSyntax, &path.field("key"), level.key.as_str(), said);
+        }
+    }
+    found
+}
+
+fn of_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Findings {
+    let mut found = Findings::default();
+    let levels: Vec<Level> = binding.spec.levels.iter().map(Level::from).collect();
+    unique(&levels, &mut found);
+    if levels.is_empty() {
+        found.required(Rule::Levels, &FieldPath::new("spec.levels"), "name at least one level");
+    }
+    let path = FieldPath::new("spec.schedulerTopologyBindings");
+    let mut seen = BTreeSet::new();
+    for (at, reference) in binding.spec.scheduler_topology_bindings.iter().enumerate() {
+        let name = reference.scheduler_name.as_str();
+        let path = path.item(at, name).field("schedulerName");
+        if !seen.insert(name) {
+            found.duplicate(Rule::SchedulerBinding, &path, name);
+        }
+        let scheduler = facts.schedulers.profiles.iter().find(|profile| profile.name.name() == name);
+        match scheduler.map(|profile| profile.name) {
+            Some(Scheduler::Kai) => {}
+            None => found.invalid(Rule::SchedulerBinding, &path, name, "scheduler backend is not enabled in Grove"),
+            Some(Scheduler::Kube | Scheduler::Volcano | Scheduler::Lpx) => {
+                let text = "scheduler backend does not implement topology-aware scheduling";
+                found.invalid(Rule::SchedulerBinding, &path, name, text);
+            }
+        }
+    }
+    found
+}
+
+fn unique(levels: &[Level], found: &mut Findings) {
+    let (mut domains, mut keys) = (BTreeSet::new(), BTreeSet::new());
+    for (at, level) in levels.iter().enumerate() {
+        let path = FieldPath::new("spec.levels").item(at, &level.domain);
+        if !domains.insert(&level.domain) {
+            found.duplicate(Rule::LevelUnique, &path.field("domain"), level.domain.as_str());
+        }
+        if !keys.insert(&level.key) {
+            found.duplicate(Rule::LevelUnique, &path.field("key"), level.key.as_str());
+        }
+    }
+}
+
+/// Levels stay while pods are packed by them; domains that anybody names stay anyway.
+fn in_use(new: &Topology, old: &Topology, referring: &[Referring], found: &mut Findings) {
+    if new.levels == old.levels {
+        return;
+    }
+    let path = FieldPath::new("spec.levels");
+    let scheduled: Vec<_> = referring.iter().filter(|set| set.is_scheduled).collect();
+    if !scheduled.is_empty() {
+        let sets = named(&scheduled);
+        let text = format!(
+            "cannot be changed while PodCliqueSets with scheduled pods refer to the topology: {sets}. Create another \
+             topology, or delete those sets first"
+        );
+        found.forbidden(Rule::LevelsInUse, &path, text);
+    }
+    for domain in old.domains() {
+        let users: Vec<_> = referring.iter().filter(|set| set.domains.contains(domain)).collect();
+        if new.depth(domain).is_none() && !users.is_empty() {
+            let text = format!("domain {domain:?} cannot be removed, PodCliqueSets use it: {}", named(&users));
+            found.forbidden(Rule::LevelsInUse, &path, text);
+        }
+    }
+}
+
+fn named(sets: &[&Referring]) -> String {
+    let names: Vec<_> = sets.iter().take(NAMED).map(|referring| referring.set.as_str()).collect();
+    match sets.len().saturating_sub(NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}

@@ -1,0 +1,79 @@
+//! The rule of the scale subresource: nothing is scaled to a number below its minimum, or to more than its names can tell.
+
+use kube::ResourceExt;
+
+use super::syntax::LONGEST_LABEL;
+use super::verdict::{FieldPath, Findings};
+use super::{Facts, Rule, Verdict, validate_update};
+use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
+
+/// What is scaled.
+#[derive(Clone, Copy, Debug)]
+pub enum Scaled<'a> {
+    /// A set.
+    Set(&'a PodCliqueSet),
+    /// A scaling group, and its set if that is known.
+    Group(&'a PodCliqueScalingGroup, Option<&'a PodCliqueSet>),
+    /// A clique.
+    Clique(&'a PodClique),
+}
+
+/// Judges the number of replicas that something is scaled to.
+pub fn validate_scale(scaled: Scaled<'_>, replicas: i32, facts: &Facts) -> Verdict {
+    let mut found = Findings::default();
+    match scaled {
+        Scaled::Set(set) => {
+            let mut new = set.clone();
+            new.spec.replicas = replicas;
+            return validate_update(&new, set, facts);
+        }
+        Scaled::Group(group, set) => {
+            minimum(replicas, group.spec.min_available.unwrap_or(1), &mut found);
+            if replicas > group.spec.replicas {
+                hostnames(replicas, &longest_of_group(group, set, replicas), &mut found);
+            }
+        }
+        Scaled::Clique(clique) => {
+            minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut found);
+            if replicas > clique.spec.replicas {
+                let name = PodCliqueName::new(clique.name_any());
+                hostnames(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut found);
+            }
+        }
+    }
+    found.0
+}
+
+/// A number of replicas that is too small to be available is a slip; none at all is a decision.
+fn minimum(replicas: i32, least: i32, found: &mut Findings) {
+    let path = FieldPath::new("spec.replicas");
+    if replicas < 0 {
+        found.invalid(Rule::Scale, &path, replicas, "must be greater than or equal to 0");
+    } else if replicas > 0 && replicas < least {
+        let text = format!("must be 0, or greater than or equal to minAvailable, which is {least}");
+        found.invalid(Rule::Scale, &path, replicas, text);
+    }
+}
+
+fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, replicas: i32) -> Hostname {
+    let name = PodCliqueScalingGroupName::new(group.name_any());
+    let templates = set.map_or(&[][..], |set| &set.spec.template.cliques);
+    let pods = |clique: &str| templates.iter().find(|template| template.name == clique).map(|it| it.spec.replicas);
+    let hostname = |clique: &String| {
+        let member = PodCliqueName::member(&name, replicas.saturating_sub(1), clique);
+        Hostname::of_pod(&member, pods(clique).unwrap_or(1).max(1) - 1)
+    };
+    let longest = group.spec.clique_names.iter().map(hostname).max_by_key(|hostname| hostname.as_str().len());
+    longest.unwrap_or_else(|| hostname(&String::new()))
+}
+
+fn hostnames(replicas: i32, longest: &Hostname, found: &mut Findings) {
+    let length = longest.as_str().len();
+    if length > LONGEST_LABEL {
+        let text = format!(
+            "hostname '{longest}' of the last pod would have {length} characters, and {LONGEST_LABEL} is the most"
+        );
+        found.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, text);
+    }
+}

@@ -1,0 +1,159 @@
+//! The rules of a `PodCliqueSet`, on creation and on update.
+
+use kube::ResourceExt;
+
+use super::default::counterpart;
+use super::verdict::{FieldPath, Findings};
+use super::{Facts, FieldError, Verdict, default};
+use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
+use crate::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
+use crate::topology::{reference, reference_after, reference_of_new};
+
+mod claims;
+mod cliques;
+mod groups;
+mod mnnvl;
+mod names;
+mod pods;
+mod scaling;
+mod schedulers;
+mod sharing;
+mod startup;
+mod topology;
+mod update;
+
+/// Labels and annotations of a set that rules are about.
+const RULED: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE];
+
+/// Judges a set that is created.
+pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
+    if set.metadata.deletion_timestamp.is_some() {
+        return Verdict::default();
+    }
+    let set = default::pod_clique_set(set);
+    let reference = reference_of_new(&set, &facts.topology.name);
+    let judged = Judged { set: &set, facts, reference };
+    let mut findings = judged.at_any_time();
+    pods::placement(&judged, &mut findings);
+    mnnvl::at_creation(&judged, &mut findings);
+    findings.0
+}
+
+/// Judges what a set is changed to. Not judged are sets that are being deleted, changes of what no rule is about, and
+/// mistakes that were stored already: they must not keep anybody from changing something else.
+pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) -> Verdict {
+    if new.metadata.deletion_timestamp.is_some() {
+        return Verdict::default();
+    }
+    let (new, old) = (default::pod_clique_set_after(new, old), default::pod_clique_set(old));
+    if new.spec == old.spec && RULED.iter().all(|key| is_kept(&new, &old, key)) {
+        return Verdict::default();
+    }
+    let default = &facts.topology.name;
+    let stored = Judged { set: &old, facts, reference: reference(&old, default) }.at_any_time().0.errors;
+    let judged = Judged { set: &new, facts, reference: reference_after(&new, &old, default) };
+    let mut findings = judged.at_any_time();
+    findings.0.errors = new_among(findings.0.errors, stored);
+    pods::moved(&judged, &old, &mut findings);
+    update::check(&judged, &old, &mut findings);
+    mnnvl::on_update(&judged, &old, &mut findings);
+    topology::on_update(&judged, &old, &mut findings);
+    findings.0
+}
+
+fn is_kept(new: &PodCliqueSet, old: &PodCliqueSet, key: &str) -> bool {
+    new.labels().get(key) == old.labels().get(key) && new.annotations().get(key) == old.annotations().get(key)
+}
+
+/// The errors that were not there before, each stored one counted once.
+fn new_among(errors: Vec<FieldError>, mut stored: Vec<FieldError>) -> Vec<FieldError> {
+    let mut is_new = |error: &FieldError| {
+        let known = stored.iter().position(|stored| stored.is_same(error));
+        known.map(|at| stored.swap_remove(at)).is_none()
+    };
+    errors.into_iter().filter(|error| is_new(error)).collect()
+}
+
+/// A set with its defaults, and what is known about the cluster.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    set: &'a PodCliqueSet,
+    facts: &'a Facts,
+    /// The topology that the set refers to.
+    reference: Option<&'a str>,
+}
+
+impl<'a> Judged<'a> {
+    /// The rules that hold at any time.
+    fn at_any_time(&self) -> Findings {
+        let mut findings = Findings::default();
+        let found = &mut findings;
+        names::check(self, found);
+        cliques::check(self, found);
+        startup::check(self, found);
+        pods::check(self, found);
+        groups::check(self, found);
+        scaling::check(self, found);
+        sharing::check(self, found);
+        claims::check(self, found);
+        topology::check(self, found);
+        mnnvl::check(self, found);
+        schedulers::check(self, found);
+        findings
+    }
+
+    fn template(&self) -> &'a PodCliqueSetTemplateSpec {
+        &self.set.spec.template
+    }
+
+    fn cliques(&self) -> impl Iterator<Item = (FieldPath, &'a PodCliqueTemplateSpec)> {
+        let path = template_path().field("cliques");
+        self.template().cliques.iter().enumerate().map(move |(at, clique)| (path.item(at, &clique.name), clique))
+    }
+
+    fn groups(&self) -> impl Iterator<Item = (FieldPath, &'a PodCliqueScalingGroupConfig)> {
+        let path = template_path().field("podCliqueScalingGroups");
+        let groups = self.template().pod_clique_scaling_groups.iter().enumerate();
+        groups.map(move |(at, group)| (path.item(at, &group.name), group))
+    }
+
+    /// The cliques, each with what it was before.
+    fn cliques_since(
+        &self,
+        before: &'a [PodCliqueTemplateSpec],
+    ) -> impl Iterator<Item = (FieldPath, &'a PodCliqueTemplateSpec, Option<&'a PodCliqueTemplateSpec>)> {
+        self.cliques()
+            .enumerate()
+            .map(|(at, (path, clique))| (path, clique, counterpart(before, at, |before| before.name == clique.name)))
+    }
+
+    /// The scaling groups, each with what it was before.
+    fn groups_since(
+        &self,
+        before: &'a [PodCliqueScalingGroupConfig],
+    ) -> impl Iterator<Item = (FieldPath, &'a PodCliqueScalingGroupConfig, Option<&'a PodCliqueScalingGroupConfig>)>
+    {
+        self.groups()
+            .enumerate()
+            .map(|(at, (path, group))| (path, group, counterpart(before, at, |before| before.name == group.name)))
+    }
+
+    fn clique(&self, name: &str) -> Option<&'a PodCliqueTemplateSpec> {
+        self.template().cliques.iter().find(|clique| clique.name == name)
+    }
+
+    fn group_of(&self, clique: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
+        let mut groups = self.template().pod_clique_scaling_groups.iter();
+        groups.find(|group| group.clique_names.iter().any(|name| name == clique))
+    }
+
+    /// `namespace/name`
+    fn full_name(&self) -> String {
+        let namespace = self.set.namespace().unwrap_or_else(|| "default".to_owned());
+        [namespace, self.set.name_any()].join("/")
+    }
+}
+
+fn template_path() -> FieldPath {
+    FieldPath::new("spec.template")
+}

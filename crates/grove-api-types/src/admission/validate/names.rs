@@ -1,0 +1,151 @@
+//! What names become part of: hostnames, Services, and the names of one another.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+
+use super::Judged;
+use crate::admission::Rule;
+use crate::admission::syntax::LONGEST_LABEL;
+use crate::admission::verdict::{FieldPath, Findings};
+use crate::core::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
+use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
+
+/// How long the names of set, group and clique may be together.
+const LONGEST_COMBINED: usize = 45;
+
+pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
+    set(&judged.set.name_any(), found);
+    for (path, clique) in judged.cliques() {
+        if judged.group_of(&clique.name).is_none() {
+            standalone(judged, (&path.field("name"), clique), found);
+        }
+    }
+    for (path, group) in judged.groups() {
+        for (at, name) in group.clique_names.iter().enumerate() {
+            let Some(clique) = judged.clique(name) else { continue };
+            let member = path.field("cliqueNames").item(at, name);
+            combined_of_member(judged, (&path, group), (&member, name), found);
+            hostname(&member, name, &longest_member(judged, group, clique), found);
+        }
+    }
+    clashes(judged, found);
+}
+
+fn set(name: &str, found: &mut Findings) {
+    let path = FieldPath::new("metadata.name");
+    if name.contains('.') {
+        let text = "must not contain dots: it becomes part of hostnames and the name of a Service";
+        found.invalid(Rule::SetName, &path, name, text);
+    }
+    if name.starts_with(|letter: char| letter.is_ascii_digit()) {
+        found.warn(
+            &path,
+            "begins with a digit, and so would the names of its Services, which not every Kubernetes takes",
+        );
+    }
+}
+
+fn standalone(judged: &Judged<'_>, (path, clique): (&FieldPath, &PodCliqueTemplateSpec), found: &mut Findings) {
+    let (set, name) = (judged.set.name_any(), clique.name.as_str());
+    let length = set.len() + name.len();
+    if length > LONGEST_COMBINED {
+        let text = format!(
+            "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
+             Consider shortening: PodCliqueSet '{set}' or PodClique '{name}'"
+        );
+        found.invalid(Rule::CombinedNameLength, path, name, text.as_str());
+        found.invalid(Rule::CombinedNameLength, &FieldPath::new("metadata.name"), set.as_str(), text);
+    }
+    let most = most(clique.spec.replicas, clique.spec.auto_scaling_config.as_ref());
+    let longest = PodCliqueName::standalone(&PodCliqueSetName::new(set), last(judged.set.spec.replicas), name);
+    hostname(path, name, &Hostname::of_pod(&longest, last(most)), found);
+}
+
+fn combined_of_member(
+    judged: &Judged<'_>,
+    (path, group): (&FieldPath, &PodCliqueScalingGroupConfig),
+    (member, clique): (&FieldPath, &str),
+    found: &mut Findings,
+) {
+    let (set, name) = (judged.set.name_any(), group.name.as_str());
+    let length = set.len() + name.len() + clique.len();
+    if length > LONGEST_COMBINED {
+        let text = format!(
+            "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
+             Consider shortening: PodCliqueSet '{set}', PodCliqueScalingGroup '{name}', or PodClique '{clique}'"
+        );
+        let rule = Rule::CombinedNameLength;
+        found.invalid(rule, member, clique, text.as_str());
+        found.invalid(rule, &path.field("name"), name, text.as_str());
+        found.invalid(rule, &FieldPath::new("metadata.name"), set.as_str(), text);
+    }
+}
+
+fn longest_member(
+    judged: &Judged<'_>,
+    group: &PodCliqueScalingGroupConfig,
+    clique: &PodCliqueTemplateSpec,
+) -> Hostname {
+    let set = PodCliqueSetName::new(judged.set.name_any());
+    let most = most(group.replicas(), group.scale_config.as_ref());
+    let group = PodCliqueScalingGroupName::of_replica(&set, last(judged.set.spec.replicas), &group.name);
+    let clique_name = PodCliqueName::member(&group, last(most), &clique.name);
+    Hostname::of_pod(&clique_name, last(clique.spec.replicas))
+}
+
+/// The most replicas that there may come to be.
+fn most(replicas: i32, scale: Option<&AutoScalingConfig>) -> i32 {
+    scale.map_or(replicas, |scale| scale.max_replicas.max(replicas))
+}
+
+/// The index of the last of so many.
+fn last(replicas: i32) -> i32 {
+    replicas.max(1).saturating_sub(1)
+}
+
+fn hostname(path: &FieldPath, name: &str, longest: &Hostname, found: &mut Findings) {
+    let length = longest.as_str().len();
+    if length > LONGEST_LABEL {
+        let text = format!(
+            "hostname '{longest}' of the last pod would have {length} characters, and {LONGEST_LABEL} is the most; \
+             shorten the names or lower the numbers of replicas"
+        );
+        found.invalid(Rule::HostnameLength, path, name, text);
+    }
+}
+
+/// Cliques that would become `PodClique`s of one name, and autoscalers that would have one name.
+fn clashes(judged: &Judged<'_>, found: &mut Findings) {
+    let of_members = judged.template().pod_clique_scaling_groups.iter();
+    let members: BTreeSet<(&str, &str)> = of_members
+        .flat_map(|group| group.clique_names.iter().map(|clique| (group.name.as_str(), clique.as_str())))
+        .collect();
+    let scaled_groups = judged.template().pod_clique_scaling_groups.iter().filter(|group| group.scale_config.is_some());
+    let scaled_groups: BTreeSet<&str> = scaled_groups.map(|group| group.name.as_str()).collect();
+    for (path, clique) in judged.cliques().filter(|(_, clique)| judged.group_of(&clique.name).is_none()) {
+        let name = clique.name.as_str();
+        if let Some((group, member)) = splits(name).find(|split| members.contains(split)) {
+            let text = format!(
+                "would get a PodClique of the same name as PodClique '{member}' of PodCliqueScalingGroup '{group}'; \
+                 rename one of them"
+            );
+            found.invalid(Rule::NameClash, &path.field("name"), name, text);
+        }
+        if clique.spec.auto_scaling_config.is_some() && scaled_groups.contains(name) {
+            let text = "a PodCliqueScalingGroup of this name has an autoscaler of the same name; rename one of them";
+            found.invalid(Rule::NameClash, &path.field("name"), name, text);
+        }
+    }
+}
+
+/// The ways in which a name can be read as group, index and clique, joined by hyphens.
+fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
+    let hyphens = name.match_indices('-').map(|(at, _)| at);
+    hyphens.filter_map(|at| {
+        let (group, rest) = (&name[..at], &name[at + 1..]);
+        let (index, clique) = rest.split_once('-')?;
+        let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+        is_index.then_some((group, clique))
+    })
+}

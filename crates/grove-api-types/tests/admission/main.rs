@@ -1,0 +1,13 @@
+//! The rules of admission as a table: each row is a valid object, what is changed about it, and the exact answer. The same
+//! rows are a page of the documentation, and the objects of the laws that hold for all of them.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
+
+mod laws;
+mod managed;
+mod mutated;
+mod page;
+mod patches;
+mod rows;
+mod scales;
+mod verdicts;

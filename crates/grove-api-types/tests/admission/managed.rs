@@ -1,0 +1,77 @@
+//! Who may change what Grove manages.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use grove_api_types::admission::{Authorization, Operation, Parent, Request, authorize};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::rows::{Changes, changed, object, read};
+
+/// A request and its answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    pub(crate) case: String,
+    pub(crate) operation: String,
+    pub(crate) kind: String,
+    #[serde(default = "somebody")]
+    pub(crate) user: String,
+    /// The set: `absent`, or the value of the annotation that opens what belongs to it.
+    #[serde(default)]
+    set: Option<String>,
+    #[serde(default)]
+    before: Changes,
+    #[serde(default)]
+    change: Changes,
+    #[serde(default)]
+    pub(crate) denied: Option<String>,
+    #[serde(default)]
+    pub(crate) warned: Vec<String>,
+}
+
+fn somebody() -> String {
+    "alice".to_owned()
+}
+
+/// The accounts of Grove, and those that the configuration exempts.
+const ACCOUNTS: [&str; 2] =
+    ["system:serviceaccount:grove-system:pcs-controller", "system:serviceaccount:kube-system:job-controller"];
+
+pub(crate) fn rows() -> Vec<Row> {
+    read("managed.yaml")
+}
+
+fn answer(row: &Row) -> Authorization {
+    let (new, old) = (changed(&object("managed"), &row.change), changed(&object("managed"), &row.before));
+    let (operation, new, old) = match row.operation.as_str() {
+        "create" => (Operation::Create, Some(&new), None),
+        "update" => (Operation::Update, Some(&new), Some(&old)),
+        "delete" => (Operation::Delete, None, Some(&old)),
+        "connect" => (Operation::Connect, Some(&new), None),
+        other => panic!("nobody can {other}"),
+    };
+    let request =
+        Request { operation, kind: &row.kind, resource: "team/serve-0-front", user: &row.user, object: new, old };
+    let parent = match row.set.as_deref() {
+        Some("absent") => Parent::Absent,
+        annotation => Parent::Present(annotation),
+    };
+    let accounts: BTreeSet<_> = ACCOUNTS.iter().map(ToString::to_string).collect();
+    authorize(&request, parent, &accounts)
+}
+
+#[test]
+fn every_request_gets_its_answer() {
+    let mut wrong = String::new();
+    for row in rows() {
+        let Authorization { denied, warnings } = answer(&row);
+        if (&denied, &warnings) != (&row.denied, &row.warned) {
+            let Row { case, operation, kind, .. } = &row;
+            let answer = json!({ "denied": denied, "warned": warnings });
+            write!(wrong, "managed: {operation} {kind}, {case}\n  {answer}\n").expect("a text takes more");
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}

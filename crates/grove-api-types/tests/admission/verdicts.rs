@@ -1,0 +1,102 @@
+//! Every row is judged, and the answer is the row's.
+
+use std::collections::BTreeSet;
+
+use grove_api_types::admission::{
+    Rule, Verdict, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
+    validate_topology_binding_create, validate_topology_binding_update, validate_update,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::rows::{On, Row, rows};
+use crate::scales;
+
+fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
+    serde_json::from_value(object).unwrap_or_else(|error| panic!("{}: {error}", row.title()))
+}
+
+/// The answer when the object of the row is created.
+pub(crate) fn created(row: &Row) -> Verdict {
+    let object = row.new_object();
+    match row.object.as_str() {
+        "set" => validate_create(&read(row, object), &row.facts.of_sets()),
+        "topology" => validate_cluster_topology_create(&read(row, object), &row.facts.of_topologies()),
+        "binding" => validate_topology_binding_create(&read(row, object), &row.facts.of_topologies()),
+        other => panic!("nobody judges {other}"),
+    }
+}
+
+/// The answer when the object before becomes that of the row.
+pub(crate) fn updated(row: &Row, old: Value, new: Value) -> Verdict {
+    let topologies = row.facts.of_topologies();
+    match row.object.as_str() {
+        "set" => validate_update(&read(row, new), &read(row, old), &row.facts.of_sets()),
+        "topology" => validate_cluster_topology_update(&read(row, new), &read(row, old), &topologies),
+        "binding" => validate_topology_binding_update(&read(row, new), &read(row, old), &topologies),
+        other => panic!("nobody judges {other}"),
+    }
+}
+
+pub(crate) fn verdicts(row: &Row) -> Vec<(&'static str, Verdict)> {
+    let update = || updated(row, row.old_object(), row.new_object());
+    match row.on {
+        On::Both => vec![("on create", created(row)), ("on update", update())],
+        On::Create => vec![("on create", created(row))],
+        On::Update => vec![("on update", update())],
+    }
+}
+
+fn texts(verdict: &Verdict) -> Vec<String> {
+    verdict.errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_row_gets_its_answer() {
+    let mut wrong = vec![];
+    for row in rows() {
+        for (when, verdict) in verdicts(row) {
+            let answer = (texts(&verdict), verdict.warnings.clone());
+            if answer != (row.refused.clone(), row.warned.clone()) {
+                let (errors, warnings) = &answer;
+                let told = |what: &str, list: &[String]| format!("  {what}: {}\n", serde_json::json!(list));
+                wrong.push(
+                    [&format!("{} ({when})\n", row.title()), &told("refused", errors)[..], &told("warned", warnings)]
+                        .concat(),
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.concat());
+}
+
+#[test]
+fn the_errors_of_a_row_are_of_its_rule() {
+    for row in rows().iter().filter(|row| !row.refused.is_empty()) {
+        for (when, verdict) in verdicts(row) {
+            let rules: BTreeSet<_> = verdict.errors.iter().map(|error| error.rule.name()).collect();
+            assert!(rules.contains(row.rule.as_str()), "{} ({when}): {rules:?}", row.title());
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_shown_to_refuse_and_to_accept() {
+    let rows = rows();
+    let shown = |refuses: bool| -> BTreeSet<&str> {
+        let objects = rows.iter().filter(|row| row.refused.is_empty() != refuses).map(|row| row.rule.as_str());
+        let scales = scales::rows().into_iter().filter(move |row| row.refused.is_empty() != refuses);
+        objects.chain(scales.map(|_| Rule::Scale.name())).collect()
+    };
+    let all: BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.name()).collect();
+    assert_eq!(shown(true), all, "each refuses something");
+    assert_eq!(shown(false), all, "and each lets something pass");
+}
+
+#[test]
+fn several_errors_are_one_message() {
+    let row = rows().iter().find(|row| row.case == "several mistakes at once").expect("the row is there");
+    let verdict = created(row);
+    assert!(!verdict.is_accepted());
+    assert_eq!(verdict.message(), Some(format!("[{}]", row.refused.join(", "))));
+}
