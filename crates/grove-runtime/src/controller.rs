@@ -2,7 +2,7 @@
 
 mod lanes;
 mod next;
-mod shared;
+mod store;
 mod wakes;
 
 use std::{
@@ -33,7 +33,7 @@ use tracing::Instrument;
 
 use self::{
     lanes::Lanes,
-    shared::{Feed, shared},
+    store::{Feed, shared},
     wakes::{everything, gathered},
 };
 pub use self::{lanes::Wake, next::Next};
@@ -135,7 +135,7 @@ where
         tracing::info!(controller = name, concurrency, "reconciling");
         let (left, leaving) = mpsc::unbounded();
         let failures = Arc::new(Failures::default());
-        let (store, feed) = shared::store();
+        let (store, feed) = store::store();
         let leadership = service.leadership();
         let (led, failed, known) = (leadership.clone(), Arc::clone(&failures), store.clone());
         let relief = gathered(relief).map(move |relieved| {

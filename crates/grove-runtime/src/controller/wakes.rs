@@ -8,7 +8,7 @@ use futures::{
 };
 use kube::{Resource, runtime::reflector::ObjectRef};
 
-use super::shared::Store;
+use super::store::Store;
 use crate::service::Service;
 
 /// News of relief that come together lead to one try; who keeps the books has often not closed them when they come.
