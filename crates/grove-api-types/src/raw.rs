@@ -1,6 +1,6 @@
 //! Parts of an object that are kept as the JSON the user wrote, so that no field of any Kubernetes version is ever lost.
 
-mod shared;
+mod interned;
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -59,7 +59,7 @@ impl<K> Serialize for Raw<K> {
 
 impl<'de, K> Deserialize<'de> for Raw<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Map::deserialize(deserializer).map(|fields| Self { fields: shared::shared(fields), kind: PhantomData })
+        Map::deserialize(deserializer).map(|fields| Self { fields: interned::shared(fields), kind: PhantomData })
     }
 }
 
