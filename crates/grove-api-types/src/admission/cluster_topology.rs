@@ -62,8 +62,8 @@ pub fn validate_topology_binding_update(
 
 /// What was wrong before is no reason to refuse a change.
 fn forget_stored(found: &mut Findings, stored: &Findings) {
-    let is_new = |error: &FieldError| !stored.0.errors.iter().any(|stored| stored.is_same(error));
-    found.0.errors.retain(is_new);
+    let stored: BTreeSet<_> = stored.0.errors.iter().map(FieldError::identity).collect();
+    found.0.errors.retain(|error| !stored.contains(&error.identity()));
 }
 
 fn identity(name: &str, (other_kind, facts): (&str, &TopologyFacts), found: &mut Findings) {

@@ -1,5 +1,7 @@
 //! The rules of a `PodCliqueSet`, on creation and on update.
 
+use std::collections::BTreeMap;
+
 use kube::ResourceExt;
 
 use super::default::counterpart;
@@ -32,7 +34,7 @@ pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
     }
     let set = default::pod_clique_set(set);
     let reference = reference_of_new(&set, &facts.topology.name);
-    let judged = Judged { set: &set, facts, reference };
+    let judged = Judged::new(&set, facts, reference);
     let mut findings = judged.at_any_time();
     pods::placement(&judged, &mut findings);
     mnnvl::at_creation(&judged, &mut findings);
@@ -50,10 +52,10 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) ->
         return Verdict::default();
     }
     let default = &facts.topology.name;
-    let stored = Judged { set: &old, facts, reference: reference(&old, default) }.at_any_time().0.errors;
-    let judged = Judged { set: &new, facts, reference: reference_after(&new, &old, default) };
+    let stored = Judged::new(&old, facts, reference(&old, default)).at_any_time().0.errors;
+    let judged = Judged::new(&new, facts, reference_after(&new, &old, default));
     let mut findings = judged.at_any_time();
-    findings.0.errors = new_among(findings.0.errors, stored);
+    findings.0.errors = new_among(findings.0.errors, &stored);
     pods::moved(&judged, &old, &mut findings);
     update::check(&judged, &old, &mut findings);
     mnnvl::on_update(&judged, &old, &mut findings);
@@ -66,24 +68,48 @@ fn is_kept(new: &PodCliqueSet, old: &PodCliqueSet, key: &str) -> bool {
 }
 
 /// The errors that were not there before, each stored one counted once.
-fn new_among(errors: Vec<FieldError>, mut stored: Vec<FieldError>) -> Vec<FieldError> {
-    let mut is_new = |error: &FieldError| {
-        let known = stored.iter().position(|stored| stored.is_same(error));
-        known.map(|at| stored.swap_remove(at)).is_none()
+fn new_among(errors: Vec<FieldError>, stored: &[FieldError]) -> Vec<FieldError> {
+    let mut known: BTreeMap<_, usize> = BTreeMap::new();
+    for error in stored {
+        *known.entry(error.identity()).or_default() += 1;
+    }
+    let mut is_new = |error: &FieldError| match known.get_mut(&error.identity()) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        Some(_) | None => true,
     };
     errors.into_iter().filter(|error| is_new(error)).collect()
 }
 
 /// A set with its defaults, and what is known about the cluster.
-#[derive(Clone, Copy)]
 struct Judged<'a> {
     set: &'a PodCliqueSet,
     facts: &'a Facts,
     /// The topology that the set refers to.
     reference: Option<&'a str>,
+    /// The cliques by name, the first of each.
+    by_name: BTreeMap<&'a str, &'a PodCliqueTemplateSpec>,
+    /// The scaling groups by the names of their cliques, the first of each.
+    by_member: BTreeMap<&'a str, &'a PodCliqueScalingGroupConfig>,
 }
 
 impl<'a> Judged<'a> {
+    fn new(set: &'a PodCliqueSet, facts: &'a Facts, reference: Option<&'a str>) -> Self {
+        let template = &set.spec.template;
+        let (mut by_name, mut by_member) = (BTreeMap::new(), BTreeMap::new());
+        for clique in &template.cliques {
+            by_name.entry(clique.name.as_str()).or_insert(clique);
+        }
+        for group in &template.pod_clique_scaling_groups {
+            for name in &group.clique_names {
+                by_member.entry(name.as_str()).or_insert(group);
+            }
+        }
+        Self { set, facts, reference, by_name, by_member }
+    }
+
     /// The rules that hold at any time.
     fn at_any_time(&self) -> Findings {
         let mut findings = Findings::default();
@@ -139,12 +165,11 @@ impl<'a> Judged<'a> {
     }
 
     fn clique(&self, name: &str) -> Option<&'a PodCliqueTemplateSpec> {
-        self.template().cliques.iter().find(|clique| clique.name == name)
+        self.by_name.get(name).copied()
     }
 
     fn group_of(&self, clique: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
-        let mut groups = self.template().pod_clique_scaling_groups.iter();
-        groups.find(|group| group.clique_names.iter().any(|name| name == clique))
+        self.by_member.get(clique).copied()
     }
 
     /// `namespace/name`

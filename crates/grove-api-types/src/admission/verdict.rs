@@ -88,10 +88,9 @@ impl Fault {
 }
 
 impl FieldError {
-    /// Whether the other is the same error about the same thing, wherever in its list the thing stands.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same_field = self.path.identity == other.path.identity;
-        same_field && self.kind == other.kind && self.value == other.value && self.message == other.message
+    /// What makes it the same error about the same thing, wherever in its list the thing stands.
+    pub(super) fn identity(&self) -> (String, String) {
+        (self.path.identity.clone(), format!("{}{}{}", self.kind.words(), self.value, self.message))
     }
 }
 

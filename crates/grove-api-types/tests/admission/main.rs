@@ -10,4 +10,5 @@ mod page;
 mod patches;
 mod rows;
 mod scales;
+mod shapes;
 mod verdicts;

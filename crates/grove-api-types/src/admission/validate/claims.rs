@@ -43,7 +43,9 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
         };
         let of_clique = sharing::of_clique(clique);
         names(&path, &at_clique, &of_clique, found);
-
+        if clique.spec.pod_spec.get("resourceClaims").is_none() {
+            continue;
+        }
         let mut added = vec![];
         let group_name = group.map(|group| group.name.as_str());
         let of_set = of_set.iter().filter(|share| share.reaches(&clique.name, group_name));
