@@ -7,22 +7,30 @@ use futures::future::join_all;
 use grove_api_types::core::PodCliqueSet;
 
 const SETS: usize = 100;
+/// One set in so many has a scaling group and autoscalers, about which stock controllers write all the time.
+const GROUPED: usize = 10;
 /// The promise is about a minute of rest, so the test watches for one.
 const WINDOW: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
     let plane = Plane::own("steady").await;
-    let ns = Namespace::create(&plane.client().await, "e2e-steady").await;
+    let ns = &Namespace::create(&plane.client().await, "e2e-steady").await;
     let names: Vec<String> = (0..SETS).map(|index| format!("s{index}")).collect();
-    join_all(names.iter().map(|name| async { ns.create_yaml::<PodCliqueSet>(&sets::three_cliques(name, 1)).await }))
-        .await;
+    join_all(names.iter().enumerate().map(|(at, name)| {
+        let grouped = at % GROUPED == 0;
+        let yaml = if grouped { sets::grouped(name, 1, "") } else { sets::three_cliques(name, 1) };
+        async move { ns.create_yaml::<PodCliqueSet>(&yaml).await }
+    }))
+    .await;
     let at_rest = |world: &World| {
+        let wanted: usize = world.cliques.values().filter_map(|c| usize::try_from(c.spec.replicas).ok()).sum();
         let referred: usize =
             world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len()).sum();
-        referred == SETS * 5
-            && names.iter().all(|name| world.is_available(name))
-            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == SETS * 5
+        names.iter().all(|name| world.is_available(name))
+            && world.autoscalers.len() == SETS / GROUPED * 2
+            && referred == wanted
+            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == wanted
             && world.gangs.values().all(running)
     };
     ns.until("all sets are available", at_rest).await;
