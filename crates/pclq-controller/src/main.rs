@@ -14,7 +14,8 @@ struct Args {
     common: CommonArgs,
 }
 
-#[tokio::main]
+// One thread is plenty for a process that waits for the API server, and each further one has a heap of its own.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
     process::run(pclq_controller::NAME, &args.common, async |service| pclq_controller::run(service).await).await
