@@ -1,5 +1,5 @@
-//! A wiretap between a service and the API server: it passes every byte on under the service's own token, and tells of
-//! each write at the moment when it was sent.
+//! A wiretap between a service and the API server: it passes every byte on under the service's own token, and asks about
+//! each write whether it is to be the last that the service sends.
 
 use std::io;
 use std::path::Path;
@@ -21,8 +21,28 @@ use tokio_rustls::TlsConnector;
 /// The server still gets to answer what was sent by a process that is no more.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 
-/// Is called with the method and the path of each write.
-pub type OnWrite = Arc<dyn Fn(&str) + Send + Sync>;
+/// A late write arrives after so many of the process that came next, or when this time is over.
+const LATE_BY: u64 = 64;
+const LATEST: Duration = Duration::from_secs(5);
+
+/// What becomes of a write, and of the service that sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives, and the service lives on.
+    Arrives,
+    /// It arrives, and the service is killed before it hears so.
+    IsTheLast,
+    /// The service is killed, and what it sent arrives when it is already at work again.
+    ArrivesLate,
+}
+
+/// What the owner of a proxy decides.
+pub struct Tap {
+    /// Is asked with the method and the path of each write.
+    pub fate: Box<dyn Fn(&str) -> Fate + Send + Sync>,
+    /// Kills the service.
+    pub kill: Box<dyn Fn() + Send + Sync>,
+}
 
 /// Ends with its owner.
 pub struct Proxy {
@@ -42,10 +62,11 @@ impl Proxy {
     ///
     /// # Panics
     /// When there is no port, or no certificate.
-    pub async fn start(server: u16, authority: &Path, on_write: OnWrite) -> Self {
+    pub async fn start(server: u16, authority: &Path, tap: Tap) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let line = Line { server, connector: connector(authority), on_write };
+        let line =
+            Line { server, connector: connector(authority), tap: Arc::new(tap), progress: watch::Sender::default() };
         let (is_cut, cut) = watch::channel(false);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -93,7 +114,17 @@ fn connector(authority: &Path) -> TlsConnector {
 struct Line {
     server: u16,
     connector: TlsConnector,
-    on_write: OnWrite,
+    tap: Arc<Tap>,
+    progress: watch::Sender<Progress>,
+}
+
+/// How far the service is, which is another process after each kill.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// Kills so far.
+    kills: u64,
+    /// Writes since, of connections that came about since.
+    passed: u64,
 }
 
 impl Line {
@@ -107,12 +138,49 @@ impl Line {
         let mut answering = pin!(answer(&mut answers, to_client));
         tokio::select! {
             ended = &mut answering => ended,
-            ended = pass_on(from_client, &mut requests, &self.on_write) => {
+            ended = self.pass_on(from_client, &mut requests) => {
                 // Answers to what was sent are waited for, then the connection is closed whatever still comes.
                 let _ = timeout(LAST_ANSWER, answering).await;
                 ended
             }
         }
+    }
+
+    /// Passes requests on, one by one, until the client has no more of them.
+    async fn pass_on(&self, mut client: OwnedReadHalf, server: &mut (impl AsyncWriteExt + Unpin)) -> io::Result<()> {
+        let process = self.progress.borrow().kills;
+        let mut received = Vec::new();
+        while let Some(request) = next_request(&mut client, &mut received).await? {
+            let fate = if is_write(&request.first_line) { (self.tap.fate)(&request.first_line) } else { Fate::Arrives };
+            if fate == Fate::ArrivesLate {
+                self.kill();
+                self.others_are_at_work().await;
+            }
+            server.write_all(&request.bytes).await?;
+            server.flush().await?;
+            if fate == Fate::IsTheLast {
+                self.kill();
+            }
+            let counts = is_write(&request.first_line);
+            self.progress.send_if_modified(|now| {
+                now.passed += u64::from(counts && now.kills == process);
+                counts
+            });
+        }
+        Ok(())
+    }
+
+    fn kill(&self) {
+        (self.tap.kill)();
+        self.progress.send_modify(|now| *now = Progress { kills: now.kills + 1, passed: 0 });
+    }
+
+    /// Waits until the process that comes next has made some writes. One that has none to make is not waited for.
+    async fn others_are_at_work(&self) {
+        let mut progress = self.progress.subscribe();
+        let kills = progress.borrow().kills;
+        let at_work = |now: &Progress| now.kills > kills || now.passed >= LATE_BY;
+        let _ = timeout(LATEST, progress.wait_for(at_work)).await;
     }
 }
 
@@ -124,32 +192,23 @@ async fn answer(answers: &mut (impl AsyncReadExt + Unpin), mut to_client: OwnedW
     Ok(())
 }
 
-/// Passes requests on, one by one, until the client has no more of them.
-async fn pass_on(
-    mut client: OwnedReadHalf,
-    server: &mut (impl AsyncWriteExt + Unpin),
-    on_write: &OnWrite,
-) -> io::Result<()> {
-    let mut received = Vec::new();
+/// One request, with the method and the path in its first line.
+struct Request {
+    first_line: String,
+    bytes: Vec<u8>,
+}
+
+/// The next request; nothing when the client has gone, be it in the middle of one, of which the server hears nothing.
+async fn next_request(client: &mut OwnedReadHalf, received: &mut Vec<u8>) -> io::Result<Option<Request>> {
     loop {
-        let Some(end) = head_end(&received) else {
-            if client.read_buf(&mut received).await? == 0 {
-                return Ok(());
-            }
-            continue;
-        };
-        let (first_line, body) = read_head(&received[..end])?;
-        while received.len() < end + body {
-            if client.read_buf(&mut received).await? == 0 {
-                // The process died in the middle of a request, of which the server hears nothing.
-                return Ok(());
+        if let Some(end) = head_end(received) {
+            let (first_line, body) = read_head(&received[..end])?;
+            if received.len() >= end + body {
+                return Ok(Some(Request { first_line, bytes: received.drain(..end + body).collect() }));
             }
         }
-        server.write_all(&received[..end + body]).await?;
-        server.flush().await?;
-        received.drain(..end + body);
-        if is_write(&first_line) {
-            on_write(&first_line);
+        if client.read_buf(received).await? == 0 {
+            return Ok(None);
         }
     }
 }

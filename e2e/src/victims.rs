@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use crate::plane::Plane;
-use crate::proxy::Proxy;
+use crate::proxy::{Fate, Proxy, Tap};
 
 /// Counts the writes of all services, and knows after which of them to strike.
 #[derive(Default)]
@@ -25,7 +25,8 @@ struct Progress {
 }
 
 impl Strikes {
-    /// Counts anew, and strikes after the writes of these numbers. The first write is number 1.
+    /// Counts anew, and strikes at the writes of these numbers; every other of them arrives late. The first write is
+    /// number 1.
     pub fn begin(&self, due: impl IntoIterator<Item = usize>) {
         let mut due: Vec<_> = due.into_iter().collect();
         due.sort_unstable();
@@ -48,19 +49,20 @@ impl Strikes {
         self.lock().struck.clone()
     }
 
-    fn is_due_after(&self, service: &str, request: &str) -> bool {
+    fn fate(&self, service: &str, request: &str) -> Fate {
         let mut all = self.lock();
         all.sent += 1;
-        let strikes = all.next.front().is_some_and(|due| *due <= all.sent);
-        if strikes {
-            all.next.pop_front();
-            let line = format!("{}: {service} after {request}", all.sent);
-            all.struck.push(line);
+        if all.next.front().is_none_or(|next| *next > all.sent) {
+            return Fate::Arrives;
         }
-        strikes
+        all.next.pop_front();
+        let late = all.struck.len() % 2 == 1;
+        let line = format!("{}: {service} after {request}{}", all.sent, if late { ", which arrives late" } else { "" });
+        all.struck.push(line);
+        if late { Fate::ArrivesLate } else { Fate::IsTheLast }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,20 +90,16 @@ impl Victim {
     pub async fn take_over(plane: &Plane, service: &'static str, strikes: Arc<Strikes>) -> Self {
         let mut command = plane.command_of(service);
         let process = Arc::new(Mutex::new(None::<Pid>));
-        let target = Arc::clone(&process);
-        let proxy = Proxy::start(
-            plane.port("kube-apiserver"),
-            &plane.dir().join("pki/apiserver.crt"),
-            Arc::new(move |request| {
-                let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
-                // Only a process that is there is struck: the rest of what it sent may still be on its way.
-                if target.is_some() && strikes.is_due_after(service, request) {
-                    let pid = target.take().expect("it is there");
-                    kill_process(pid, Signal::KILL).expect("the service is killed");
-                }
+        let (there, target) = (Arc::clone(&process), Arc::clone(&process));
+        let tap = Tap {
+            // Only a process that is there is struck: the rest of what the last one sent may still be on its way.
+            fate: Box::new(move |request| match *lock(&there) {
+                Some(_) => strikes.fate(service, request),
+                None => Fate::Arrives,
             }),
-        )
-        .await;
+            kill: Box::new(move || kill(&target)),
+        };
+        let proxy = Proxy::start(plane.port("kube-apiserver"), &plane.dir().join("pki/apiserver.crt"), tap).await;
         plane.end(service).await;
         let kubeconfig = proxied(plane, service, &proxy.url());
         let at = command.iter().position(|argument| argument == "--kubeconfig").expect("a service has a kubeconfig");
@@ -112,9 +110,9 @@ impl Victim {
             let process = kept;
             loop {
                 let mut child = start(&command, &log);
-                *process.lock().unwrap_or_else(PoisonError::into_inner) = child.id().and_then(pid);
+                *lock(&process) = child.id().and_then(pid);
                 let ended = child.wait().await.expect("the process can be waited for");
-                let own = process.lock().unwrap_or_else(PoisonError::into_inner).take().is_some();
+                let own = lock(&process).take().is_some();
                 assert!(!own, "{service} ended by itself with {ended}; its log is {}", log.display());
             }
         });
@@ -129,10 +127,9 @@ impl Victim {
     /// Kills the service; it is started again.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When that is not possible.
     pub fn kill(&self) {
-        let pid = self.process.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the service runs");
-        kill_process(pid, Signal::KILL).expect("the service is killed");
+        kill(&self.process);
     }
 
     /// Fails if the service has ended by itself.
@@ -141,6 +138,17 @@ impl Victim {
     /// In that case.
     pub fn is_well(&self) {
         assert!(!self.keeping.is_finished(), "a service ended by itself, see above");
+    }
+}
+
+fn lock(process: &Mutex<Option<Pid>>) -> MutexGuard<'_, Option<Pid>> {
+    process.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn kill(process: &Mutex<Option<Pid>>) {
+    // Two of its requests may be struck at once.
+    if let Some(pid) = lock(process).take() {
+        kill_process(pid, Signal::KILL).expect("the service is killed");
     }
 }
 
