@@ -30,5 +30,5 @@ pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
             "a series of kills did not end well; see above for what was killed, and in the logs of the plane's folder"
         );
     }
-    ended
+    ended.and(planes.nothing_panicked())
 }

@@ -49,6 +49,7 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
     .await;
     let ended = planes.end_own().await;
     together.and(ended)?;
+    planes.nothing_panicked()?;
     if filter.is_none() && source.kubeconfig.is_none() {
         check_permissions(&planes.all()?)?;
     }

@@ -39,6 +39,21 @@ impl Planes {
         Ok(beside.filter_map(|entry| Some(entry.ok()?.path())).filter(is_plane).collect())
     }
 
+    /// Whatever happens to a service, it ends with a message and an exit code: no log tells of a panic.
+    pub(crate) fn nothing_panicked(&self) -> Result<()> {
+        for dir in self.all()? {
+            let Ok(logs) = std::fs::read_dir(dir.join("log")) else { continue };
+            for log in logs.filter_map(|entry| Some(entry.ok()?.path())) {
+                let text = std::fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+                let text = String::from_utf8_lossy(&text);
+                if let Some(panic) = text.lines().find(|line| line.contains("panicked at")) {
+                    bail!("{}: {panic}", log.display());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A test that failed has not ended the plane of its own.
     pub(crate) async fn end_own(&self) -> Result<()> {
         let mut ended = Ok(());
