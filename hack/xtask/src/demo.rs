@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use world::{World, number};
 
 const NAMESPACE: &str = "grove-demo";
+/// The sets of the examples, without groups and with one.
 const SET: &str = "demo";
+const GROUPED: &str = "multinode";
 const STEP_WITHIN: Duration = Duration::from_secs(90);
 
 /// Changes that come this close together are shown as one.
@@ -78,15 +80,17 @@ impl<'a> Demo<'a> {
         self.scale_a_clique().await?;
         self.lose_a_pod().await?;
         self.lose_a_clique().await?;
-        self.delete_the_set().await
+        self.delete(SET, "Delete the set: everything that was made for it goes with it.").await?;
+        self.span_nodes().await?;
+        self.scale_a_group().await?;
+        self.delete(GROUPED, "Delete that set, too.").await
     }
 
     async fn apply(&mut self) -> Result<()> {
         self.say(
             "One manifest: a set of 2 replicas, each a frontend, a prefill and a decode clique that belong together.",
         );
-        let manifest = workspace::root().join("deploy/examples/disaggregated.yaml");
-        self.kubectl(&["apply", "-f", &manifest.display().to_string()]).await?;
+        self.apply_example("disaggregated").await?;
         self.until("all pods are Ready", |world| world.is_ready(SET)).await?;
         self.kubectl(&["wait", "--for=condition=Available", &format!("pcs/{SET}"), "--timeout=30s"]).await
     }
@@ -133,16 +137,35 @@ impl<'a> Demo<'a> {
         .await
     }
 
-    async fn delete_the_set(&mut self) -> Result<()> {
-        self.say("Delete the set: everything that was made for it goes with it.");
-        self.kubectl(&["delete", "pcs", SET, "--wait=false"]).await?;
+    async fn span_nodes(&mut self) -> Result<()> {
+        self.say(
+            "A model that needs several nodes: a leader and its workers are one instance, beside them a router. Each \
+             instance beyond the first is a gang of its own.",
+        );
+        self.apply_example("multinode").await?;
+        self.until("all pods are Ready", |world| world.is_ready(GROUPED)).await
+    }
+
+    async fn scale_a_group(&mut self) -> Result<()> {
+        self.say("Scale that model by an instance: leader and workers come together.");
+        let group = format!("{GROUPED}-0-model");
+        self.kubectl(&["scale", &format!("pcsg/{group}"), "--replicas=3"]).await?;
+        self.until("the third instance is Ready", |world| {
+            let scaled = |group: &DynamicObject| number(&group.data["spec"]["replicas"]) == 3;
+            world.groups.named(&group).is_some_and(|group| scaled(&group)) && world.is_ready(GROUPED)
+        })
+        .await
+    }
+
+    async fn delete(&mut self, set: &str, what: &str) -> Result<()> {
+        self.say(what);
+        self.kubectl(&["delete", "pcs", set, "--wait=false"]).await?;
         self.until("nothing is left", World::is_empty).await
     }
 
     async fn leave_to_play_with(&mut self) -> Result<()> {
         self.say("Once more, for you to play with.");
-        let manifest = workspace::root().join("deploy/examples/disaggregated.yaml");
-        self.kubectl(&["apply", "-f", &manifest.display().to_string()]).await?;
+        self.apply_example("disaggregated").await?;
         self.until("all pods are Ready", |world| world.is_ready(SET)).await?;
         let dir = &self.plane.dir;
         println!("\nThe cluster stays. Go on with:\n");
@@ -153,6 +176,11 @@ impl<'a> Demo<'a> {
         println!("  kubectl explain podcliqueset.spec");
         println!("\nLogs lie in {}. End it with: cargo xtask down --dir {}", dir.join("log").display(), dir.display());
         Ok(())
+    }
+
+    async fn apply_example(&self, name: &str) -> Result<()> {
+        let manifest = workspace::root().join("deploy/examples").join(name).with_extension("yaml");
+        self.kubectl(&["apply", "-f", &manifest.display().to_string()]).await
     }
 
     fn say(&mut self, what: &str) {

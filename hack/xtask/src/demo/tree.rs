@@ -33,8 +33,7 @@ pub(crate) fn draw(world: &World, known: &BTreeSet<String>) -> String {
         }
     }
     if text.is_empty() {
-        let left =
-            world.cliques.all().len() + world.gangs.all().len() + world.services.all().len() + world.pods.all().len();
+        let left = world.count();
         text =
             if left == 0 { "(nothing)\n".to_owned() } else { format!("(no set; {left} objects on their way out)\n") };
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 /// Objects as anybody sees them through the API: the demo knows no more of the suite than a user does.
 pub(crate) struct World {
     pub(crate) sets: Kind,
+    pub(crate) groups: Kind,
     pub(crate) cliques: Kind,
     pub(crate) gangs: Kind,
     pub(crate) services: Kind,
@@ -64,6 +65,7 @@ impl World {
         };
         Self {
             sets: kind("grove.io", "v1alpha1", "PodCliqueSet", "podcliquesets"),
+            groups: kind("grove.io", "v1alpha1", "PodCliqueScalingGroup", "podcliquescalinggroups"),
             cliques: kind("grove.io", "v1alpha1", "PodClique", "podcliques"),
             gangs: kind("scheduler.grove.io", "v1alpha1", "PodGang", "podgangs"),
             services: kind("", "v1", "Service", "services"),
@@ -79,28 +81,51 @@ impl World {
 
     /// The uids of everything that is there now.
     pub(crate) fn uids(&self) -> BTreeSet<String> {
-        let all = [&self.sets, &self.cliques, &self.gangs, &self.services, &self.pods].into_iter().flat_map(Kind::all);
-        all.filter_map(|object| object.metadata.uid.clone()).collect()
+        self.kinds().into_iter().flat_map(Kind::all).filter_map(|object| object.metadata.uid.clone()).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        [&self.sets, &self.cliques, &self.gangs, &self.services, &self.pods].iter().all(|kind| kind.all().is_empty())
+        self.kinds().iter().all(|kind| kind.all().is_empty())
     }
 
-    /// Every clique of every replica of the set is there with all its pods Ready, nothing is on its way out, and the
-    /// set itself says so.
+    /// How many objects there are.
+    pub(crate) fn count(&self) -> usize {
+        self.kinds().iter().map(|kind| kind.all().len()).sum()
+    }
+
+    fn kinds(&self) -> [&Kind; 6] {
+        [&self.sets, &self.groups, &self.cliques, &self.gangs, &self.services, &self.pods]
+    }
+
+    /// Everything that the set asks for is there with all its pods Ready, nothing is on its way out, and the set itself
+    /// says so.
     pub(crate) fn is_ready(&self, set: &str) -> bool {
         let Some(set) = self.sets.named(set) else { return false };
-        let replicas = number(&set.data["spec"]["replicas"]);
-        let templates = set.data["spec"]["template"]["cliques"].as_array().map_or(0, Vec::len);
-        let (cliques, gangs) = (self.cliques.of(&set), self.gangs.of(&set));
+        let template = &set.data["spec"]["template"];
+        let configured = template["podCliqueScalingGroups"].as_array().map_or(&[][..], Vec::as_slice);
+        let grouped: usize = configured.iter().map(|group| length(&group["cliqueNames"])).sum();
+        let replicas = size(&set.data["spec"]["replicas"]);
+        let groups = self.groups.of(&set);
+        let gangs = self.gangs.of(&set);
         has_condition(&set, "Available")
             && number(&set.data["status"]["observedGeneration"]) == set.metadata.generation.unwrap_or_default()
-            && number(&set.data["status"]["availableReplicas"]) == replicas
-            && i64::try_from(cliques.len()).ok() == i64::try_from(templates).ok().map(|count| count * replicas)
-            && i64::try_from(gangs.len()).ok() == Some(replicas)
+            && size(&set.data["status"]["availableReplicas"]) == replicas
+            && self.are_ready(&set, replicas * length(&template["cliques"]).saturating_sub(grouped))
+            && groups.len() == replicas * configured.len()
+            && groups.iter().all(|group| self.is_group_ready(group))
+            && gangs.len() >= replicas
             && gangs.iter().all(|gang| gang.data["status"]["phase"] == "Running")
-            && cliques.iter().all(|clique| self.is_clique_ready(clique))
+    }
+
+    fn is_group_ready(&self, group: &DynamicObject) -> bool {
+        let spec = &group.data["spec"];
+        self.are_ready(group, size(&spec["replicas"]) * length(&spec["cliqueNames"]))
+    }
+
+    /// Whether the owner has so many cliques, all of them ready.
+    fn are_ready(&self, owner: &DynamicObject, count: usize) -> bool {
+        let cliques = self.cliques.of(owner);
+        cliques.len() == count && cliques.iter().all(|clique| self.is_clique_ready(clique))
     }
 
     fn is_clique_ready(&self, clique: &DynamicObject) -> bool {
@@ -109,6 +134,14 @@ impl World {
             && number(&clique.data["status"]["readyReplicas"]) == number(&clique.data["spec"]["replicas"])
             && pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none() && has_condition(pod, "Ready"))
     }
+}
+
+fn size(value: &Value) -> usize {
+    usize::try_from(number(value)).unwrap_or_default()
+}
+
+fn length(list: &Value) -> usize {
+    list.as_array().map_or(0, Vec::len)
 }
 
 pub(crate) fn number(value: &Value) -> i64 {
@@ -144,6 +177,7 @@ impl World {
         };
         Self {
             sets: kind("PodCliqueSet"),
+            groups: kind("PodCliqueScalingGroup"),
             cliques: kind("PodClique"),
             gangs: kind("PodGang"),
             services: kind("Service"),
