@@ -26,8 +26,11 @@ use crate::{backoff::Backoff, metrics::Metrics, telemetry::error_chain};
 const ANSWER: Duration = Duration::from_mins(1);
 /// The server ends a watch after this many seconds if the configuration does not say otherwise.
 const WATCH_SECONDS: u32 = 290;
-/// A watch that ends sooner counts as a failure, so that a server that closes every watch is not asked in a loop.
+/// A watch that ends sooner and brought nothing counts as a failure, so that a server that closes every watch is not asked
+/// in a loop.
 const SOON: Duration = Duration::from_secs(5);
+/// One that brought something goes on after this pause: a busy server closes watches that it has too much to send to.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// What the cache has to take in.
 pub(super) enum Event<K> {
@@ -123,8 +126,12 @@ where
         loop {
             let started = Instant::now();
             let (trouble, at_least) = match self.round(&mut sink).await {
-                Ok(()) if started.elapsed() >= SOON => continue,
-                Ok(()) => ("the API server closed the watch at once".to_owned(), Duration::ZERO),
+                Ok(_) if started.elapsed() >= SOON => continue,
+                Ok(brought) if brought > 0 => {
+                    tokio::time::sleep(BREATH).await;
+                    continue;
+                }
+                Ok(_) => ("the API server closed the watch at once".to_owned(), Duration::ZERO),
                 Err(error) => {
                     self.is_broken = true;
                     if error.is_gone() || error.is_not_served() {
@@ -155,7 +162,8 @@ where
         }
     }
 
-    async fn round(&mut self, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {
+    /// Returns how many events the watch brought before it ended.
+    async fn round(&mut self, sink: &mut impl FnMut(Event<K>)) -> Result<usize, Error> {
         let version = match self.version.clone() {
             Some(version) if self.stands(&version).await? => version,
             before => {
@@ -211,7 +219,7 @@ where
         }
     }
 
-    async fn watch(&mut self, version: String, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {
+    async fn watch(&mut self, version: String, sink: &mut impl FnMut(Event<K>)) -> Result<usize, Error> {
         let seconds = self.config.timeout.unwrap_or(WATCH_SECONDS);
         let params = WatchParams {
             label_selector: self.config.label_selector.clone(),
@@ -222,18 +230,20 @@ where
         let asked = Duration::from_secs(seconds.into());
         let began = Instant::now();
         let mut events = answer(self.api.watch(&params, &version)).await?.boxed();
+        let mut brought = 0;
         // A connection that died unnoticed would stay silent for ever.
         while let Ok(event) = timeout(asked + Duration::from_secs(10), events.try_next()).await {
             match event.map_err(Error::Refused)? {
                 None => {
                     self.is_broken = began.elapsed() + Duration::from_secs(1) < asked;
-                    return Ok(());
+                    return Ok(brought);
                 }
                 Some(event) => self.take(event, sink)?,
             }
+            brought += 1;
         }
         self.is_broken = true;
-        Ok(())
+        Ok(brought)
     }
 
     fn take(&mut self, event: WatchEvent<K>, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {

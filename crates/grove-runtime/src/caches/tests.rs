@@ -175,6 +175,24 @@ async fn a_dropped_watch_goes_on_where_it_ended_without_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_server_that_closes_watches_again_and_again_is_kept_up_with() {
+    let mut watched = watched(
+        |_| config_maps(5, &[map("a", 1)]),
+        |begun, _| match u32::try_from(begun).unwrap() {
+            begun @ 0..20 => Answer::Watch { events: vec![event("MODIFIED", &map("a", 6 + begun))], stays_open: false },
+            _ => OPEN,
+        },
+    );
+    assert_eq!(watched.next().await, "+a");
+    let began = tokio::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(watched.next().await, "~a");
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(watched.log.count(Asked::is_list), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_failure_is_answered_with_a_flood_and_the_cache_converges_when_it_ends() {
     type Failing = fn() -> Answer;
     let kinds: [(&str, Failing); 6] = [
