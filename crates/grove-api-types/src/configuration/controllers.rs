@@ -7,8 +7,8 @@ use super::document::Section;
 pub struct Controllers {
     /// `podCliqueSet`
     pub pod_clique_set: Controller<10>,
-    /// `podClique`
-    pub pod_clique: Controller<10>,
+    /// `podClique`. As many as writes may be in flight.
+    pub pod_clique: Controller<32>,
     /// `podCliqueScalingGroup`
     pub pod_clique_scaling_group: Controller<5>,
     /// `podGang`
