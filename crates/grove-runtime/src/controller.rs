@@ -144,7 +144,7 @@ where
         });
         let triggers = stream::select(triggers, relief).filter(move |_| ready(led.is_held()));
         let all = everything(service, store.clone());
-        let lanes = Lanes::new(concurrency);
+        let lanes = Arc::<Lanes>::default();
         let departed = Departed { left, failures: Arc::clone(&failures), lanes: Arc::clone(&lanes) };
         let own = fed(primary, feed, departed, leadership.clone());
         let wakes = stream::select_all([own.boxed(), triggers.boxed(), all.map(Wake::Act).boxed()]).boxed();
@@ -253,9 +253,13 @@ async fn is_cleared<K>(executor: &Executor, orphans: &(dyn Fn(&K) -> Plan + Send
 where
     K: Resource<DynamicType = ()>,
 {
+    let plan = orphans(gone);
+    if plan.is_still() {
+        return true;
+    }
     match executor.is_gone(gone).await {
         Ok(false) => true,
-        Ok(true) => executor.carry_out(gone, &orphans(gone)).await.succeeded(),
+        Ok(true) => executor.carry_out(gone, &plan).await.succeeded(),
         Err(error) => {
             tracing::warn!(name = gone.name_any(), "{}", error_chain(&error));
             false
@@ -307,9 +311,21 @@ impl<C: Send + Sync + 'static> Attempts<C> {
             if result.is_ok() {
                 self.failures.forget(&*object);
             }
-            result.map(Action::from)
+            result.map(|next| self.come_back(&*object, next))
         };
         attempt.instrument(span)
+    }
+
+    /// What is only to be told comes back behind all acts.
+    fn come_back<K: Resource>(&self, object: &K, next: Next) -> Action {
+        match next {
+            Next::Event => Action::await_change(),
+            Next::Deadline(delay) => Action::requeue(delay),
+            Next::Telling(delay) => {
+                self.lanes.tells_after(object, delay);
+                Action::await_change()
+            }
+        }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "the signature of kube's error policies")]

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 /// Progress of a single object is told this long after it was first made.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// And this much later for each other object that makes progress: a hundred tellings in a second leave the API server time
-/// for what users wait for.
-const CROWD: Duration = Duration::from_millis(10);
+/// And this much later for each other object that makes progress: ten tellings in a second leave the API server time for
+/// what users wait for.
+const CROWD: Duration = Duration::from_millis(100);
 /// But never later than this.
-const LONGEST: Duration = Duration::from_secs(15);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// What there is to say of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -86,5 +86,5 @@ fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
     ctx.pace.rest(gone);
     ctx.starved.forget(gone);
     ctx.caches.pods.forget_owner(&uid);
-    plan::deletion(gone, &ctx.caches.pods.owned_by(&uid))
+    plan::farewell(gone, &ctx.caches.pods.owned_by(&uid))
 }

@@ -52,6 +52,7 @@ async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
     let seen = observe::observe(&ctx.caches, &gang);
     if seen.is_leaving() {
+        ctx.pace.rest(&*gang);
         return Ok(Next::Event);
     }
     let told = status::status(&seen, now);

@@ -24,6 +24,11 @@ const SHARE: u32 = 4;
 const CROWD: Duration = Duration::from_millis(4);
 /// But never longer than this, and as long again while there is something to act on.
 const LONGEST: Duration = Duration::from_secs(3);
+/// Tellings under way at once, and only one while there are acts. So few that a server that is slow to answer, because it
+/// has much to do, is asked to write little of what users do not wait for; a server at leisure takes hundreds in a second.
+const AT_ONCE: usize = 3;
+/// Acts that come in a row are this close together.
+const CALM: Duration = Duration::from_millis(300);
 
 /// Why an object is to be reconciled.
 pub enum Wake<K: Resource> {
@@ -50,13 +55,11 @@ impl<K: Resource> From<ObjectRef<K>> for Wake<K> {
 type Key = (String, String);
 
 /// What waits and what runs. Shared by the stream that wakes and by the reconciliations that were woken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lanes {
     state: Mutex<State>,
-    /// There may be room for another telling.
+    /// There may be room for another telling, or one that is due.
     changed: Notify,
-    /// Tellings under way at once, so that an act never finds a long queue before it.
-    at_once: usize,
 }
 
 #[derive(Debug, Default)]
@@ -70,9 +73,21 @@ struct State {
     telling: BTreeSet<Key>,
     /// How long the last reconciliation took.
     took: BTreeMap<Key, Duration>,
+    /// When an act last came, or began.
+    last_act: Option<Instant>,
 }
 
 impl State {
+    /// Whoever waits already waits no longer for it.
+    fn waits(&mut self, key: Key, due: Instant) {
+        if self.waiting.get(&key).is_some_and(|earlier| *earlier <= due) {
+            return;
+        }
+        self.is_covered(&key);
+        self.waiting.insert(key.clone(), due);
+        self.by_time.insert((due, key));
+    }
+
     fn is_covered(&mut self, key: &Key) {
         if let Some(due) = self.waiting.remove(key) {
             self.by_time.remove(&(due, key.clone()));
@@ -81,10 +96,6 @@ impl State {
 }
 
 impl Lanes {
-    pub(super) fn new(at_once: u16) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), changed: Notify::new(), at_once: at_once.max(1).into() })
-    }
-
     /// The objects to reconcile, in the order in which they should be.
     pub(super) fn merge<K>(
         self: Arc<Self>,
@@ -120,7 +131,8 @@ impl Lanes {
     pub(super) fn begins<K: Resource>(&self, object: &K) -> Running<'_> {
         let key = key_of(object);
         let mut state = self.lock();
-        if state.acting.remove(&key) && state.acting.is_empty() {
+        if state.acting.remove(&key) {
+            state.last_act = Some(Instant::now());
             self.changed.notify_one();
         }
         drop(state);
@@ -141,32 +153,40 @@ impl Lanes {
         self.changed.notify_one();
     }
 
+    /// There is more to tell of the object in a while, if nothing else comes before.
+    pub(super) fn tells_after<K: Resource>(&self, object: &K, delay: Duration) {
+        self.lock().waits(key_of(object), Instant::now() + delay);
+        self.changed.notify_one();
+    }
+
     fn acts(&self, key: Key) {
         let mut state = self.lock();
         state.is_covered(&key);
         state.acting.insert(key);
+        state.last_act = Some(Instant::now());
     }
 
     fn tells(&self, key: Key) {
         let mut state = self.lock();
-        if state.waiting.contains_key(&key) {
-            return;
-        }
         let took = state.took.get(&key).copied().unwrap_or_default();
-        let crowd = CROWD * u32::try_from(state.waiting.len()).unwrap_or(u32::MAX);
+        let crowd = CROWD.saturating_mul(u32::try_from(state.waiting.len()).unwrap_or(u32::MAX));
         let due = Instant::now() + (took * SHARE).max(PAUSE + crowd).min(LONGEST);
-        state.waiting.insert(key.clone(), due);
-        state.by_time.insert((due, key));
+        state.waits(key, due);
     }
 
     /// When the next telling may go, if nothing changes.
     fn next_telling(&self) -> Option<Instant> {
         let state = self.lock();
         let due = state.by_time.first()?.0;
-        if state.telling.len() >= self.at_once {
-            return None;
+        let is_free = state.acting.is_empty();
+        match state.telling.len() {
+            0 if is_free => Some(due),
+            0 => Some(due + LONGEST),
+            under_way if under_way < AT_ONCE && is_free => {
+                Some(state.last_act.map_or(due, |last_act| due.max(last_act + CALM)))
+            }
+            _ => None,
         }
-        Some(if state.acting.is_empty() { due } else { due + LONGEST })
     }
 
     fn release(&self) -> Option<Key> {
@@ -174,7 +194,6 @@ impl Lanes {
         let (_, key) = state.by_time.pop_first()?;
         state.waiting.remove(&key);
         state.telling.insert(key.clone());
-
         Some(key)
     }
 
@@ -234,18 +253,16 @@ mod tests {
         ObjectRef::new(name)
     }
 
-    fn lanes(
-        at_once: u16,
-    ) -> (Arc<Lanes>, mpsc::UnboundedSender<Wake<ConfigMap>>, BoxStream<'static, ObjectRef<ConfigMap>>) {
+    fn lanes() -> (Arc<Lanes>, mpsc::UnboundedSender<Wake<ConfigMap>>, BoxStream<'static, ObjectRef<ConfigMap>>) {
         let (sender, wakes) = mpsc::unbounded();
-        let lanes = Lanes::new(at_once);
+        let lanes = Arc::new(Lanes::default());
         let merged = Arc::clone(&lanes).merge(wakes.boxed()).boxed();
         (lanes, sender, merged)
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_calls_for_an_act_goes_first_and_covers_what_was_to_be_told() {
-        let (lanes, sender, mut merged) = lanes(1);
+        let (lanes, sender, mut merged) = lanes();
         for wake in [Wake::Tell(reference("a")), Wake::Tell(reference("b")), Wake::Act(reference("b"))] {
             sender.unbounded_send(wake).unwrap();
         }
@@ -261,19 +278,50 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_changes_are_told_once_and_never_in_a_crowd() {
-        let (lanes, sender, mut merged) = lanes(1);
-        for name in ["a", "a", "b", "a", "b"] {
+        let (lanes, sender, mut merged) = lanes();
+        for name in ["a", "a", "b", "a", "b", "c", "d"] {
             sender.unbounded_send(Wake::Tell(reference(name))).unwrap();
         }
+        for name in ["a", "b", "c"] {
+            assert_eq!(merged.next().await, Some(reference(name)));
+        }
+        assert_eq!(tokio::time::timeout(LONGEST * 3, merged.next()).await.ok(), None, "all three are still being told");
+        drop(lanes.begins(&named("a")));
+        assert_eq!(merged.next().await, Some(reference("d")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn between_acts_one_is_told_at_a_time() {
+        let (lanes, sender, mut merged) = lanes();
+        for wake in [Wake::Act(reference("a")), Wake::Tell(reference("b")), Wake::Tell(reference("c"))] {
+            sender.unbounded_send(wake).unwrap();
+        }
         assert_eq!(merged.next().await, Some(reference("a")));
-        assert_eq!(tokio::time::timeout(LONGEST * 3, merged.next()).await.ok(), None, "a is still being told");
+        drop(lanes.begins(&named("a")));
+        let began = Instant::now();
+        assert_eq!(merged.next().await, Some(reference("b")));
+        assert!(began.elapsed() < CALM);
+        assert_eq!(merged.next().await, Some(reference("c")));
+        assert_eq!(began.elapsed(), CALM);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_later_is_told_earlier_when_more_comes() {
+        let (lanes, sender, mut merged) = lanes();
+        let began = Instant::now();
+        lanes.tells_after(&named("a"), LONGEST * 5);
+        lanes.tells_after(&named("b"), LONGEST * 5);
+        sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
+        assert_eq!(merged.next().await, Some(reference("a")));
+        assert!(began.elapsed() < LONGEST);
         drop(lanes.begins(&named("a")));
         assert_eq!(merged.next().await, Some(reference("b")));
+        assert_eq!(began.elapsed(), LONGEST * 5);
     }
 
     #[tokio::test(start_paused = true)]
     async fn acts_that_never_begin_hold_tellings_up_for_a_while_only() {
-        let (lanes, sender, mut merged) = lanes(1);
+        let (lanes, sender, mut merged) = lanes();
         sender.unbounded_send(Wake::Act(reference("stuck"))).unwrap();
         sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
         assert_eq!(merged.next().await, Some(reference("stuck")));
@@ -290,7 +338,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_object_that_takes_long_is_told_less_often() {
-        let (lanes, sender, mut merged) = lanes(1);
+        let (lanes, sender, mut merged) = lanes();
         let running = lanes.begins(&named("a"));
         tokio::time::sleep(Duration::from_millis(500)).await;
         drop(running);

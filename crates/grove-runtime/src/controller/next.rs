@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use kube::runtime::controller::Action;
-
 use crate::plan::Plan;
 
 /// When to look again.
@@ -25,15 +23,6 @@ impl Next {
             (Some(deadline), _) => Self::Deadline(deadline),
             (None, Some(telling)) => Self::Telling(telling),
             (None, None) => Self::Event,
-        }
-    }
-}
-
-impl From<Next> for Action {
-    fn from(next: Next) -> Self {
-        match next {
-            Next::Event => Self::await_change(),
-            Next::Deadline(delay) | Next::Telling(delay) => Self::requeue(delay),
         }
     }
 }

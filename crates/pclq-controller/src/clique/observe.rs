@@ -1,6 +1,7 @@
 //! Fills [`Observed`] from the caches, and says which changes wake which clique.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -55,14 +56,14 @@ pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
     let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
     let (freed, relieved) = mpsc::unbounded();
+    let followers = Followers::default();
+    let (waiting, known, awaiting) = (followers.clone(), followers.clone(), followers.clone());
     let owners = pod_changes.flat_map(move |change| {
         // Nobody listens any more when the service stops.
         starved.relieved(&change).into_iter().for_each(|clique| drop(freed.unbounded_send(clique)));
-        let act = calls_for_act(&change);
+        let act = calls_for_act(&change) || (was_bound(&change) && is_awaited(&awaiting, &change));
         stream::iter(concerned(&change)).map(move |clique| Wake::new(act, clique))
     });
-    let followers = Followers::default();
-    let (waiting, known) = (followers.clone(), followers.clone());
     let waiting = of_others.flat_map(move |change| stream::iter(waiting.take(&change)).map(Wake::Act));
     let members = gang_changes.flat_map(move |change| {
         let followers =
@@ -148,6 +149,19 @@ pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
 pub(super) fn calls_for_act(change: &Change<SlimPod>) -> bool {
     let Change { before: Some(before), after: Some(after) } = change else { return change.is_gone() };
     before.is_live() != after.is_live() || triggers::changed_spec_or_labels(change)
+}
+
+/// Whether the pod has a node now that it did not have.
+fn was_bound(change: &Change<SlimPod>) -> bool {
+    let is_bound = |pod: &Option<Arc<SlimPod>>| pod.as_deref().is_some_and(SlimPod::is_scheduled);
+    is_bound(&change.after) && !is_bound(&change.before)
+}
+
+/// Whether pods of other gangs are held back until the pod's gang is scheduled.
+fn is_awaited(followers: &Followers, change: &Change<SlimPod>) -> bool {
+    let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
+    let gang = change.after.as_deref().and_then(gang);
+    gang.is_some_and(|(namespace, gang)| !followers.of(&namespace, &gang).is_empty())
 }
 
 fn stands(gang: Option<&PodGang>) -> Option<&str> {

@@ -37,7 +37,7 @@ pub mod stage {
 /// else from being done.
 pub fn plan(seen: &Observed) -> Plan {
     if seen.is_leaving() {
-        return deletion(&seen.clique, &seen.pods);
+        return Plan::new().stage(announced(deletion(&seen.clique, &seen.pods)));
     }
     let lineage = match seen.lineage() {
         Ok(lineage) => lineage,
@@ -63,7 +63,7 @@ pub fn plan(seen: &Observed) -> Plan {
     let surplus = indices.surplus.iter().copied().filter(|pod| seen.owns(pod));
     Plan::new()
         .stage(Stage::new(stage::ADOPTION, identity::adoptions(seen)))
-        .stage(deleted(surplus.chain(ended(seen))))
+        .stage(announced(deleted(surplus.chain(ended(seen)))))
         .stage(Stage::new(stage::LABELS, identity::lost_labels(seen, &lineage, &indices.kept)))
         .stage(Stage::new(stage::REFERENCES, patch))
         .stage(Stage::new(stage::GATES, opened))
@@ -72,12 +72,14 @@ pub fn plan(seen: &Observed) -> Plan {
         .waiting(waiting)
 }
 
-/// Deletes the pods of a clique that is going or gone, unless it was to leave them.
-pub fn deletion(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Plan {
-    if leaves_children(clique) {
-        return Plan::new();
-    }
-    Plan::new().stage(deleted(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating())))
+/// Deletes the pods of a clique that is gone, unless it was to leave them. Silently: nobody looks at its events any more.
+pub fn farewell(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Plan {
+    Plan::new().stage(deletion(clique, pods))
+}
+
+fn deletion(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Stage {
+    let going = pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating() && !leaves_children(clique));
+    deleted(going)
 }
 
 /// Pods that failed, were evicted or succeeded: nothing removes them but us, and their indices are free.
@@ -86,7 +88,11 @@ fn ended(seen: &Observed) -> impl Iterator<Item = &SlimPod> {
 }
 
 fn deleted<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
-    Stage::new(stage::PODS, pods.map(Step::delete)).announcing("PodDeleteSuccessful", "PodDeleteFailed", "Deleted")
+    Stage::new(stage::PODS, pods.map(Step::delete))
+}
+
+fn announced(deletes: Stage) -> Stage {
+    deletes.announcing("PodDeleteSuccessful", "PodDeleteFailed", "Deleted")
 }
 
 fn label_missing(label: &str) -> Waiting {

@@ -12,11 +12,13 @@ pub struct Observed {
     pub(crate) gang: PodGang,
     /// The cliques that its groups name.
     pub(crate) cliques: ByName<PodClique>,
+    /// Whether the set that it was made for is there, and stays.
+    pub(crate) has_set: bool,
 }
 
 impl Observed {
-    /// Whether the gang is being deleted.
+    /// Whether the gang is being deleted, or will be: what it then loses is not worth a word.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.gang.metadata.deletion_timestamp.is_some()
+        self.gang.metadata.deletion_timestamp.is_some() || !self.has_set
     }
 }

@@ -11,7 +11,7 @@ use super::observed::Observed;
 
 /// The status of the gang.
 pub fn status(seen: &Observed, now: Timestamp) -> PodGangStatus {
-    let Observed { gang, cliques } = seen;
+    let Observed { gang, cliques, has_set: _ } = seen;
     let old = gang.status.clone().unwrap_or_default();
     let all = |holds: fn(&PodClique, &PodGroup) -> bool| {
         gang.spec.podgroups.iter().all(|group| cliques.get(&group.name).is_some_and(|clique| holds(clique, group)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use grove_api_types::core::PodClique;
-use grove_api_types::scheduler_group::{PodGang, PodGangPhase};
+use grove_api_types::scheduler_group::PodGangPhase;
 use grove_runtime::pace::Tidings;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -37,7 +37,11 @@ fn world(row: &str) -> Observed {
     };
     let gang = json!({ "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
         "metadata": { "name": "m-0", "generation": 2 }, "spec": { "podgroups": cliques.iter().map(group).collect::<Vec<_>>() } });
-    Observed { gang: serde_json::from_value(gang).expect("a gang"), cliques: by_name(cliques.iter().map(clique)) }
+    Observed {
+        gang: serde_json::from_value(gang).expect("a gang"),
+        cliques: by_name(cliques.iter().map(clique)),
+        has_set: true,
+    }
 }
 
 #[track_caller]
@@ -100,5 +104,7 @@ fn a_gang_that_leaves_is_told_nothing() {
     assert!(!seen.is_leaving());
     seen.gang.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
     assert!(seen.is_leaving(), "{}", seen.gang.name_any());
-    let _: &PodGang = &seen.gang;
+    seen.gang.metadata.deletion_timestamp = None;
+    seen.has_set = false;
+    assert!(seen.is_leaving(), "its set is gone, and it will follow");
 }
