@@ -8,10 +8,12 @@ mod authorize;
 mod cluster_topology;
 pub mod default;
 mod facts;
+mod findings;
 mod mutate;
 mod rule;
 mod scale;
 mod syntax;
+pub(crate) mod texts;
 mod validate;
 mod verdict;
 

@@ -20,6 +20,13 @@ pub const PCSG_TEMPLATE_NUM_PODS: &str = "GROVE_PCSG_TEMPLATE_NUM_PODS";
 /// The replica of the scaling group; only in its cliques.
 pub const PCSG_INDEX: &str = "GROVE_PCSG_INDEX";
 
+/// Whether Grove gives the variable to the containers of a clique, which may be one of a scaling group.
+pub fn is_injected(name: &str, is_member: bool) -> bool {
+    let to_all = [PCS_NAME, PCS_INDEX, PCLQ_NAME, HEADLESS_SERVICE, PCLQ_POD_INDEX];
+    let to_members = [PCSG_NAME, PCSG_TEMPLATE_NUM_PODS, PCSG_INDEX];
+    to_all.contains(&name) || (is_member && to_members.contains(&name))
+}
+
 /// Puts `variables` before those of every container and init container of a pod spec. The names are Grove's, so a
 /// container's own variable of such a name goes.
 pub fn put_first(pod_spec: &mut Map<String, Value>, variables: &[Value]) {

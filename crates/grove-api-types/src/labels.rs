@@ -115,6 +115,11 @@ impl Component {
     }
 }
 
+/// Whether a label is written by Grove, not by a user's template.
+pub fn is_groves(key: &str) -> bool {
+    key.starts_with(GROVE_PREFIX) || [MANAGED_BY, PART_OF, NAME, COMPONENT].contains(&key)
+}
+
 /// The two labels that every object made for `set` carries.
 pub fn base(set: &PodCliqueSetName) -> BTreeMap<String, String> {
     of([(MANAGED_BY, MANAGER), (PART_OF, set.as_str())])

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::labels::{COMPONENT, GROVE_PREFIX, MANAGED_BY, NAME, PART_OF, PROTECTION_DISABLED};
+use crate::labels::{PART_OF, PROTECTION_DISABLED, is_groves};
 
 /// Controllers of Kubernetes that must be able to delete and to release whatever they find, and the one that fills in the
 /// tokens of service accounts.
@@ -18,8 +18,6 @@ const ALWAYS_EXEMPT: [&str; 4] = [
 
 /// Kinds that others work on, too: of these only some parts are Grove's.
 const SHARED_KINDS: [&str; 2] = ["ResourceClaim", "ComputeDomain"];
-/// Labels that are Grove's, beside those with its prefix.
-const OWN_LABELS: [&str; 4] = [MANAGED_BY, PART_OF, NAME, COMPONENT];
 /// Metadata that the API server writes.
 const BOOKKEEPING: [&str; 3] = ["managedFields", "resourceVersion", "generation"];
 
@@ -137,8 +135,7 @@ fn is_free(request: &Request<'_>) -> bool {
 fn ours(object: &Value) -> (Option<&Value>, Vec<(&String, &Value)>, Option<&Value>) {
     let metadata = object.get("metadata");
     let labels = metadata.and_then(|metadata| metadata.get("labels")?.as_object());
-    let is_own = |key: &String| key.starts_with(GROVE_PREFIX) || OWN_LABELS.contains(&key.as_str());
-    let labels = labels.into_iter().flatten().filter(|(key, _)| is_own(key)).collect();
+    let labels = labels.into_iter().flatten().filter(|(key, _)| is_groves(key)).collect();
     (object.get("spec"), labels, metadata.and_then(|metadata| metadata.get("ownerReferences")))
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
+use super::findings::Findings;
 use super::syntax::{LONGEST_LABEL, key};
-use super::verdict::{Fault, FieldPath, Findings};
-use super::{FieldError, Referring, Rule, TopologyFacts, Verdict};
+use super::{FieldPath, Referring, Rule, TopologyFacts, Verdict};
 use crate::configuration::TopologyDomain;
 use crate::core::{ClusterTopology, ClusterTopologyBinding};
 use crate::scheduler::Scheduler;
@@ -18,9 +18,10 @@ const MOST_LEVELS: usize = 7;
 
 /// Judges a `ClusterTopology` that is created.
 pub fn validate_cluster_topology_create(topology: &ClusterTopology, facts: &TopologyFacts) -> Verdict {
-    let mut found = of_topology(topology);
+    let mut found = Findings::default();
+    of_topology(topology, &mut found);
     identity(&topology.name_any(), ("ClusterTopologyBinding", facts), &mut found);
-    found.0
+    found.verdict()
 }
 
 /// Judges what a `ClusterTopology` is changed to.
@@ -32,17 +33,20 @@ pub fn validate_cluster_topology_update(
     if new.metadata.deletion_timestamp.is_some() || new.spec == old.spec {
         return Verdict::default();
     }
-    let mut found = of_topology(new);
-    forget_stored(&mut found, &of_topology(old));
+    let mut found = Findings::of_stored();
+    of_topology(old, &mut found);
+    let mut found = found.of_change();
+    of_topology(new, &mut found);
     in_use(&new.into(), &old.into(), &facts.referring, &mut found);
-    found.0
+    found.verdict()
 }
 
 /// Judges a `ClusterTopologyBinding` that is created.
 pub fn validate_topology_binding_create(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Verdict {
-    let mut found = of_binding(binding, facts);
+    let mut found = Findings::default();
+    of_binding(binding, facts, &mut found);
     identity(&binding.name_any(), ("ClusterTopology", facts), &mut found);
-    found.0
+    found.verdict()
 }
 
 /// Judges what a `ClusterTopologyBinding` is changed to.
@@ -54,16 +58,12 @@ pub fn validate_topology_binding_update(
     if new.metadata.deletion_timestamp.is_some() || new.spec == old.spec {
         return Verdict::default();
     }
-    let mut found = of_binding(new, facts);
-    forget_stored(&mut found, &of_binding(old, facts));
+    let mut found = Findings::of_stored();
+    of_binding(old, facts, &mut found);
+    let mut found = found.of_change();
+    of_binding(new, facts, &mut found);
     in_use(&new.into(), &old.into(), &facts.referring, &mut found);
-    found.0
-}
-
-/// What was wrong before is no reason to refuse a change.
-fn forget_stored(found: &mut Findings, stored: &Findings) {
-    let stored: BTreeSet<_> = stored.0.errors.iter().map(FieldError::identity).collect();
-    found.0.errors.retain(|error| !stored.contains(&error.identity()));
+    found.verdict()
 }
 
 fn identity(name: &str, (other_kind, facts): (&str, &TopologyFacts), found: &mut Findings) {
@@ -85,10 +85,9 @@ fn identity(name: &str, (other_kind, facts): (&str, &TopologyFacts), found: &mut
     }
 }
 
-fn of_topology(topology: &ClusterTopology) -> Findings {
-    let mut found = Findings::default();
+fn of_topology(topology: &ClusterTopology, found: &mut Findings) {
     let levels: Vec<Level> = topology.spec.levels.iter().map(Level::from).collect();
-    unique(&levels, &mut found);
+    unique(&levels, found);
     let path = FieldPath::new("spec.levels");
     match levels.len() {
         0 => found.required(Rule::Levels, &path, "name at least one level"),
@@ -99,25 +98,18 @@ fn of_topology(topology: &ClusterTopology) -> Findings {
         let path = path.item(at, &level.domain);
         if !TopologyDomain::ALL.iter().any(|(name, _)| *name == level.domain) {
             let known: Vec<_> = TopologyDomain::ALL.iter().map(|(name, _)| format!("{name:?}")).collect();
-            found.0.errors.push(FieldError {
-                rule: Rule::LevelSyntax,
-                path: path.field("domain"),
-                kind: Fault::NotSupported,
-                value: level.domain.as_str().into(),
-                message: format!("supported values: {}", known.join(", ")),
-            });
+            let supported = format!("supported values: {}", known.join(", "));
+            found.not_supported(Rule::LevelSyntax, &path.field("domain"), level.domain.as_str(), &supported);
         }
         if let Err(said) = key(&level.key) {
             found.invalid(Rule::LevelSyntax, &path.field("key"), level.key.as_str(), said);
         }
     }
-    found
 }
 
-fn of_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Findings {
-    let mut found = Findings::default();
+fn of_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts, found: &mut Findings) {
     let levels: Vec<Level> = binding.spec.levels.iter().map(Level::from).collect();
-    unique(&levels, &mut found);
+    unique(&levels, found);
     if levels.is_empty() {
         found.required(Rule::Levels, &FieldPath::new("spec.levels"), "name at least one level");
     }
@@ -139,7 +131,6 @@ fn of_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Findin
             }
         }
     }
-    found
 }
 
 fn unique(levels: &[Level], found: &mut Findings) {
@@ -170,9 +161,10 @@ fn in_use(new: &Topology, old: &Topology, referring: &[Referring], found: &mut F
         );
         found.forbidden(Rule::LevelsInUse, &path, text);
     }
-    for domain in old.domains() {
+    let kept: BTreeSet<&str> = new.domains().into_iter().collect();
+    for domain in old.domains().into_iter().filter(|domain| !kept.contains(domain)) {
         let users: Vec<_> = referring.iter().filter(|set| set.domains.contains(domain)).collect();
-        if new.depth(domain).is_none() && !users.is_empty() {
+        if !users.is_empty() {
             let text = format!("domain {domain:?} cannot be removed, PodCliqueSets use it: {}", named(&users));
             found.forbidden(Rule::LevelsInUse, &path, text);
         }

@@ -1,7 +1,10 @@
 //! The defaults of a `PodCliqueSet` and a `PodClique`, applied to whatever was stored.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
+use super::syntax::is_blank;
 use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 use crate::duration::Duration;
 
@@ -28,16 +31,37 @@ pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {
 pub fn pod_clique_set_after(new: &PodCliqueSet, old: &PodCliqueSet) -> PodCliqueSet {
     let mut set = new.clone();
     let before = pod_clique_set(old);
+    let stored = Counterparts::new(&before.spec.template.cliques, |clique| &clique.name);
     for (at, clique) in set.spec.template.cliques.iter_mut().enumerate() {
-        let stored = counterpart(&before.spec.template.cliques, at, |stored| stored.name == clique.name);
+        let stored = stored.of(at, &clique.name);
         clique.spec.min_available = clique.spec.min_available.or(stored.and_then(|stored| stored.spec.min_available));
     }
     pod_clique_set(&set)
 }
 
-/// What an item was before: the one in its place if that is the same, else the same one elsewhere.
-pub(super) fn counterpart<T>(before: &[T], at: usize, is_same: impl Fn(&T) -> bool) -> Option<&T> {
-    before.get(at).filter(|item| is_same(item)).or_else(|| before.iter().find(|item| is_same(item)))
+/// What the items of a list were before.
+#[derive(Debug)]
+pub(super) struct Counterparts<'a, T> {
+    items: &'a [T],
+    name: fn(&T) -> &String,
+    /// The first of each name.
+    by_name: BTreeMap<&'a str, &'a T>,
+}
+
+impl<'a, T> Counterparts<'a, T> {
+    pub(super) fn new(items: &'a [T], name: fn(&T) -> &String) -> Self {
+        let mut by_name = BTreeMap::new();
+        for item in items {
+            by_name.entry(name(item).as_str()).or_insert(item);
+        }
+        Self { items, name, by_name }
+    }
+
+    /// The one in its place if that has the name, else the one that has it elsewhere.
+    pub(super) fn of(&self, at: usize, name: &str) -> Option<&'a T> {
+        let in_place = self.items.get(at).filter(|item| (self.name)(item) == name);
+        in_place.or_else(|| self.by_name.get(name).copied())
+    }
 }
 
 fn scaling_group(group: &mut PodCliqueScalingGroupConfig) {
@@ -57,9 +81,7 @@ pub fn pod_clique_spec(spec: &mut PodCliqueSpec) {
     if let Some(scale) = &mut spec.auto_scaling_config {
         scale.min_replicas.get_or_insert(spec.replicas);
     }
-    let blank =
-        |value: Option<&Value>| value.is_none_or(|value| value.as_str().is_none_or(|text| text.trim().is_empty()));
-    if blank(spec.pod_spec.get("restartPolicy")) {
+    if is_blank(spec.pod_spec.get("restartPolicy")) {
         spec.pod_spec.fields_mut().insert("restartPolicy".into(), json!("Always"));
     }
     if spec.pod_spec.get("terminationGracePeriodSeconds").is_none_or(Value::is_null) {

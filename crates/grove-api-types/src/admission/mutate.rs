@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Facts, default, syntax::is_blank};
-use crate::core::PodCliqueSet;
+use crate::core::{AutoScalingConfig, PodCliqueSet};
 use crate::fabric::{asks_for_gpu, brings_own_claim};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
 use crate::topology::{breadth, reference_after, reference_of_new};
@@ -37,33 +37,31 @@ pub enum Change {
     },
 }
 
-/// What is filled in of a set that is created, or changed from `old`.
-///
-/// # Errors
-/// What keeps the object from being a `PodCliqueSet`.
-pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts) -> Result<Vec<Change>, String> {
+/// What is filled in of a set that is created, or changed from `old`. In what is no set nothing is: the API server asks
+/// for defaults before it looks at the definition, and that says what is wrong with which field.
+pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts) -> Vec<Change> {
     let read = |object: &Value| PodCliqueSet::deserialize(object);
-    let set = read(object).map_err(|error| format!("the object is no PodCliqueSet: {error}"))?;
+    let Ok(set) = read(object) else { return vec![] };
     if set.metadata.deletion_timestamp.is_some() {
-        return Ok(vec![]);
+        return vec![];
     }
     let mut changes = Changes { object, list: vec![] };
     let Some(old_object) = old else {
         changes.spec(&default::pod_clique_set(&set));
         changes.fabric(&set, facts);
         changes.label_of_new(&set, facts);
-        return Ok(changes.list);
+        return changes.list;
     };
     // One that was stored and cannot be read any more must not keep its own repair out.
     let Ok(old) = read(old_object) else {
         changes.spec(&default::pod_clique_set(&set));
-        return Ok(changes.list);
+        return changes.list;
     };
     if object.get("spec") != old_object.get("spec") {
         changes.spec(&default::pod_clique_set_after(&set, &old));
     }
     changes.label(&set, &old, facts);
-    Ok(changes.list)
+    changes.list
 }
 
 /// Puts the levels of a `ClusterTopology` in order, the broadest first.
@@ -95,34 +93,49 @@ impl Changes<'_> {
 
     /// Everything that may be left out of a spec.
     fn spec(&mut self, defaulted: &PodCliqueSet) {
-        let Ok(defaulted) = serde_json::to_value(defaulted) else { return };
-        let mut fill = |path: String| {
-            let written = self.object.pointer(&path);
-            let is_empty = is_blank(written) || written == Some(&json!(0));
-            if let Some(value) = defaulted.pointer(&path).filter(|value| is_empty && Some(*value) != written) {
-                self.set(path, value.clone());
-            }
-        };
-        let items = |list: &str| defaulted.pointer(list).and_then(Value::as_array).map_or(0, Vec::len);
-        fill("/spec/template/terminationDelay".to_owned());
-        fill("/spec/template/headlessServiceConfig".to_owned());
-        for at in 0..items("/spec/template/cliques") {
-            let fields = [
-                "replicas",
-                "minAvailable",
-                "autoScalingConfig/minReplicas",
-                "podSpec/restartPolicy",
-                "podSpec/terminationGracePeriodSeconds",
-            ];
-            for field in fields {
-                fill(format!("/spec/template/cliques/{at}/spec/{field}"));
+        let template = &defaulted.spec.template;
+        let object = self.object;
+        let written = object.pointer("/spec/template");
+        let place = "/spec/template";
+        self.fill((written, place), "terminationDelay", template.termination_delay.as_ref().map(|it| json!(it)));
+        self.fill(
+            (written, place),
+            "headlessServiceConfig",
+            template.headless_service_config.as_ref().map(|it| json!(it)),
+        );
+        for (at, clique) in template.cliques.iter().enumerate() {
+            let (spec, place) = (&clique.spec, format!("/spec/template/cliques/{at}/spec"));
+            let written = object.pointer(&place);
+            self.fill((written, &place), "replicas", Some(spec.replicas.into()));
+            self.fill((written, &place), "minAvailable", spec.min_available.map(Value::from));
+            self.bounds((written, &place), "autoScalingConfig", spec.auto_scaling_config.as_ref());
+            let pod = (written.and_then(|spec| spec.get("podSpec")), &*format!("{place}/podSpec"));
+            for field in ["restartPolicy", "terminationGracePeriodSeconds"] {
+                self.fill(pod, field, spec.pod_spec.get(field).cloned());
             }
         }
-        for at in 0..items("/spec/template/podCliqueScalingGroups") {
-            for field in ["replicas", "minAvailable", "scaleConfig/minReplicas"] {
-                fill(format!("/spec/template/podCliqueScalingGroups/{at}/{field}"));
-            }
+        for (at, group) in template.pod_clique_scaling_groups.iter().enumerate() {
+            let place = format!("/spec/template/podCliqueScalingGroups/{at}");
+            let written = object.pointer(&place);
+            self.fill((written, &place), "replicas", group.replicas.map(Value::from));
+            self.fill((written, &place), "minAvailable", group.min_available.map(Value::from));
+            self.bounds((written, &place), "scaleConfig", group.scale_config.as_ref());
         }
+    }
+
+    fn bounds(&mut self, (written, place): (Option<&Value>, &str), field: &str, config: Option<&AutoScalingConfig>) {
+        let Some(config) = config else { return };
+        let config_written = written.and_then(|written| written.get(field));
+        self.fill((config_written, &[place, "/", field].concat()), "minReplicas", config.min_replicas.map(Value::from));
+    }
+
+    /// Sets a field of the object that stands at `place`, if nothing is written there and it has a value by default.
+    fn fill(&mut self, (written, place): (Option<&Value>, &str), field: &str, value: Option<Value>) {
+        let written = written.and_then(|written| written.get(field));
+        let is_empty = is_blank(written) || written == Some(&json!(0));
+        let Some(value) = value.filter(|value| is_empty && Some(value) != written) else { return };
+        let path = [place, "/", field].concat();
+        self.list.push(if written.is_none() { Change::Add { path, value } } else { Change::Replace { path, value } });
     }
 
     /// A set with GPUs gets fabrics of its own, where the feature is on and nobody has said a word about fabrics; a claim

@@ -1,10 +1,12 @@
 //! The rule of the scale subresource: nothing is scaled to a number below its minimum, or to more than its names can tell.
 
+use std::collections::BTreeMap;
+
 use kube::ResourceExt;
 
+use super::findings::Findings;
 use super::syntax::LONGEST_LABEL;
-use super::verdict::{FieldPath, Findings};
-use super::{Facts, Rule, Verdict, validate_update};
+use super::{Facts, FieldPath, Rule, Verdict, validate_update};
 use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 
@@ -42,7 +44,7 @@ pub fn validate_scale(scaled: Scaled<'_>, replicas: i32, facts: &Facts) -> Verdi
             }
         }
     }
-    found.0
+    found.verdict()
 }
 
 /// A number of replicas that is too small to be available is a slip; none at all is a decision.
@@ -59,10 +61,10 @@ fn minimum(replicas: i32, least: i32, found: &mut Findings) {
 fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, replicas: i32) -> Hostname {
     let name = PodCliqueScalingGroupName::new(group.name_any());
     let templates = set.map_or(&[][..], |set| &set.spec.template.cliques);
-    let pods = |clique: &str| templates.iter().find(|template| template.name == clique).map(|it| it.spec.replicas);
+    let pods: BTreeMap<&str, i32> = templates.iter().map(|it| (it.name.as_str(), it.spec.replicas)).collect();
     let hostname = |clique: &String| {
         let member = PodCliqueName::member(&name, replicas.saturating_sub(1), clique);
-        Hostname::of_pod(&member, pods(clique).unwrap_or(1).max(1) - 1)
+        Hostname::of_pod(&member, pods.get(clique.as_str()).copied().unwrap_or(1).max(1) - 1)
     };
     let longest = group.spec.clique_names.iter().map(hostname).max_by_key(|hostname| hostname.as_str().len());
     longest.unwrap_or_else(|| hostname(&String::new()))

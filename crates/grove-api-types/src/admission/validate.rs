@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use super::default::counterpart;
-use super::verdict::{FieldPath, Findings};
-use super::{Facts, FieldError, Verdict, default};
+use super::default::Counterparts;
+use super::findings::Findings;
+use super::{Facts, FieldPath, Verdict, default};
 use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 use crate::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
 use crate::topology::{reference, reference_after, reference_of_new};
@@ -35,10 +35,12 @@ pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
     let set = default::pod_clique_set(set);
     let reference = reference_of_new(&set, &facts.topology.name);
     let judged = Judged::new(&set, facts, reference);
-    let mut findings = judged.at_any_time();
+    let mut findings = Findings::default();
+    judged.at_any_time(&mut findings);
+    cliques::at_creation(&judged, &mut findings);
     pods::placement(&judged, &mut findings);
     mnnvl::at_creation(&judged, &mut findings);
-    findings.0
+    findings.verdict()
 }
 
 /// Judges what a set is changed to. Not judged are sets that are being deleted, changes of what no rule is about, and
@@ -52,35 +54,20 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) ->
         return Verdict::default();
     }
     let default = &facts.topology.name;
-    let stored = Judged::new(&old, facts, reference(&old, default)).at_any_time().0.errors;
+    let mut stored = Findings::of_stored();
+    Judged::new(&old, facts, reference(&old, default)).at_any_time(&mut stored);
     let judged = Judged::new(&new, facts, reference_after(&new, &old, default));
-    let mut findings = judged.at_any_time();
-    findings.0.errors = new_among(findings.0.errors, &stored);
+    let mut findings = stored.of_change();
+    judged.at_any_time(&mut findings);
     pods::moved(&judged, &old, &mut findings);
     update::check(&judged, &old, &mut findings);
     mnnvl::on_update(&judged, &old, &mut findings);
     topology::on_update(&judged, &old, &mut findings);
-    findings.0
+    findings.verdict()
 }
 
 fn is_kept(new: &PodCliqueSet, old: &PodCliqueSet, key: &str) -> bool {
     new.labels().get(key) == old.labels().get(key) && new.annotations().get(key) == old.annotations().get(key)
-}
-
-/// The errors that were not there before, each stored one counted once.
-fn new_among(errors: Vec<FieldError>, stored: &[FieldError]) -> Vec<FieldError> {
-    let mut known: BTreeMap<_, usize> = BTreeMap::new();
-    for error in stored {
-        *known.entry(error.identity()).or_default() += 1;
-    }
-    let mut is_new = |error: &FieldError| match known.get_mut(&error.identity()) {
-        Some(count) if *count > 0 => {
-            *count -= 1;
-            false
-        }
-        Some(_) | None => true,
-    };
-    errors.into_iter().filter(|error| is_new(error)).collect()
 }
 
 /// A set with its defaults, and what is known about the cluster.
@@ -111,9 +98,7 @@ impl<'a> Judged<'a> {
     }
 
     /// The rules that hold at any time.
-    fn at_any_time(&self) -> Findings {
-        let mut findings = Findings::default();
-        let found = &mut findings;
+    fn at_any_time(&self, found: &mut Findings) {
         names::check(self, found);
         cliques::check(self, found);
         startup::check(self, found);
@@ -125,7 +110,6 @@ impl<'a> Judged<'a> {
         topology::check(self, found);
         mnnvl::check(self, found);
         schedulers::check(self, found);
-        findings
     }
 
     fn template(&self) -> &'a PodCliqueSetTemplateSpec {
@@ -148,9 +132,8 @@ impl<'a> Judged<'a> {
         &self,
         before: &'a [PodCliqueTemplateSpec],
     ) -> impl Iterator<Item = (FieldPath, &'a PodCliqueTemplateSpec, Option<&'a PodCliqueTemplateSpec>)> {
-        self.cliques()
-            .enumerate()
-            .map(|(at, (path, clique))| (path, clique, counterpart(before, at, |before| before.name == clique.name)))
+        let stored = Counterparts::new(before, |clique| &clique.name);
+        self.cliques().enumerate().map(move |(at, (path, clique))| (path, clique, stored.of(at, &clique.name)))
     }
 
     /// The scaling groups, each with what it was before.
@@ -159,9 +142,8 @@ impl<'a> Judged<'a> {
         before: &'a [PodCliqueScalingGroupConfig],
     ) -> impl Iterator<Item = (FieldPath, &'a PodCliqueScalingGroupConfig, Option<&'a PodCliqueScalingGroupConfig>)>
     {
-        self.groups()
-            .enumerate()
-            .map(|(at, (path, group))| (path, group, counterpart(before, at, |before| before.name == group.name)))
+        let stored = Counterparts::new(before, |group| &group.name);
+        self.groups().enumerate().map(move |(at, (path, group))| (path, group, stored.of(at, &group.name)))
     }
 
     fn clique(&self, name: &str) -> Option<&'a PodCliqueTemplateSpec> {

@@ -6,12 +6,26 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::Value;
 
 use super::Rule;
+use super::findings::identity_of;
+
+/// So many errors and so many bytes are told; the rest is counted. A condition of whoever sent the object can carry it,
+/// with room for words of their own.
+pub(super) const MOST_ERRORS: usize = 100;
+const LONGEST_MESSAGE: usize = 16 * 1024;
+/// What an API server hands on of warnings: sixteen of 256 letters.
+pub(super) const MOST_WARNINGS: usize = 15;
+const LONGEST_WARNING: usize = 250;
+/// Values and texts are told up to so many bytes, whatever somebody put into a field.
+const LONGEST_VALUE: usize = 1000;
+const LONGEST_TEXT: usize = 2000;
 
 /// The answer about an object: refused if there is an error.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Everything that is wrong.
+    /// What is wrong, the first hundred of it.
     pub errors: Vec<FieldError>,
+    /// How many errors there are beyond those.
+    pub more_errors: usize,
     /// What the user is told either way.
     pub warnings: Vec<String>,
 }
@@ -22,16 +36,25 @@ impl Verdict {
         self.errors.is_empty()
     }
 
-    /// All errors in one text, as Kubernetes joins them; `None` if there are none.
+    /// All errors in one text, as Kubernetes joins them; `None` if there are none. What would make it longer than anybody
+    /// can use is counted: `[first, second, and 7 more]`.
     pub fn message(&self) -> Option<String> {
-        match self.errors.as_slice() {
-            [] => None,
-            [error] => Some(error.to_string()),
-            errors => {
-                let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-                Some(format!("[{}]", texts.join(", ")))
-            }
+        let (first, others) = self.errors.split_first()?;
+        let mut text = first.to_string();
+        if others.is_empty() && self.more_errors == 0 {
+            return Some(text);
         }
+        let mut left = others.len() + self.more_errors;
+        for error in others {
+            let error = error.to_string();
+            if text.len() + error.len() > LONGEST_MESSAGE {
+                break;
+            }
+            text += ", ";
+            text += &error;
+            left -= 1;
+        }
+        Some(if left == 0 { format!("[{text}]") } else { format!("[{text}, and {left} more]") })
     }
 }
 
@@ -44,14 +67,14 @@ pub struct FieldError {
     pub path: FieldPath,
     /// In which way it is wrong.
     pub kind: Fault,
-    /// What stands there; not told where nothing does.
-    pub value: Value,
+    /// What stands there, as JSON; not told where nothing does, and cut where it is long.
+    pub value: String,
     /// What to do. For [`Fault::NotSupported`] the supported values.
     pub message: String,
 }
 
 /// In which way a field is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// It is missing.
     Required,
@@ -88,9 +111,9 @@ impl Fault {
 }
 
 impl FieldError {
-    /// What makes it the same error about the same thing, wherever in its list the thing stands.
-    pub(super) fn identity(&self) -> (String, String) {
-        (self.path.identity.clone(), format!("{}{}{}", self.kind.words(), self.value, self.message))
+    pub(super) fn new(rule: Rule, path: &FieldPath, (kind, value): (Fault, &Value), message: &str) -> Self {
+        let value = if kind.tells_value() { cut(value.to_string(), LONGEST_VALUE) } else { String::new() };
+        Self { rule, path: path.clone(), kind, value, message: cut(message.to_owned(), LONGEST_TEXT) }
     }
 }
 
@@ -104,78 +127,60 @@ impl Display for FieldError {
     }
 }
 
+/// The text, or as much of it as there is room for.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        text.truncate(end);
+        text.push('\u{2026}');
+        text.shrink_to_fit();
+    }
+    text
+}
+
+/// A warning that an API server hands on whole.
+pub(super) fn warning(text: String) -> String {
+    cut(text, LONGEST_WARNING)
+}
+
 /// The path of a field, as Kubernetes writes it: `spec.template.cliques[0].spec.replicas`.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     shown: String,
-    /// The same with the names of items in place of their indices, so that an item that moved is still itself.
-    identity: String,
+    /// Stands for the same with the names of items in place of their indices, so that an item that moved is still itself.
+    identity: u64,
 }
 
 impl FieldPath {
     /// A path from the root of the object.
     pub fn new(path: &str) -> Self {
-        Self { shown: path.to_owned(), identity: path.to_owned() }
+        Self { shown: path.to_owned(), identity: identity_of(path) }
     }
 
     /// A field within.
     pub fn field(&self, name: &str) -> Self {
-        Self { shown: [&self.shown, ".", name].concat(), identity: [&self.identity, ".", name].concat() }
+        Self { shown: [&self.shown, ".", name].concat(), identity: identity_of((self.identity, name)) }
     }
 
     /// An item of a list, and how it is told apart from the others.
     pub fn item(&self, index: usize, name: &str) -> Self {
-        Self { shown: format!("{}[{index}]", self.shown), identity: format!("{}[{name}]", self.identity) }
+        Self { shown: format!("{}[{index}]", self.shown), identity: identity_of((self.identity, (), name)) }
+    }
+
+    /// What tells the field apart from all others of the object.
+    pub(super) fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Whether the field lies within the spec, and not in the metadata of the object.
+    pub(super) fn is_within_spec(&self) -> bool {
+        self.shown.starts_with("spec.")
     }
 }
 
 impl Display for FieldPath {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
-    }
-}
-
-/// An answer that is being put together.
-#[derive(Debug, Default)]
-pub(super) struct Findings(pub(super) Verdict);
-
-impl Findings {
-    fn add(&mut self, rule: Rule, path: &FieldPath, (kind, value): (Fault, Value), message: impl Into<String>) {
-        self.0.errors.push(FieldError { rule, path: path.clone(), kind, value, message: message.into() });
-    }
-
-    pub(super) fn required(&mut self, rule: Rule, path: &FieldPath, message: impl Into<String>) {
-        self.add(rule, path, (Fault::Required, Value::Null), message);
-    }
-
-    pub(super) fn forbidden(&mut self, rule: Rule, path: &FieldPath, message: impl Into<String>) {
-        self.add(rule, path, (Fault::Forbidden, Value::Null), message);
-    }
-
-    pub(super) fn invalid(
-        &mut self,
-        rule: Rule,
-        path: &FieldPath,
-        value: impl Into<Value>,
-        message: impl Into<String>,
-    ) {
-        self.add(rule, path, (Fault::Invalid, value.into()), message);
-    }
-
-    pub(super) fn duplicate(&mut self, rule: Rule, path: &FieldPath, value: impl Into<Value>) {
-        self.add(rule, path, (Fault::Duplicate, value.into()), "");
-    }
-
-    pub(super) fn not_found(&mut self, rule: Rule, path: &FieldPath, value: impl Into<Value>) {
-        self.add(rule, path, (Fault::NotFound, value.into()), "");
-    }
-
-    pub(super) fn warn(&mut self, path: &FieldPath, text: impl Display) {
-        self.0.warnings.push(format!("{path}: {text}"));
-    }
-
-    pub(super) fn tell(&mut self, warning: String) {
-        self.0.warnings.push(warning);
     }
 }

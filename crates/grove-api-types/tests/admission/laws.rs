@@ -1,175 +1,170 @@
 //! Laws that hold for every object, those of the rows and those that nobody would write.
 
 use grove_api_types::admission::{
-    Facts, Scaled, TopologyFacts, default, default_cluster_topology, default_pod_clique_set,
-    validate_cluster_topology_create, validate_cluster_topology_update, validate_create, validate_scale,
-    validate_topology_binding_create, validate_topology_binding_update, validate_update,
+    Authorization, Facts, Operation, Parent, Request, Scaled, Verdict, authorize, default, default_cluster_topology,
+    default_pod_clique_set, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
+    validate_scale, validate_topology_binding_create, validate_topology_binding_update, validate_update,
 };
-use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::mutated::{Dice, mutated};
-use crate::rows::{Changes, Known, On, Row, changed, object, rows};
-use crate::verdicts::{created, updated};
+use crate::known::{of_sets, of_topologies};
+use grove_test_support::rows::{Changes, Known, changed};
 
-/// So many objects are made by mutation.
-const MUTATED: u64 = 3000;
+/// A verdict is told within these bounds, whatever is wrong.
+const LONGEST_MESSAGE: usize = 20 * 1024;
+const WARNINGS: (usize, usize) = (16, 256);
 
-fn typed<T: DeserializeOwned>(object: &Value) -> Option<T> {
+/// The object as a type of ours.
+pub(crate) fn typed<T: DeserializeOwned>(object: &Value) -> Option<T> {
     serde_json::from_value(object.clone()).ok()
 }
 
-fn patched(object: &Value, old: Option<&Value>, facts: &Facts) -> Value {
-    let changes = default_pod_clique_set(object, old, facts).expect("it is a set");
+/// The object with its defaults.
+pub(crate) fn patched(object: &Value, old: Option<&Value>, facts: &Facts) -> Value {
+    let changes = default_pod_clique_set(object, old, facts);
     let patch: json_patch::Patch = serde_json::from_value(json!(changes)).expect("a patch");
     let mut object = object.clone();
     json_patch::patch(&mut object, &patch).expect("the patch fits the object");
     object
 }
 
-/// The object with another field changed, about which there is no rule.
-fn elsewhere(row: &Row, object: &Value) -> Value {
-    let change = match row.object.as_str() {
-        "set" => ("/spec/template/priorityClassName".to_owned(), json!("elsewhere")),
-        _ => ("/metadata/labels".to_owned(), json!({ "else": "where" })),
-    };
-    changed(object, &Changes::from([change]))
-}
-
 /// Circumstances that a set may meet later.
-fn later() -> Vec<Known> {
+pub(crate) fn later() -> Vec<Known> {
     let known = |text: &str| serde_json::from_str(text).expect("what is known");
     vec![
         known(r#"{"topologyOff": true}"#),
         known(r#"{"mnnvlOff": true}"#),
         known(r#"{"scheduled": true}"#),
-        known(r#"{"defaultScheduler": "volcano"}"#),
+        known(r#"{"defaultScheduler": "volcano", "noQueues": true}"#),
+        known(r#"{"defaultScheduler": "kai-scheduler"}"#),
         known(r#"{"without": ["default-scheduler", "kai-scheduler"]}"#),
     ]
 }
 
-#[test]
-fn defaults_are_filled_in_once() {
-    for row in rows().iter().filter(|row| row.object == "set") {
-        let (facts, new, old) = (row.facts.of_sets(), row.new_object(), row.old_object());
-        for old in [None, Some(&old)] {
-            let once = patched(&new, old, &facts);
-            assert_eq!(patched(&once, old, &facts), once, "{}", row.title());
-        }
-    }
+fn law(holds: bool, says: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(says()) }
 }
 
-#[test]
-fn patches_and_types_say_the_same() {
-    for row in rows().iter().filter(|row| row.object == "set") {
-        let new = row.new_object();
-        let set: PodCliqueSet = typed(&new).expect("a set");
-        let patched: PodCliqueSet = typed(&patched(&new, None, &row.facts.of_sets())).expect("a set");
-        assert_eq!(patched.spec, default::pod_clique_set(&set).spec, "{}", row.title());
-    }
+/// No answer is longer than can be carried.
+fn told(verdict: &Verdict) -> Result<(), String> {
+    let message = verdict.message().unwrap_or_default();
+    law(message.len() <= LONGEST_MESSAGE, || format!("a message of {} bytes", message.len()))?;
+    let (count, length) = WARNINGS;
+    let fits = verdict.warnings.len() <= count && verdict.warnings.iter().all(|it| it.chars().count() <= length);
+    law(fits, || format!("warnings that nobody hands on: {:?}", verdict.warnings))
 }
 
-#[test]
-fn fields_that_nobody_knows_survive() {
-    let unknown = |pointer: &str| (pointer.to_owned(), json!({ "of": "tomorrow" }));
-    let places = ["/spec/tomorrow", "tomorrow", "cliques/0/tomorrow", "cliques/0/spec/podSpec/tomorrow"];
-    let mut changes: Changes = places.iter().map(|place| unknown(place)).collect();
-    changes.insert("terminationDelay".to_owned(), Value::Null);
-    let new = changed(&object("set"), &changes);
-    let patched = patched(&new, None, &Known::default().of_sets());
-    let mut expected = new;
-    expected["spec"]["template"]["terminationDelay"] = json!("4h0m0s");
-    assert_eq!(patched, expected);
+fn accepts(verdict: &Verdict, says: &str) -> Result<(), String> {
+    law(verdict.is_accepted(), || format!("{says}: {:?}", verdict.message()))
 }
 
-#[test]
-fn a_valid_object_stays_valid_with_its_defaults() {
-    let accepted = |row: &&Row| row.object == "set" && row.on != On::Update && row.refused.is_empty();
-    for row in rows().iter().filter(accepted) {
-        let facts = row.facts.of_sets();
-        let set: PodCliqueSet = typed(&patched(&row.new_object(), None, &facts)).expect("a set");
-        let verdict = validate_create(&set, &facts);
-        assert!(verdict.is_accepted(), "{}: {:?}", row.title(), verdict.message());
-    }
-}
-
-#[test]
-fn whatever_is_stored_can_be_changed_elsewhere_deleted_and_released() {
-    for row in rows().iter().filter(|row| row.on != On::Update) {
-        let stored = row.new_object();
-        let deleted =
-            changed(&stored, &[("/metadata/deletionTimestamp".to_owned(), json!("2026-01-01T00:00:00Z"))].into());
-        let kept = changed(&stored, &[("/metadata/finalizers".to_owned(), json!(["a/b"]))].into());
-        let changes = [(&stored, &stored), (&stored, &elsewhere(row, &stored)), (&stored, &deleted), (&kept, &stored)];
-        for known in later().into_iter().chain([row.facts.clone()]) {
-            let row = Row { facts: known, ..row.clone() };
-            for (old, new) in changes {
-                let verdict = updated(&row, old.clone(), new.clone());
-                assert!(verdict.is_accepted(), "{}: {:?}", row.title(), verdict.message());
-            }
-        }
-    }
-}
-
-#[test]
-fn what_was_wrong_before_stays_known_when_it_moves() {
-    let two = |names: [&str; 2]| {
-        let clique = |name: &str| {
-            let least = if name == "wrong" { 9 } else { 1 };
-            json!({ "name": name, "spec": { "roleName": name, "replicas": 2, "minAvailable": least, "podSpec": {} } })
-        };
-        let changes =
-            [("cliques".to_owned(), json!(names.map(clique))), ("podCliqueScalingGroups".to_owned(), Value::Null)];
-        typed::<PodCliqueSet>(&changed(&object("set"), &changes.into())).expect("a set")
+/// The laws of sets. Says whether the object is one.
+pub(crate) fn of_set(new: &Value, old: &Value, known: &Known) -> Result<bool, String> {
+    let facts = of_sets(known);
+    let Some(set) = typed::<PodCliqueSet>(new) else {
+        law(default_pod_clique_set(new, None, &facts).is_empty(), || "what is no set is changed".to_owned())?;
+        return Ok(false);
     };
-    let facts = Known::default().of_sets();
-    let (old, new) = (two(["wrong", "right"]), two(["right", "wrong"]));
-    assert!(!validate_create(&old, &facts).is_accepted());
-    assert_eq!(validate_update(&new, &old, &facts).message(), None);
+    let once = patched(new, None, &facts);
+    law(patched(&once, None, &facts) == once, || "defaults are filled in twice".to_owned())?;
+    let defaulted = typed::<PodCliqueSet>(&once).ok_or("a set with its defaults is no set")?;
+    let by_type = default::pod_clique_set(&set);
+    law(set.metadata.deletion_timestamp.is_some() || by_type.spec == defaulted.spec, || {
+        "patches and types differ in their defaults".to_owned()
+    })?;
+    law(default::pod_clique_set(&by_type) == by_type, || "typed defaults are filled in twice".to_owned())?;
+    let created = validate_create(&set, &facts);
+    told(&created)?;
+    if created.is_accepted() {
+        accepts(&validate_create(&defaulted, &facts), "it is refused for its defaults")?;
+    }
+    accepts(&validate_update(&set, &set, &facts), "it may not stay as it is")?;
+    accepts(&validate_update(&by_type, &set, &facts), "its defaults may not be stored")?;
+    kept_elsewhere(new, &set, &facts)?;
+    told(&validate_scale(Scaled::Set(&set), i32::MAX, &facts))?;
+    if let Some(before) = typed::<PodCliqueSet>(old) {
+        let stored = patched(new, Some(old), &facts);
+        let then = patched(&stored, Some(old), &facts);
+        law(then == stored, || "defaults of an update are filled in twice".to_owned())?;
+        told(&validate_update(&set, &before, &facts))?;
+    }
+    Ok(true)
 }
 
-#[test]
-fn nothing_that_is_sent_brings_a_rule_down() {
-    let topologies = TopologyFacts::default();
-    let mut sets = 0;
-    for seed in 0..MUTATED {
-        let mut dice = Dice::new(seed);
-        let row = &rows()[dice.roll(rows().len())];
-        let facts = row.facts.of_sets();
-        let (new, old) = (mutated(&row.new_object(), &mut dice), mutated(&row.old_object(), &mut dice));
-        drop(default_cluster_topology(&new));
-        if let (Some(new), Some(old)) = (typed::<ClusterTopology>(&new), typed::<ClusterTopology>(&old)) {
-            drop(validate_cluster_topology_create(&new, &topologies));
-            drop(validate_cluster_topology_update(&new, &old, &topologies));
-        }
-        if let (Some(new), Some(old)) = (typed::<ClusterTopologyBinding>(&new), typed::<ClusterTopologyBinding>(&old)) {
-            drop(validate_topology_binding_create(&new, &topologies));
-            drop(validate_topology_binding_update(&new, &old, &topologies));
-        }
-        let Some(set) = typed::<PodCliqueSet>(&new) else { continue };
-        sets += 1;
-        let once = patched(&new, None, &facts);
-        assert_eq!(patched(&once, None, &facts), once, "seed {seed}: defaults are filled in once");
-        let defaulted: PodCliqueSet = typed(&once).expect("a set with defaults is a set");
-        let accepted = validate_create(&set, &facts).is_accepted();
-        let with_defaults = validate_create(&defaulted, &facts);
-        assert!(!accepted || with_defaults.is_accepted(), "seed {seed}: {:?}", with_defaults.message());
-        assert!(validate_update(&set, &set, &facts).is_accepted(), "seed {seed}");
-        let changed: PodCliqueSet = typed(&elsewhere(row, &new)).unwrap_or_else(|| set.clone());
-        let verdict = validate_update(&changed, &set, &facts);
-        assert!(row.object != "set" || verdict.is_accepted(), "seed {seed}: {:?}", verdict.message());
-        drop(validate_scale(Scaled::Set(&set), i32::MAX, &facts));
-        if let Some(old) = typed::<PodCliqueSet>(&old) {
-            drop(validate_update(&set, &old, &facts));
-        }
-    }
-    assert!(sets > MUTATED / 8, "too few of them are sets: {sets}");
+/// What is stored can be changed elsewhere, deleted and released.
+fn kept_elsewhere(object: &Value, set: &PodCliqueSet, facts: &Facts) -> Result<(), String> {
+    let mut other = set.clone();
+    "elsewhere".clone_into(&mut other.spec.template.priority_class_name);
+    accepts(&validate_update(&other, set, facts), "another field may not change")?;
+    let mut held = set.clone();
+    held.metadata.finalizers = Some(vec!["a/b".to_owned()]);
+    accepts(&validate_update(set, &held, facts), "a finalizer may not go")?;
+    let leaving =
+        changed(object, &Changes::from([("/metadata/deletionTimestamp".to_owned(), json!("2026-01-01T00:00:00Z"))]));
+    let Some(leaving) = typed::<PodCliqueSet>(&leaving) else { return Ok(()) };
+    accepts(&validate_update(&leaving, set, facts), "it may not be deleted")
 }
 
-#[test]
-fn rows_that_are_accepted_are_accepted_when_created() {
-    for row in rows().iter().filter(|row| row.on == On::Both && row.refused.is_empty()) {
-        assert!(created(row).is_accepted(), "{}", row.title());
+/// The laws of topologies of both kinds. Says whether the object is one.
+pub(crate) fn of_topology(new: &Value, old: &Value, known: &Known) -> Result<bool, String> {
+    let facts = of_topologies(known);
+    let patch = |object: &Value| {
+        let patch: json_patch::Patch =
+            serde_json::from_value(json!(default_cluster_topology(object))).expect("a patch");
+        let mut object = object.clone();
+        json_patch::patch(&mut object, &patch).expect("the patch fits the object");
+        object
+    };
+    let once = patch(new);
+    law(patch(&once) == once, || "levels are put in order twice".to_owned())?;
+    let mut is_one = false;
+    if let Some(topology) = typed::<ClusterTopology>(new) {
+        is_one = true;
+        told(&validate_cluster_topology_create(&topology, &facts))?;
+        accepts(&validate_cluster_topology_update(&topology, &topology, &facts), "it may not stay as it is")?;
+        if let Some(before) = typed(old) {
+            told(&validate_cluster_topology_update(&topology, &before, &facts))?;
+        }
     }
+    if let Some(binding) = typed::<ClusterTopologyBinding>(new) {
+        is_one = true;
+        told(&validate_topology_binding_create(&binding, &facts))?;
+        accepts(&validate_topology_binding_update(&binding, &binding, &facts), "it may not stay as it is")?;
+        if let Some(before) = typed(old) {
+            told(&validate_topology_binding_update(&binding, &before, &facts))?;
+        }
+    }
+    Ok(is_one)
+}
+
+/// The laws of what Grove manages: nobody stands in the way of a finalizer that goes, of a status, or of a scale.
+pub(crate) fn of_managed(new: &Value, old: &Value, replicas: i32) -> Result<bool, String> {
+    let ask = |kind: &str, object: &Value, old: &Value| -> Authorization {
+        let (object, old) = (Some(object), Some(old));
+        let request = Request { operation: Operation::Update, kind, resource: "team/it", user: "alice", object, old };
+        authorize(&request, Parent::Present(None), &std::collections::BTreeSet::new())
+    };
+    drop(ask("PodClique", new, old));
+    let without = |change: (&str, Value)| changed(new, &Changes::from([(change.0.to_owned(), change.1)]));
+    let is_object = new.as_object().is_some_and(|fields| fields.get("metadata").is_none_or(Value::is_object));
+    if is_object {
+        let released = ask("PodClique", &without(("/metadata/finalizers", Value::Null)), new);
+        law(released.denied.is_none(), || format!("a finalizer may not go: {released:?}"))?;
+        let status = ask("ResourceClaim", &without(("/status", json!({ "a": 1 }))), new);
+        law(status.denied.is_none(), || format!("the status of a claim may not change: {status:?}"))?;
+    }
+    let facts = of_sets(&Known::default());
+    let clique = typed::<PodClique>(new);
+    if let Some(clique) = &clique {
+        told(&validate_scale(Scaled::Clique(clique), replicas, &facts))?;
+        accepts(&validate_scale(Scaled::Clique(clique), 0, &facts), "it may not be scaled to nothing")?;
+    }
+    let group = typed::<PodCliqueScalingGroup>(new);
+    if let Some(group) = &group {
+        told(&validate_scale(Scaled::Group(group, None), replicas, &facts))?;
+        accepts(&validate_scale(Scaled::Group(group, None), 0, &facts), "it may not be scaled to nothing")?;
+    }
+    Ok(clique.is_some() || group.is_some())
 }

@@ -3,12 +3,15 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
 
+mod fuzzed;
+mod hostile;
+mod kept;
+mod known;
 mod laws;
 mod managed;
-mod mutated;
 mod page;
 mod patches;
-mod rows;
 mod scales;
 mod shapes;
+mod speed;
 mod verdicts;

@@ -4,46 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use grove_api_types::admission::{Authorization, Operation, Parent, Request, authorize};
-use serde::Deserialize;
+use grove_test_support::rows::{ManagedRow, changed, managed, object};
 use serde_json::json;
-
-use crate::rows::{Changes, changed, object, read};
-
-/// A request and its answer.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Row {
-    pub(crate) case: String,
-    pub(crate) operation: String,
-    pub(crate) kind: String,
-    #[serde(default = "somebody")]
-    pub(crate) user: String,
-    /// The set: `absent`, or the value of the annotation that opens what belongs to it.
-    #[serde(default)]
-    set: Option<String>,
-    #[serde(default)]
-    before: Changes,
-    #[serde(default)]
-    change: Changes,
-    #[serde(default)]
-    pub(crate) denied: Option<String>,
-    #[serde(default)]
-    pub(crate) warned: Vec<String>,
-}
-
-fn somebody() -> String {
-    "alice".to_owned()
-}
 
 /// The accounts of Grove, and those that the configuration exempts.
 const ACCOUNTS: [&str; 2] =
     ["system:serviceaccount:grove-system:pcs-controller", "system:serviceaccount:kube-system:job-controller"];
 
-pub(crate) fn rows() -> Vec<Row> {
-    read("managed.yaml")
-}
-
-fn answer(row: &Row) -> Authorization {
+fn answer(row: &ManagedRow) -> Authorization {
     let (new, old) = (changed(&object("managed"), &row.change), changed(&object("managed"), &row.before));
     let (operation, new, old) = match row.operation.as_str() {
         "create" => (Operation::Create, Some(&new), None),
@@ -65,10 +33,10 @@ fn answer(row: &Row) -> Authorization {
 #[test]
 fn every_request_gets_its_answer() {
     let mut wrong = String::new();
-    for row in rows() {
+    for row in managed() {
         let Authorization { denied, warnings } = answer(&row);
         if (&denied, &warnings) != (&row.denied, &row.warned) {
-            let Row { case, operation, kind, .. } = &row;
+            let ManagedRow { case, operation, kind, .. } = &row;
             let answer = json!({ "denied": denied, "warned": warnings });
             write!(wrong, "managed: {operation} {kind}, {case}\n  {answer}\n").expect("a text takes more");
         }

@@ -2,38 +2,13 @@
 
 use grove_api_types::admission::{Scaled, Verdict, validate_scale};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use serde::Deserialize;
+use grove_test_support::rows::{Changes, Known, ScaleRow, changed, object, scales};
 use serde_json::{Value, json};
 
-use crate::rows::{Changes, Known, changed, object, read};
+use crate::known::of_sets;
 
-/// Something is scaled from one number to another.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(crate) struct Row {
-    pub(crate) case: String,
-    pub(crate) source: String,
-    /// `set`, `group` or `clique`.
-    pub(crate) of: String,
-    #[serde(default)]
-    name: Option<String>,
-    /// The clique of the group.
-    #[serde(default)]
-    clique: Option<String>,
-    pub(crate) from: i32,
-    pub(crate) to: i32,
-    #[serde(default)]
-    pub(crate) min_available: Option<i32>,
-    #[serde(default)]
-    pub(crate) refused: Vec<String>,
-}
-
-pub(crate) fn rows() -> Vec<Row> {
-    read("scales.yaml")
-}
-
-fn judged(row: &Row) -> Verdict {
-    let facts = Known::default().of_sets();
+fn judged(row: &ScaleRow) -> Verdict {
+    let facts = of_sets(&Known::default());
     let changes: Changes = [("/spec/replicas".to_owned(), json!(row.from))].into();
     let set: PodCliqueSet = serde_json::from_value(changed(&object("set"), &changes)).expect("a set");
     let metadata = json!({ "name": row.name.as_deref().unwrap_or("serve-0-model"), "namespace": "team" });
@@ -58,7 +33,7 @@ fn judged(row: &Row) -> Verdict {
 #[test]
 fn every_scale_gets_its_answer() {
     let mut wrong = vec![];
-    for row in rows() {
+    for row in scales() {
         let errors: Vec<_> = judged(&row).errors.iter().map(ToString::to_string).collect();
         if errors != row.refused {
             wrong.push(format!("scale: {} {}\n  refused: {}\n", row.of, row.case, json!(errors)));

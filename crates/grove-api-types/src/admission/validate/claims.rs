@@ -1,14 +1,14 @@
 //! The names of the claims that Grove makes: that they are names, and that no pod uses them for claims of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{Judged, template_path};
-use crate::admission::Rule;
-use crate::admission::syntax::{LONGEST_NAME, dns_subdomain};
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::syntax::{LONGEST_LABEL, LONGEST_NAME, dns_subdomain};
+use crate::admission::{FieldPath, Rule};
 use crate::core::{PodCliqueTemplateSpec, ResourceSharingScope};
 use crate::fabric::{asks_for_gpu, group_of, is_automatic};
 use crate::names::PodClaimName;
@@ -24,39 +24,76 @@ enum Part<'a> {
     Index,
 }
 
+/// The templates that a level shares, the first share of each, for looking up by the end of a claim's name.
+struct Shared<'a> {
+    owner: Vec<Part<'a>>,
+    by_template: BTreeMap<&'a str, Sharers<'a>>,
+}
+
+/// Who shares, for looking up.
+struct Sharers<'a> {
+    share: Share<'a>,
+    cliques: BTreeSet<&'a str>,
+    groups: BTreeSet<&'a str>,
+}
+
+impl<'a> Shared<'a> {
+    fn new(owner: &[Part<'a>], shares: Vec<Share<'a>>) -> Self {
+        let mut by_template = BTreeMap::new();
+        for share in shares {
+            by_template.entry(share.template).or_insert_with(|| Sharers {
+                cliques: share.cliques.iter().map(String::as_str).collect(),
+                groups: share.groups.iter().map(String::as_str).collect(),
+                share,
+            });
+        }
+        Self { owner: owner.to_vec(), by_template }
+    }
+
+    /// Whether pods of the clique get a claim of this name.
+    fn adds(&self, name: &str, clique: &str, group: Option<&str>) -> bool {
+        let ends = name.match_indices('-').map(|(at, _)| &name[at + 1..]);
+        ends.filter_map(|end| self.by_template.get(end)).any(|sharers| {
+            let is_shared = (sharers.cliques.is_empty() && sharers.groups.is_empty())
+                || sharers.cliques.contains(clique)
+                || group.is_some_and(|group| sharers.groups.contains(group));
+            is_shared && spells(name, &claim(&self.owner, &sharers.share))
+        })
+    }
+}
+
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     let set = judged.set.name_any();
     let of_set = sharing::of_set(judged.template());
     let at_set = [Part::Text(&set)];
     names(&template_path(), &at_set, &of_set, found);
+    let of_set = Shared::new(&at_set, of_set);
+    let mut of_groups = BTreeMap::new();
     for (path, group) in judged.groups() {
         let at_group = [Part::Text(&set), Part::Index, Part::Text(&group.name)];
-        names(&path, &at_group, &sharing::of_group(group), found);
+        let of_group = sharing::of_group(group);
+        names(&path, &at_group, &of_group, found);
+        of_groups.entry(group.name.as_str()).or_insert_with(|| Shared::new(&at_group, of_group));
     }
     for (path, clique) in judged.cliques() {
-        let group = judged.group_of(&clique.name);
-        let name = Part::Text(&clique.name);
-        let at_group = group.map(|group| [Part::Text(&set), Part::Index, Part::Text(&group.name)]);
-        let at_clique = match at_group {
-            Some([set, index, group]) => vec![set, index, group, Part::Index, name],
-            None => vec![Part::Text(&set), Part::Index, name],
+        let group = judged.group_of(&clique.name).map(|group| group.name.as_str());
+        let at_clique = match group {
+            Some(group) => {
+                vec![Part::Text(&set), Part::Index, Part::Text(group), Part::Index, Part::Text(&clique.name)]
+            }
+            None => vec![Part::Text(&set), Part::Index, Part::Text(&clique.name)],
         };
         let of_clique = sharing::of_clique(clique);
         names(&path, &at_clique, &of_clique, found);
-        if clique.spec.pod_spec.get("resourceClaims").is_none() {
-            continue;
+        if clique.spec.pod_spec.get("resourceClaims").is_some() {
+            let of_clique = Shared::new(&at_clique, of_clique);
+            let of_group = group.and_then(|group| of_groups.get(group));
+            let adds = |name: &str| {
+                let by_group = of_group.is_some_and(|shared| shared.adds(name, &clique.name, None));
+                of_set.adds(name, &clique.name, group) || by_group || of_clique.adds(name, &clique.name, None)
+            };
+            clashes(judged, (&path, clique), adds, found);
         }
-        let mut added = vec![];
-        let group_name = group.map(|group| group.name.as_str());
-        let of_set = of_set.iter().filter(|share| share.reaches(&clique.name, group_name));
-        added.extend(of_set.map(|share| claim(&at_set, share)));
-        if let (Some(group), Some(at_group)) = (group, &at_group) {
-            let of_group = sharing::of_group(group);
-            let of_group = of_group.iter().filter(|share| share.reaches(&clique.name, None));
-            added.extend(of_group.map(|share| claim(at_group, share)));
-        }
-        added.extend(of_clique.iter().map(|share| claim(&at_clique, share)));
-        clashes(judged, (&path, clique), &added, found);
     }
 }
 
@@ -103,7 +140,7 @@ fn longest(name: &[Part<'_>]) -> usize {
 fn clashes(
     judged: &Judged<'_>,
     (path, clique): (&FieldPath, &PodCliqueTemplateSpec),
-    added: &[Vec<Part<'_>>],
+    adds: impl Fn(&str) -> bool,
     found: &mut Findings,
 ) {
     let pod = &clique.spec.pod_spec;
@@ -114,7 +151,8 @@ fn clashes(
     for (at, entry) in own.into_iter().flatten().enumerate() {
         let Some(name) = entry.get("name").and_then(Value::as_str) else { continue };
         let is_fabric = has_fabric && name == PodClaimName::of_compute_domain().as_str();
-        if is_fabric || added.iter().any(|parts| spells(name, parts)) {
+        // Kubernetes takes no longer one.
+        if is_fabric || (name.len() <= LONGEST_LABEL && adds(name)) {
             let text = "Grove adds a claim of this name to the pods; choose another one";
             found.invalid(Rule::ClaimName, &path.item(at, name).field("name"), name, text);
         }

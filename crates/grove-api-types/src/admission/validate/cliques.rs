@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, template_path};
-use crate::admission::Rule;
+use crate::admission::findings::Findings;
 use crate::admission::syntax::{dns_label, key, label_value};
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, CLIQUE_NAME, NO_CLIQUE, NO_DELAY, NO_NAME};
+use crate::admission::{FieldPath, Rule};
 use crate::core::{PodCliqueSpec, PodCliqueTemplateSpec};
+use crate::labels::is_groves;
 
 /// The most that the annotations of an object may have together.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
@@ -20,8 +22,9 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
             found.duplicate(Rule::CliqueName, &path.field("name"), clique.name.as_str());
         }
         let spec = path.field("spec");
-        if !roles.insert(&clique.spec.role_name) {
-            found.duplicate(Rule::CliqueRole, &spec.field("roleName"), clique.spec.role_name.as_str());
+        let role = &clique.spec.role_name;
+        if !role.is_empty() && !roles.insert(role) {
+            found.duplicate(Rule::CliqueRole, &spec.field("roleName"), role.as_str());
         }
         labels(&path.field("labels"), &clique.labels, found);
         annotations(&path.field("annotations"), &clique.annotations, found);
@@ -36,15 +39,14 @@ fn set(judged: &Judged<'_>, found: &mut Findings) {
         found.invalid(Rule::SetReplicas, &path, replicas, "must be greater than or equal to 0");
     }
     if template.cliques.is_empty() {
-        found.required(Rule::Cliques, &template_path().field("cliques"), "at least one PodClique must be defined");
+        found.required(Rule::Cliques, &template_path().field("cliques"), NO_CLIQUE);
     }
     let path = template_path().field("terminationDelay");
     let Some(delay) = &template.termination_delay else { return };
     match delay.value() {
         Some(value) if !value.is_zero() => {}
         Some(_) => {
-            let text = "terminationDelay must be greater than 0";
-            found.invalid(Rule::TerminationDelay, &path, delay.as_str(), text);
+            found.invalid(Rule::TerminationDelay, &path, delay.as_str(), NO_DELAY);
         }
         None => {
             let text = "no duration; write it like 4h, 15m or 1m30s";
@@ -55,15 +57,24 @@ fn set(judged: &Judged<'_>, found: &mut Findings) {
 
 fn name(path: &FieldPath, clique: &PodCliqueTemplateSpec, found: &mut Findings) {
     if clique.name.trim().is_empty() {
-        found.required(Rule::CliqueName, path, "field cannot be empty");
+        found.required(Rule::CliqueName, path, NO_NAME);
     } else if dns_label(&clique.name).is_err() {
-        let text = "invalid PodCliqueTemplateSpec name, must be a valid DNS label: lower-case letters, digits and '-'";
-        found.invalid(Rule::CliqueName, path, clique.name.as_str(), text);
+        found.invalid(Rule::CliqueName, path, clique.name.as_str(), CLIQUE_NAME);
+    }
+}
+
+/// Tells who creates a set of no replicas; whoever scales one to nothing knows it.
+pub(super) fn at_creation(judged: &Judged<'_>, found: &mut Findings) {
+    if judged.set.spec.replicas == 0 {
+        found.warn(&FieldPath::new("spec.replicas"), "is 0 or left out; nothing is created until the set is scaled");
     }
 }
 
 fn labels(path: &FieldPath, labels: &BTreeMap<String, String>, found: &mut Findings) {
     for (name, value) in labels {
+        if is_groves(name) {
+            found.warn(&path.field(name), "is a label of Grove's, which is written over this value");
+        }
         if let Err(said) = key(name) {
             found.invalid(Rule::CliqueMetadata, path, name.as_str(), said);
         }
@@ -88,14 +99,14 @@ fn annotations(path: &FieldPath, annotations: &BTreeMap<String, String>, found: 
 
 fn numbers(path: &FieldPath, spec: &PodCliqueSpec, found: &mut Findings) {
     if spec.replicas <= 0 {
-        found.invalid(Rule::CliqueReplicas, &path.field("replicas"), spec.replicas, "must be greater than 0");
+        found.invalid(Rule::CliqueReplicas, &path.field("replicas"), spec.replicas, ABOVE_ZERO);
     }
     let (rule, path) = (Rule::CliqueMinAvailable, path.field("minAvailable"));
     match spec.min_available {
         None => found.required(rule, &path, "field is required"),
-        Some(least) if least <= 0 => found.invalid(rule, &path, least, "must be greater than 0"),
+        Some(least) if least <= 0 => found.invalid(rule, &path, least, ABOVE_ZERO),
         Some(least) if least > spec.replicas => {
-            found.invalid(rule, &path, least, "minAvailable must not be greater than replicas");
+            found.invalid(rule, &path, least, ABOVE_REPLICAS);
         }
         Some(_) => {}
     }

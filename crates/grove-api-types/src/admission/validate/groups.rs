@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Judged;
-use crate::admission::Rule;
+use crate::admission::findings::Findings;
 use crate::admission::syntax::dns_label;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, GROUP_NAME};
+use crate::admission::{FieldPath, Rule};
 use crate::core::PodCliqueScalingGroupConfig;
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
@@ -24,9 +25,7 @@ fn name<'a>(
     found: &mut Findings,
 ) {
     if dns_label(&group.name).is_err() {
-        let text =
-            "invalid PodCliqueScalingGroupConfig name, must be a valid DNS label: lower-case letters, digits and '-'";
-        found.invalid(Rule::GroupName, path, group.name.as_str(), text);
+        found.invalid(Rule::GroupName, path, group.name.as_str(), GROUP_NAME);
     }
     if !names.insert(&group.name) {
         found.duplicate(Rule::GroupName, path, group.name.as_str());
@@ -56,12 +55,12 @@ fn members<'a>(
 fn numbers(path: &FieldPath, group: &PodCliqueScalingGroupConfig, found: &mut Findings) {
     let (replicas, least) = (group.replicas(), group.min_available());
     if replicas <= 0 {
-        found.invalid(Rule::GroupReplicas, &path.field("replicas"), replicas, "must be greater than 0");
+        found.invalid(Rule::GroupReplicas, &path.field("replicas"), replicas, ABOVE_ZERO);
     }
     let (rule, path) = (Rule::GroupMinAvailable, path.field("minAvailable"));
     if least <= 0 {
-        found.invalid(rule, &path, least, "must be greater than 0");
+        found.invalid(rule, &path, least, ABOVE_ZERO);
     } else if least > replicas {
-        found.invalid(rule, &path, least, "minAvailable must not be greater than replicas");
+        found.invalid(rule, &path, least, ABOVE_REPLICAS);
     }
 }

@@ -3,11 +3,11 @@
 use kube::ResourceExt;
 
 use super::Judged;
-use crate::admission::Rule;
+use crate::admission::findings::Findings;
 use crate::admission::syntax::dns_label;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::{FieldPath, Rule};
 use crate::core::PodCliqueSet;
-use crate::fabric::{asks_for_gpu, group_of, is_automatic};
+use crate::fabric::{asks_for_gpu, is_automatic};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 
 /// An object that may carry an annotation, and what the annotation says there now and said before.
@@ -48,15 +48,13 @@ fn written<'a>(judged: &Judged<'a>, key: &'a str) -> impl Iterator<Item = (Field
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     form(judged, found);
-    let mut cliques = judged.template().cliques.iter();
-    let has_gpu = cliques.clone().any(|clique| asks_for_gpu(&clique.spec.pod_spec));
-    let in_group = cliques.any(|clique| group_of(judged.set, judged.group_of(&clique.name), clique).is_some());
-    let key = if is_automatic(judged.set) { AUTO_MNNVL } else { MNNVL_GROUP };
-    if !has_gpu && (in_group || is_automatic(judged.set)) {
-        let path = FieldPath::new("metadata.annotations").field(key);
+    let has_gpu = judged.template().cliques.iter().any(|clique| asks_for_gpu(&clique.spec.pod_spec));
+    let automatic = is_automatic(judged.set).then(|| FieldPath::new("metadata.annotations").field(AUTO_MNNVL));
+    let grouped = || written(judged, MNNVL_GROUP).find(|(_, group)| *group != NO_MNNVL_GROUP).map(|(path, _)| path);
+    if let Some(path) = automatic.or_else(grouped).filter(|_| !has_gpu) {
         found.warn(&path, "asks for a fabric, and no container asks for nvidia.com/gpu");
     }
-    for (path, _) in written(judged, AUTO_MNNVL).filter(|(path, _)| path.to_string().starts_with("spec.")) {
+    for (path, _) in written(judged, AUTO_MNNVL).filter(|(path, _)| path.is_within_spec()) {
         found.warn(&path, format!("has no effect here; {AUTO_MNNVL} is read on the PodCliqueSet only"));
     }
 }
@@ -109,7 +107,7 @@ pub(super) fn at_creation(judged: &Judged<'_>, found: &mut Findings) {
 pub(super) fn on_update(judged: &Judged<'_>, old: &PodCliqueSet, found: &mut Findings) {
     for (key, when) in [(MNNVL_GROUP, "after creation"), (AUTO_MNNVL, "after PodCliqueSet creation")] {
         for Annotated { path, now, before } in annotated(judged, old, key) {
-            let is_read = key == MNNVL_GROUP || path.to_string().starts_with("metadata.");
+            let is_read = key == MNNVL_GROUP || !path.is_within_spec();
             if now == before || !is_read {
                 continue;
             }

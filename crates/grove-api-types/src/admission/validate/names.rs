@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 
 use super::Judged;
-use crate::admission::Rule;
-use crate::admission::syntax::LONGEST_LABEL;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::syntax::{LONGEST_LABEL, LONGEST_NAME};
+use crate::admission::texts::SET_NAME;
+use crate::admission::{FieldPath, Rule};
 use crate::core::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 
@@ -25,8 +26,9 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
         for (at, name) in group.clique_names.iter().enumerate() {
             let Some(clique) = judged.clique(name) else { continue };
             let member = path.field("cliqueNames").item(at, name);
-            combined_of_member(judged, (&path, group), (&member, name), found);
-            hostname(&member, name, &longest_member(judged, group, clique), found);
+            if combined_of_member(judged, (&path, group), (&member, name), found) {
+                hostname(&member, name, &longest_member(judged, group, clique), found);
+            }
         }
     }
     clashes(judged, found);
@@ -35,8 +37,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
 fn set(name: &str, found: &mut Findings) {
     let path = FieldPath::new("metadata.name");
     if name.contains('.') {
-        let text = "must not contain dots: it becomes part of hostnames and the name of a Service";
-        found.invalid(Rule::SetName, &path, name, text);
+        found.invalid(Rule::SetName, &path, name, SET_NAME);
     }
     if name.starts_with(|letter: char| letter.is_ascii_digit()) {
         found.warn(
@@ -50,36 +51,48 @@ fn standalone(judged: &Judged<'_>, (path, clique): (&FieldPath, &PodCliqueTempla
     let (set, name) = (judged.set.name_any(), clique.name.as_str());
     let length = set.len() + name.len();
     if length > LONGEST_COMBINED {
+        let (set, name) = (told(&set), told(name));
         let text = format!(
             "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
              Consider shortening: PodCliqueSet '{set}' or PodClique '{name}'"
         );
-        found.invalid(Rule::CombinedNameLength, path, name, text.as_str());
-        found.invalid(Rule::CombinedNameLength, &FieldPath::new("metadata.name"), set.as_str(), text);
+        found.invalid(Rule::CombinedNameLength, path, name, &text);
+        found.invalid(Rule::CombinedNameLength, &FieldPath::new("metadata.name"), set, &text);
+        return;
     }
     let most = most(clique.spec.replicas, clique.spec.auto_scaling_config.as_ref());
     let longest = PodCliqueName::standalone(&PodCliqueSetName::new(set), last(judged.set.spec.replicas), name);
     hostname(path, name, &Hostname::of_pod(&longest, last(most)), found);
 }
 
+/// Whether the three names are short enough together.
 fn combined_of_member(
     judged: &Judged<'_>,
     (path, group): (&FieldPath, &PodCliqueScalingGroupConfig),
     (member, clique): (&FieldPath, &str),
     found: &mut Findings,
-) {
+) -> bool {
     let (set, name) = (judged.set.name_any(), group.name.as_str());
     let length = set.len() + name.len() + clique.len();
-    if length > LONGEST_COMBINED {
-        let text = format!(
-            "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
-             Consider shortening: PodCliqueSet '{set}', PodCliqueScalingGroup '{name}', or PodClique '{clique}'"
-        );
-        let rule = Rule::CombinedNameLength;
-        found.invalid(rule, member, clique, text.as_str());
-        found.invalid(rule, &path.field("name"), name, text.as_str());
-        found.invalid(rule, &FieldPath::new("metadata.name"), set.as_str(), text);
+    if length <= LONGEST_COMBINED {
+        return true;
     }
+    let (set, name, clique) = (told(&set), told(name), told(clique));
+    let text = format!(
+        "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
+         Consider shortening: PodCliqueSet '{set}', PodCliqueScalingGroup '{name}', or PodClique '{clique}'"
+    );
+    let rule = Rule::CombinedNameLength;
+    found.invalid(rule, member, clique, &text);
+    found.invalid(rule, &path.field("name"), name, &text);
+    found.invalid(rule, &FieldPath::new("metadata.name"), set, &text);
+    false
+}
+
+/// As much of a name as any name may have, so that one of a megabyte is not repeated for each member of a group.
+fn told(name: &str) -> &str {
+    let end = (0..=LONGEST_NAME).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+    name.get(..end).unwrap_or(name)
 }
 
 fn longest_member(
@@ -141,7 +154,8 @@ fn clashes(judged: &Judged<'_>, found: &mut Findings) {
 
 /// The ways in which a name can be read as group, index and clique, joined by hyphens.
 fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
-    let hyphens = name.match_indices('-').map(|(at, _)| at);
+    // A longer name is no name of a clique, and that is told elsewhere.
+    let hyphens = name.match_indices('-').filter(|_| name.len() <= LONGEST_LABEL).map(|(at, _)| at);
     hyphens.filter_map(|at| {
         let (group, rest) = (&name[..at], &name[at + 1..]);
         let (index, clique) = rest.split_once('-')?;

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Judged;
-use crate::admission::Rule;
+use crate::admission::findings::Findings;
 use crate::admission::syntax::{environment_variable, is_blank};
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::{FieldPath, Rule};
 use crate::core::{PodCliqueSet, PodCliqueTemplateSpec};
+use crate::environment::is_injected;
 use crate::pod_spec::RawPodSpec;
 
 /// Fields by which a user would choose nodes in place of the scheduler.
@@ -18,8 +19,17 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     schedulers(judged, found);
     for (path, clique) in judged.cliques() {
         let (path, pod) = (path.field("spec").field("podSpec"), &clique.spec.pod_spec);
+        let is_member = judged.group_of(&clique.name).is_some();
         for field in ["containers", "initContainers"] {
-            environment(&path.field(field), pod.get(field), found);
+            environment(&path.field(field), pod.get(field), is_member, found);
+        }
+        for field in ["hostname", "subdomain"] {
+            if written(pod, field).is_some() {
+                found.warn(
+                    &path.field(field),
+                    "is Grove's, by which pods of a gang find one another; this value is not used",
+                );
+            }
         }
         if let Some(policy) = text(pod, "restartPolicy").filter(|policy| *policy != "Always") {
             let told = format!("{policy:?} is kept, and a pod that has ended is replaced by a new one all the same");
@@ -86,7 +96,7 @@ fn written<'a>(pod: &'a RawPodSpec, field: &str) -> Option<&'a Value> {
     pod.get(field).filter(|value| !is_blank(Some(value)))
 }
 
-fn environment(path: &FieldPath, containers: Option<&Value>, found: &mut Findings) {
+fn environment(path: &FieldPath, containers: Option<&Value>, is_member: bool, found: &mut Findings) {
     for (at, container) in containers.and_then(Value::as_array).into_iter().flatten().enumerate() {
         let name_of = |object: &Value| object.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let path = path.item(at, &name_of(container)).field("env");
@@ -96,6 +106,9 @@ fn environment(path: &FieldPath, containers: Option<&Value>, found: &mut Finding
             let path = path.item(at, &name).field("name");
             if let Err(said) = environment_variable(&name) {
                 found.invalid(Rule::Environment, &path, name.as_str(), said);
+            }
+            if is_injected(&name, is_member) {
+                found.warn(&path, format!("{name} is given by Grove; this value is not used"));
             }
             if !seen.insert(name.clone()) {
                 found.duplicate(Rule::Environment, &path, name);

@@ -1,18 +1,17 @@
 //! Autoscalers: the bounds between which they move, of cliques and of scaling groups.
 
 use super::Judged;
-use crate::admission::Rule;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::texts::{Bounds, CLIQUE_BOUNDS, GROUP_BOUNDS};
+use crate::admission::{FieldPath, Rule};
 use crate::core::AutoScalingConfig;
 
 /// Numbers of what is scaled, and what the bounds are called.
-struct Scaled<'a> {
+struct Scaled {
     rule: Rule,
     least: i32,
     replicas: i32,
-    below_least: &'a str,
-    below_min: &'a str,
-    below_replicas: &'a str,
+    says: Bounds,
 }
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
@@ -22,9 +21,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
             rule: Rule::CliqueAutoScaling,
             least: clique.spec.min_available.unwrap_or_default(),
             replicas: clique.spec.replicas,
-            below_least: "must be greater than or equal to podCliqueSpec.minAvailable",
-            below_min: "must be greater than or equal to autoScalingConfig.minReplicas",
-            below_replicas: "must be greater than or equal to replicas",
+            says: CLIQUE_BOUNDS,
         };
         bounds(&path.field("spec").field("autoScalingConfig"), config, &scaled, found);
     }
@@ -34,26 +31,24 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
             rule: Rule::GroupAutoScaling,
             least: group.min_available(),
             replicas: group.replicas(),
-            below_least: "scaleConfig.minReplicas must be greater than or equal to minAvailable",
-            below_min: "scaleConfig.maxReplicas must be greater than or equal to scaleConfig.minReplicas",
-            below_replicas: "scaleConfig.maxReplicas must be greater than or equal to replicas",
+            says: GROUP_BOUNDS,
         };
         bounds(&path.field("scaleConfig"), config, &scaled, found);
     }
     members(judged, found);
 }
 
-fn bounds(path: &FieldPath, config: &AutoScalingConfig, scaled: &Scaled<'_>, found: &mut Findings) {
+fn bounds(path: &FieldPath, config: &AutoScalingConfig, scaled: &Scaled, found: &mut Findings) {
     let min = config.min_replicas.unwrap_or(scaled.replicas);
     if min < scaled.least {
-        found.invalid(scaled.rule, &path.field("minReplicas"), min, scaled.below_least);
+        found.invalid(scaled.rule, &path.field("minReplicas"), min, scaled.says.below_least);
     }
     let (most, path) = (config.max_replicas, path.field("maxReplicas"));
     if most < min {
-        found.invalid(scaled.rule, &path, most, scaled.below_min);
+        found.invalid(scaled.rule, &path, most, scaled.says.below_min);
     }
     if most < scaled.replicas {
-        found.invalid(scaled.rule, &path, most, scaled.below_replicas);
+        found.invalid(scaled.rule, &path, most, scaled.says.below_replicas);
     }
     if most == min {
         found.warn(&path, "equals minReplicas; the autoscaler has nothing to choose");

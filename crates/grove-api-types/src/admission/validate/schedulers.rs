@@ -6,9 +6,9 @@ use kube::ResourceExt;
 
 use super::topology::domains;
 use super::{Judged, pods, template_path};
-use crate::admission::Rule;
+use crate::admission::findings::Findings;
 use crate::admission::syntax::dns_subdomain;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::{FieldPath, Rule};
 use crate::core::TopologyConstraint;
 use crate::labels::{KAI_QUEUE, VOLCANO_QUEUE};
 use crate::scheduler::Scheduler;

@@ -1,10 +1,11 @@
 //! Claims that pods share: the templates, who shares, and how many pods one claim can serve.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, template_path};
-use crate::admission::Rule;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::texts::{NO_FILTER, NO_SHARED_NAME};
+use crate::admission::{FieldPath, Rule};
 use crate::core::{
     PodCliqueScalingGroupConfig, PodCliqueTemplateSpec, ResourceClaimTemplateConfig, ResourceSharingScope,
 };
@@ -20,20 +21,13 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     let set = sharing::of_set(judged.template());
     references(&template_path(), &set, &internal, found);
     filters_of_set(judged, found);
-    crowds(&template_path(), &set, |share| pods_of_set(judged, share), found);
+    let crowd = Crowd::new(judged);
+    crowds(&template_path(), &set, |share| crowd.of_set(share), found);
     for (path, group) in judged.groups() {
         let shares = sharing::of_group(group);
         references(&path, &shares, &internal, found);
         filters_of_group(&path, group, found);
-        let pods = |share: &Share<'_>| {
-            let members = group.clique_names.iter().filter(|name| share.reaches(name, None));
-            let per_replica: i64 = members.filter_map(|name| judged.clique(name)).map(pods_of_clique).sum();
-            match share.scope {
-                ResourceSharingScope::AllReplicas => per_replica * most_replicas(group),
-                ResourceSharingScope::PerReplica => per_replica,
-            }
-        };
-        crowds(&path, &shares, pods, found);
+        crowds(&path, &shares, |share| crowd.of_group(group, share), found);
     }
     for (path, clique) in judged.cliques() {
         let shares = sharing::of_clique(clique);
@@ -49,19 +43,32 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
 fn templates(judged: &Judged<'_>, found: &mut Findings) {
     let mut names = BTreeSet::new();
     let path = template_path().field("resourceClaimTemplates");
+    let referred = referred(judged);
     for (at, template) in judged.template().resource_claim_templates.iter().enumerate() {
         let path = path.item(at, &template.name);
         let name = path.field("name");
+        let is_new = names.insert(&template.name);
         if template.name.trim().is_empty() {
             found.required(Rule::ClaimTemplate, &name, "template name is required");
-        } else if !names.insert(&template.name) {
+        } else if !is_new {
             found.duplicate(Rule::ClaimTemplate, &name, template.name.as_str());
+        } else if !referred.contains(template.name.as_str()) {
+            found.warn(&name, "nobody shares claims of this template; refer to it in resourceSharing");
         }
         if !asks_for_devices(template) {
             let path = path.field("templateSpec.spec.devices.requests");
             found.required(Rule::ClaimTemplate, &path, "at least one device request is required");
         }
     }
+}
+
+/// The templates that some level shares. A short form means another one of the name, and has a warning of its own.
+fn referred<'a>(judged: &Judged<'a>) -> BTreeSet<&'a str> {
+    let template = judged.template();
+    let of_set = sharing::of_set(template).into_iter();
+    let of_groups = template.pod_clique_scaling_groups.iter().flat_map(sharing::of_group);
+    let of_cliques = template.cliques.iter().flat_map(sharing::of_clique);
+    of_set.chain(of_groups).chain(of_cliques).map(|share| share.template).collect()
 }
 
 fn asks_for_devices(template: &ResourceClaimTemplateConfig) -> bool {
@@ -75,7 +82,7 @@ fn references(path: &FieldPath, shares: &[Share<'_>], internal: &BTreeSet<&str>,
     for share in shares {
         let field = path.field(&share.field);
         if share.template.trim().is_empty() {
-            found.required(Rule::SharedTemplate, &field, "reference name is required");
+            found.required(Rule::SharedTemplate, &field, NO_SHARED_NAME);
             continue;
         }
         if !seen.insert(share.template) {
@@ -96,13 +103,13 @@ fn references(path: &FieldPath, shares: &[Share<'_>], internal: &BTreeSet<&str>,
 
 fn filters_of_set(judged: &Judged<'_>, found: &mut Findings) {
     let path = template_path().field("resourceSharing");
-    let groups = &judged.template().pod_clique_scaling_groups;
+    let groups: BTreeSet<&str> =
+        judged.template().pod_clique_scaling_groups.iter().map(|group| group.name.as_str()).collect();
     for (at, spec) in judged.template().resource_sharing.iter().enumerate() {
         let Some(filter) = &spec.filter else { continue };
         let path = path.item(at, &spec.name).field("filter");
         if filter.child_clique_names.is_empty() && filter.child_scaling_group_names.is_empty() {
-            let text = "filter must specify at least one childCliqueNames or childScalingGroupNames entry";
-            found.required(Rule::SharingFilter, &path, text);
+            found.required(Rule::SharingFilter, &path, NO_FILTER);
         }
         listed(
             &path.field("childCliqueNames"),
@@ -110,13 +117,14 @@ fn filters_of_set(judged: &Judged<'_>, found: &mut Findings) {
             |name| judged.clique(name).is_some(),
             found,
         );
-        let is_group = |name: &str| groups.iter().any(|group| group.name == name);
+        let is_group = |name: &str| groups.contains(name);
         listed(&path.field("childScalingGroupNames"), &filter.child_scaling_group_names, is_group, found);
     }
 }
 
 fn filters_of_group(path: &FieldPath, group: &PodCliqueScalingGroupConfig, found: &mut Findings) {
-    let is_member = |name: &str| group.clique_names.iter().any(|member| member == name);
+    let members: BTreeSet<&str> = group.clique_names.iter().map(String::as_str).collect();
+    let is_member = |name: &str| members.contains(name);
     for (at, spec) in group.resource_sharing.iter().enumerate() {
         let Some(filter) = &spec.filter else { continue };
         let path = path.field("resourceSharing").item(at, &spec.name).field("filter");
@@ -152,17 +160,69 @@ fn crowds(path: &FieldPath, shares: &[Share<'_>], pods: impl Fn(&Share<'_>) -> i
     }
 }
 
-fn pods_of_set(judged: &Judged<'_>, share: &Share<'_>) -> i64 {
-    let pods = |clique: &PodCliqueTemplateSpec| {
-        let group = judged.group_of(&clique.name);
-        let reaches = share.reaches(&clique.name, group.map(|group| group.name.as_str()));
-        let times = group.map_or(1, most_replicas);
-        if reaches { pods_of_clique(clique).saturating_mul(times) } else { 0 }
-    };
-    let per_replica = judged.template().cliques.iter().map(pods).fold(0_i64, i64::saturating_add);
-    match share.scope {
-        ResourceSharingScope::AllReplicas => per_replica.saturating_mul(judged.set.spec.replicas.into()),
-        ResourceSharingScope::PerReplica => per_replica,
+/// How many pods there may come to be, for counting those who share.
+struct Crowd<'a> {
+    judged: &'a Judged<'a>,
+    /// All pods of a replica of the set.
+    all: i64,
+    /// The pods of each scaling group in a replica of the set.
+    of_groups: BTreeMap<&'a str, i64>,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(judged: &'a Judged<'a>) -> Self {
+        let mut crowd = Self { judged, all: 0, of_groups: BTreeMap::new() };
+        for clique in &judged.template().cliques {
+            let pods = crowd.of_clique(clique);
+            crowd.all = crowd.all.saturating_add(pods);
+            if let Some(group) = judged.group_of(&clique.name) {
+                let of_group = crowd.of_groups.entry(group.name.as_str()).or_default();
+                *of_group = of_group.saturating_add(pods);
+            }
+        }
+        crowd
+    }
+
+    /// The pods of a clique in a replica of the set.
+    fn of_clique(&self, clique: &PodCliqueTemplateSpec) -> i64 {
+        let times = self.judged.group_of(&clique.name).map_or(1, most_replicas);
+        pods_of_clique(clique).saturating_mul(times)
+    }
+
+    /// The pods that share a claim of the set.
+    fn of_set(&self, share: &Share<'_>) -> i64 {
+        let per_replica = if share.cliques.is_empty() && share.groups.is_empty() {
+            self.all
+        } else {
+            let groups: BTreeSet<&str> = share.groups.iter().map(String::as_str).collect();
+            let cliques: BTreeSet<&str> = share.cliques.iter().map(String::as_str).collect();
+            let is_in_group = |clique: &str| self.judged.group_of(clique).is_some_and(|it| groups.contains(&*it.name));
+            let cliques = cliques.into_iter().filter(|clique| !is_in_group(clique));
+            let cliques = cliques.filter_map(|clique| self.judged.clique(clique)).map(|clique| self.of_clique(clique));
+            let of_groups = groups.iter().filter_map(|group| self.of_groups.get(group).copied());
+            cliques.chain(of_groups).fold(0, i64::saturating_add)
+        };
+        match share.scope {
+            ResourceSharingScope::AllReplicas => per_replica.saturating_mul(self.judged.set.spec.replicas.into()),
+            ResourceSharingScope::PerReplica => per_replica,
+        }
+    }
+
+    /// The pods that share a claim of a scaling group.
+    fn of_group(&self, group: &PodCliqueScalingGroupConfig, share: &Share<'_>) -> i64 {
+        let is_member = |clique: &str| self.judged.group_of(clique).is_some_and(|it| it.name == group.name);
+        let all_replicas = if share.cliques.is_empty() {
+            self.of_groups.get(group.name.as_str()).copied().unwrap_or_default()
+        } else {
+            let cliques: BTreeSet<&str> = share.cliques.iter().map(String::as_str).collect();
+            let cliques = cliques.into_iter().filter(|clique| is_member(clique));
+            let cliques = cliques.filter_map(|clique| self.judged.clique(clique)).map(|clique| self.of_clique(clique));
+            cliques.fold(0, i64::saturating_add)
+        };
+        match share.scope {
+            ResourceSharingScope::AllReplicas => all_replicas,
+            ResourceSharingScope::PerReplica => all_replicas / most_replicas(group).max(1),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, template_path};
-use crate::admission::Rule;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::{FieldPath, Rule};
 use crate::core::{CliqueStartupType, PodCliqueTemplateSpec};
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {

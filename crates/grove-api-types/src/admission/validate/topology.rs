@@ -1,11 +1,14 @@
 //! Topology constraints: that they can be had, name one topology that exists and levels that it has, and get no wider on
 //! the way from the set to its cliques.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use kube::ResourceExt;
 
 use super::{Judged, template_path};
-use crate::admission::Rule;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::texts::NOTHING_PACKED;
+use crate::admission::{FieldPath, Rule};
 use crate::core::{PodCliqueSet, TopologyConstraint};
 use crate::labels::TOPOLOGY_NAME;
 use crate::topology::{self, Topology};
@@ -85,8 +88,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     }
     let Some(name) = judged.reference else {
         for (path, name) in &names {
-            let text = "names a topology, and there is no topologyConstraint at any level; add one or remove the name";
-            found.invalid(Rule::TopologyName, path, *name, text);
+            found.invalid(Rule::TopologyName, path, *name, NOTHING_PACKED);
         }
         return;
     };
@@ -166,6 +168,7 @@ fn levels(Constrained { path, constraint, .. }: &Constrained<'_>, topology: &Top
 /// Each with what is part of it: the set with cliques and groups, a group with its cliques.
 fn hierarchy(judged: &Judged<'_>, topology: &Topology, found: &mut Findings) {
     let cliques: Vec<_> = of_cliques(judged).collect();
+    let by_name: BTreeMap<&str, &Constrained<'_>> = cliques.iter().map(|(name, clique)| (*name, clique)).collect();
     if let Some(set) = of_set(judged) {
         for (_, clique) in &cliques {
             nested(&set, clique, topology, found);
@@ -175,7 +178,8 @@ fn hierarchy(judged: &Judged<'_>, topology: &Topology, found: &mut Findings) {
         }
     }
     for (members, group) in of_groups(judged) {
-        for (_, clique) in cliques.iter().filter(|(name, _)| members.iter().any(|member| member == name)) {
+        let members: BTreeSet<&str> = members.iter().map(String::as_str).collect();
+        for clique in members.into_iter().filter_map(|name| by_name.get(name)) {
             nested(&group, clique, topology, found);
         }
     }

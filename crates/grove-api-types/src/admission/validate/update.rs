@@ -1,10 +1,13 @@
 //! What of a set stays as it was created.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{Judged, template_path};
-use crate::admission::Rule;
-use crate::admission::verdict::{FieldPath, Findings};
+use crate::admission::findings::Findings;
+use crate::admission::texts::{CLIQUES_CHANGE, GROUPS_CHANGE, IMMUTABLE};
+use crate::admission::{FieldPath, Rule};
 use crate::core::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
@@ -19,7 +22,7 @@ pub(super) fn check<'a>(judged: &Judged<'a>, old: &'a PodCliqueSet, found: &mut 
 fn is_kept<T: PartialEq + serde::Serialize>(path: &FieldPath, now: &T, before: &T, found: &mut Findings) {
     if now != before {
         let value = serde_json::to_value(now).unwrap_or(Value::Null);
-        found.invalid(Rule::Immutable, path, value, "field is immutable");
+        found.invalid(Rule::Immutable, path, value, IMMUTABLE);
     }
 }
 
@@ -38,7 +41,7 @@ fn template(now: &PodCliqueSetTemplateSpec, before: &PodCliqueSetTemplateSpec, f
 fn cliques<'a>(judged: &Judged<'a>, before: &'a PodCliqueSetTemplateSpec, found: &mut Findings) {
     let path = template_path().field("cliques");
     if judged.template().cliques.len() != before.cliques.len() {
-        found.forbidden(Rule::CliqueComposition, &path, "not allowed to change clique composition");
+        found.forbidden(Rule::CliqueComposition, &path, CLIQUES_CHANGE);
     }
     for (path, clique, stored) in judged.cliques_since(&before.cliques) {
         if let Some(before) = stored {
@@ -59,7 +62,8 @@ fn order(now: &PodCliqueSetTemplateSpec, before: &PodCliqueSetTemplateSpec, foun
         CliqueStartupType::InOrder | CliqueStartupType::Explicit => {}
     }
     // Where the cliques are not the same ones, that has been told.
-    let is_kept = |clique: &PodCliqueTemplateSpec| before.cliques.iter().any(|before| before.name == clique.name);
+    let names: BTreeSet<&str> = before.cliques.iter().map(|clique| clique.name.as_str()).collect();
+    let is_kept = |clique: &PodCliqueTemplateSpec| names.contains(clique.name.as_str());
     if now.cliques.len() != before.cliques.len() || !now.cliques.iter().all(is_kept) {
         return;
     }
@@ -92,7 +96,7 @@ fn groups<'a>(judged: &Judged<'a>, before: &'a PodCliqueSetTemplateSpec, found: 
     let before = &before.pod_clique_scaling_groups;
     if judged.template().pod_clique_scaling_groups.len() != before.len() {
         let path = template_path().field("podCliqueScalingGroups");
-        found.forbidden(Rule::GroupComposition, &path, "not allowed to add or remove PodCliqueScalingGroupConfigs");
+        found.forbidden(Rule::GroupComposition, &path, GROUPS_CHANGE);
     }
     for (path, group, stored) in judged.groups_since(before) {
         if let Some(before) = stored {

@@ -49,7 +49,7 @@ fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> Ob
 /// The labels by which a pod is found all its life. Not the hash of its template: that tells what the pod was made from,
 /// whatever the clique is now.
 pub fn own_labels(seen: &Observed, lineage: &Lineage, index: i32) -> BTreeMap<String, String> {
-    let inherited = seen.clique.labels().iter().filter(|(key, _)| is_groves(key) && *key != labels::TEMPLATE_HASH);
+    let inherited = seen.clique.labels().iter().filter(|(key, _)| labels::is_groves(key) && *key != labels::TEMPLATE_HASH);
     let mut own: BTreeMap<_, _> = inherited.map(|(key, value)| (key.clone(), value.clone())).collect();
     own.extend(labels::base(&lineage.set));
     own.extend(labels::of([
@@ -59,12 +59,6 @@ pub fn own_labels(seen: &Observed, lineage: &Lineage, index: i32) -> BTreeMap<St
         (labels::POD_INDEX, &index.to_string()),
     ]));
     own
-}
-
-/// Whether a label of the clique is written by Grove, not by the user's template.
-fn is_groves(key: &str) -> bool {
-    let recommended = [labels::MANAGED_BY, labels::PART_OF, labels::NAME, labels::COMPONENT];
-    key.starts_with(labels::GROVE_PREFIX) || recommended.contains(&key)
 }
 
 /// The user's spec, with the host name under which its siblings find the pod. Scheduling gates of others stay; Grove adds

@@ -1,0 +1,37 @@
+//! What the rules say in the same words as the definitions, which judge first and hold when no webhook answers.
+
+pub(crate) const NO_CLIQUE: &str = "at least one PodClique must be defined";
+pub(crate) const NO_NAME: &str = "field cannot be empty";
+pub(crate) const CLIQUE_NAME: &str =
+    "invalid PodCliqueTemplateSpec name, must be a valid DNS label: lower-case letters, digits and '-'";
+pub(crate) const GROUP_NAME: &str =
+    "invalid PodCliqueScalingGroupConfig name, must be a valid DNS label: lower-case letters, digits and '-'";
+pub(crate) const SET_NAME: &str = "must not contain dots: it becomes part of hostnames and the name of a Service";
+pub(crate) const ABOVE_ZERO: &str = "must be greater than 0";
+pub(crate) const ABOVE_REPLICAS: &str = "minAvailable must not be greater than replicas";
+pub(crate) const NO_DELAY: &str = "terminationDelay must be greater than 0";
+pub(crate) const IMMUTABLE: &str = "field is immutable";
+pub(crate) const CLIQUES_CHANGE: &str = "not allowed to change clique composition";
+pub(crate) const GROUPS_CHANGE: &str = "not allowed to add or remove PodCliqueScalingGroupConfigs";
+pub(crate) const NOTHING_PACKED: &str =
+    "names a topology, and there is no topologyConstraint at any level; add one or remove the name";
+pub(crate) const NO_SHARED_NAME: &str = "reference name is required";
+pub(crate) const NO_FILTER: &str = "filter must specify at least one childCliqueNames or childScalingGroupNames entry";
+
+/// What is said of the bounds of an autoscaler.
+pub(crate) struct Bounds {
+    pub(crate) below_least: &'static str,
+    pub(crate) below_min: &'static str,
+    pub(crate) below_replicas: &'static str,
+}
+
+pub(crate) const CLIQUE_BOUNDS: Bounds = Bounds {
+    below_least: "must be greater than or equal to podCliqueSpec.minAvailable",
+    below_min: "must be greater than or equal to autoScalingConfig.minReplicas",
+    below_replicas: "must be greater than or equal to replicas",
+};
+pub(crate) const GROUP_BOUNDS: Bounds = Bounds {
+    below_least: "scaleConfig.minReplicas must be greater than or equal to minAvailable",
+    below_min: "scaleConfig.maxReplicas must be greater than or equal to scaleConfig.minReplicas",
+    below_replicas: "scaleConfig.maxReplicas must be greater than or equal to replicas",
+};

@@ -1,0 +1,189 @@
+//! Objects as large as an API server takes, each made to cost as much as can be: none of them may keep the webhook busy.
+
+use std::time::{Duration, Instant};
+
+use grove_api_types::admission::{default_pod_clique_set, validate_create, validate_update};
+use grove_api_types::core::PodCliqueSet;
+use grove_test_support::rows::{Known, object};
+use serde_json::{Value, json};
+
+use crate::known::of_sets;
+
+/// About what etcd stores at the most.
+pub(crate) const LARGEST: usize = 1_500_000;
+/// What is tried with every run of the tests; whatever grows with the square of the size takes long enough here, too.
+const SHORT: usize = LARGEST / 10;
+/// Tells a hang from a slow machine without optimisation.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn clique(name: impl Into<String>, more: Value) -> Value {
+    let mut clique = json!({ "name": name.into(), "spec": { "podSpec": {} } });
+    merge(&mut clique, more);
+    clique
+}
+
+fn merge(at: &mut Value, more: Value) {
+    match (at, more) {
+        (Value::Object(at), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(at.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (at, more) => *at = more,
+    }
+}
+
+/// As many items as fill so many bytes.
+fn fill(bytes: usize, item: impl Fn(usize) -> Value) -> Value {
+    let (mut items, mut size) = (vec![], 0);
+    while size < bytes {
+        let item = item(items.len());
+        size += item.to_string().len() + 1;
+        items.push(item);
+    }
+    items.into()
+}
+
+fn set(template: Value) -> Value {
+    let mut set = object("set");
+    set["spec"]["template"] = template;
+    set
+}
+
+fn claims(size: usize) -> Value {
+    let own = json!([{ "name": "serve-all-gpus" }, { "name": "serve-all-a-b-c-d-e-f-g-h" }]);
+    let with_claims = json!({ "spec": { "podSpec": { "resourceClaims": own } } });
+    let cliques = fill(size / 3, |at| clique(format!("c{at}"), with_claims.clone()));
+    let names = fill(size / 3, |at| format!("c{at}x").into());
+    let shares = fill(size / 3, |_| json!({ "name": "gpus", "scope": "AllReplicas" }));
+    let mut shares: Vec<Value> = shares.as_array().cloned().unwrap_or_default();
+    shares.insert(0, json!({ "name": "gpus", "scope": "AllReplicas", "filter": { "childCliqueNames": names } }));
+    set(json!({ "cliques": cliques, "resourceSharing": shares }))
+}
+
+fn crowds(size: usize) -> Value {
+    let cliques = fill(size / 2, |at| clique(format!("c{at}"), json!({})));
+    let shares = fill(size / 2, |at| {
+        let filter = json!({ "childCliqueNames": ["c1"], "childScalingGroupNames": ["g"] });
+        json!({ "name": format!("t{at}"), "scope": "PerReplica", "filter": filter })
+    });
+    let all: Vec<Value> = cliques.as_array().into_iter().flatten().map(|clique| clique["name"].clone()).collect();
+    let groups = json!([{ "name": "g", "cliqueNames": all }]);
+    set(json!({ "cliques": cliques, "resourceSharing": shares, "podCliqueScalingGroups": groups }))
+}
+
+fn members(size: usize) -> Value {
+    let constraint = json!({ "topologyConstraint": { "packDomain": "zone" } });
+    let cliques = fill(size / 2, |at| clique(format!("c{at}"), constraint.clone()));
+    let count = cliques.as_array().map_or(0, Vec::len);
+    let groups = fill(size / 2, |at| {
+        let names = [0, 1, 2].map(|by| format!("c{}", (at + by) % count));
+        json!({ "name": format!("g{at}"), "cliqueNames": names, "topologyConstraint": { "packDomain": "host" } })
+    });
+    set(json!({ "cliques": cliques, "podCliqueScalingGroups": groups }))
+}
+
+fn one_group(size: usize) -> Value {
+    let cliques = json!([clique("a", json!({}))]);
+    set(
+        json!({ "cliques": cliques, "podCliqueScalingGroups": [{ "name": "g", "cliqueNames": fill(size, |_| "a".into()) }] }),
+    )
+}
+
+fn long_names(size: usize) -> Value {
+    let env = fill(size / 2, |_| json!({ "name": "1" }));
+    let pod = json!({ "containers": [{ "name": "x".repeat(1000), "env": env }] });
+    set(json!({ "cliques": [clique("y".repeat(size / 2), json!({ "spec": { "podSpec": pod } }))] }))
+}
+
+fn long_group(size: usize) -> Value {
+    let cliques = fill(size / 3, |at| clique(format!("c{at}"), json!({})));
+    let all: Vec<Value> = cliques.as_array().into_iter().flatten().map(|clique| clique["name"].clone()).collect();
+    set(json!({ "cliques": cliques, "podCliqueScalingGroups": [{ "name": "g".repeat(size / 2), "cliqueNames": all }] }))
+}
+
+fn hyphens(size: usize) -> Value {
+    let cliques = json!([clique("-1".repeat(size / 4), json!({})), clique("c", json!({}))]);
+    set(
+        json!({ "cliques": cliques, "podCliqueScalingGroups": [{ "name": "-1".repeat(size / 4), "cliqueNames": ["c"] }] }),
+    )
+}
+
+fn startup(size: usize) -> Value {
+    let cliques = fill(size, |at| {
+        let parents: Vec<_> = (1..20).map(|by| format!("c{}", at + by)).collect();
+        clique(format!("c{at}"), json!({ "spec": { "startsAfter": parents } }))
+    });
+    set(json!({ "cliques": cliques, "cliqueStartupType": "CliqueStartupTypeExplicit" }))
+}
+
+fn cliques(size: usize) -> Value {
+    let mut set = set(json!({ "cliques": fill(size, |at| clique(format!("c{at}"), json!({}))) }));
+    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
+    set
+}
+
+fn labels(size: usize) -> Value {
+    let labels: Value =
+        (0..size / 20).map(|at| (format!("grove.io/{at} b"), json!("/"))).collect::<serde_json::Map<_, _>>().into();
+    set(json!({ "cliques": [clique("a", json!({ "labels": labels, "annotations": labels }))] }))
+}
+
+fn templates(size: usize) -> Value {
+    let template = |at: usize| json!({ "name": format!("t{at}"), "templateSpec": { "spec": {} } });
+    let configs = fill(size / 3, |at| json!({ "names": [format!("t{at}"), "t"], "cliqueNames": ["a", "b"] }));
+    let group = json!({ "name": "g", "cliqueNames": ["a"], "resourceClaimTemplateConfigs": configs });
+    let names = fill(size / 3, |at| format!("t{at}").into());
+    let cliques = json!([clique("a", json!({ "resourceClaimTemplateNames": names }))]);
+    set(
+        json!({ "cliques": cliques, "podCliqueScalingGroups": [group], "resourceClaimTemplates": fill(size / 3, template) }),
+    )
+}
+
+/// What is tried, by name.
+pub(crate) fn all(size: usize) -> Vec<(&'static str, Value)> {
+    vec![
+        ("claims of pods and shared claims", claims(size)),
+        ("shares with filters", crowds(size)),
+        ("constraints of groups and cliques", members(size)),
+        ("one clique many times in a group", one_group(size)),
+        ("variables of a clique with a long name", long_names(size)),
+        ("cliques of a group with a long name", long_group(size)),
+        ("names of hyphens", hyphens(size)),
+        ("cliques that wait for one another", startup(size)),
+        ("many cliques", cliques(size)),
+        ("many labels", labels(size)),
+        ("many templates of claims", templates(size)),
+    ]
+}
+
+/// What one review costs, of an update that turns all lists around.
+pub(crate) fn reviewed(object: &Value) -> (Duration, usize) {
+    let facts = of_sets(&Known::default());
+    let mut turned = object.clone();
+    for list in ["cliques", "podCliqueScalingGroups", "resourceSharing"] {
+        if let Some(items) = turned["spec"]["template"].get_mut(list).and_then(Value::as_array_mut) {
+            items.reverse();
+        }
+    }
+    let bytes = (object.to_string(), turned.to_string());
+    let begun = Instant::now();
+    let read = |bytes: &str| serde_json::from_str::<Value>(bytes).expect("JSON");
+    let (new, old) = (read(&bytes.0), read(&bytes.1));
+    let defaults = default_pod_clique_set(&new, Some(&old), &facts);
+    let typed = |object: Value| serde_json::from_value::<PodCliqueSet>(object).expect("a set");
+    let (new, old) = (typed(new), typed(old));
+    let message = validate_update(&new, &old, &facts).message().unwrap_or_default();
+    let created = validate_create(&new, &facts).message().unwrap_or_default();
+    (begun.elapsed(), defaults.len() + message.len() + created.len())
+}
+
+#[test]
+fn no_object_keeps_the_rules_busy() {
+    for (name, object) in all(SHORT) {
+        let size = object.to_string().len();
+        assert!(size > SHORT * 2 / 3, "{name}: {size} bytes");
+        let (took, _) = reviewed(&object);
+        assert!(took < DEADLINE, "{name}: {took:?}");
+    }
+}
