@@ -9,6 +9,7 @@ use crate::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueS
 use crate::scheduler_group::PodGang;
 
 mod kubernetes;
+mod rules;
 
 /// Fields whose type is Kubernetes' own, and what is said of them.
 const FOREIGN: [(&str, &str); 3] = [
@@ -31,11 +32,14 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         ClusterTopology::crd(),
         PodGang::crd(),
     ];
-    for schema in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|version| version.schema.as_mut()) {
-        if let Some(root) = &mut schema.open_api_v3_schema {
-            // What the kind is for is said of its spec; `kubectl explain` asks for it here.
-            root.description = root.properties.as_ref().and_then(|fields| fields.get("spec")?.description.clone());
-            finish(root);
+    for spec in crds.iter_mut().map(|crd| &mut crd.spec) {
+        for schema in spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()) {
+            if let Some(root) = &mut schema.open_api_v3_schema {
+                // What the kind is for is said of its spec; `kubectl explain` asks for it here.
+                root.description = root.properties.as_ref().and_then(|fields| fields.get("spec")?.description.clone());
+                finish(root);
+                rules::add(&spec.names.kind, root);
+            }
         }
     }
     crds

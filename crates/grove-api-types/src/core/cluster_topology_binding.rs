@@ -25,11 +25,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTopologyBindingSpec {
     /// The levels, the broadest first.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 64))]
     pub levels: Vec<TopologyBindingLevel>,
     /// The topologies of schedulers that somebody else keeps; for other schedulers Grove keeps one of this name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Option<Vec<SchedulerTopologyBinding>>")]
+    #[schemars(with = "Option<Vec<SchedulerTopologyBinding>>", length(max = 64))]
     pub scheduler_topology_bindings: Vec<SchedulerTopologyBinding>,
 }
 
@@ -50,6 +50,7 @@ pub struct TopologyBindingLevel {
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerTopologyBinding {
     /// The scheduler, as pods carry its name.
+    #[schemars(length(max = 253))]
     pub scheduler_name: String,
     /// The name of the scheduler's topology object.
     pub topology_reference: String,

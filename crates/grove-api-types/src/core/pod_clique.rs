@@ -47,6 +47,7 @@ pub use status::{PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate}
 pub struct PodCliqueSpec {
     /// The role the pods play; free text, may be empty. Each clique of a set needs its own.
     #[serde(default)]
+    #[schemars(length(max = 253))]
     pub role_name: String,
     /// The pods, as Kubernetes knows them.
     #[schemars(with = "PodSpec")]
@@ -62,7 +63,7 @@ pub struct PodCliqueSpec {
     /// The cliques whose pods must be ready before these pods start: clique names in a template, `PodClique` names in a
     /// `PodClique`. Used with the startup type `CliqueStartupTypeExplicit`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Option<Vec<String>>")]
+    #[schemars(with = "Option<Vec<String>>", length(max = 4096))]
     pub starts_after: Vec<String>,
     /// Lets an autoscaler choose `replicas`. Not for cliques of a scaling group, which scale as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]

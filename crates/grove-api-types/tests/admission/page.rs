@@ -23,6 +23,9 @@ are joined as `[first, second]`. Warnings are told and nothing is refused for th
   because the cluster has changed, keeps nobody from changing another field.
 - Where the definition of the kind says the same (its schema or a rule in CEL), the API server refuses first and in its own words;
   those rows are marked *definition*. They hold when the webhook is down, too.
+- Clusters without the webhook can have what Kubernetes can check of the rest as a `ValidatingAdmissionPolicy`:
+  `deploy/components/admission-policy`; its annotation `grove.io/covered-rules` names the rules.
+- An answer is never longer than can be carried: after a hundred errors or sixteen kilobytes the others are counted.
 
 The column *source*: V, T, U and D are the numbered rules of the wire format's admission (of the Go operator at fcc3b3bb), `wire` and
 `behaviour` the sections of its description; MNNVL, TAS, GREP-369 and GREP-390 the designs of the features; *ours* is what Grove adds

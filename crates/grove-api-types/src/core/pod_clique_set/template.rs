@@ -49,7 +49,7 @@ pub struct PodCliqueSetTemplateSpec {
     pub resource_claim_templates: Vec<ResourceClaimTemplateConfig>,
     /// Resource claims that pods across the set share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Option<Vec<PcsResourceSharingSpec>>")]
+    #[schemars(with = "Option<Vec<PcsResourceSharingSpec>>", length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub resource_sharing: Vec<PcsResourceSharingSpec>,
     /// Cliques of a replica that scale together.
@@ -99,6 +99,7 @@ fn publish_by_default() -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueTemplateSpec {
     /// Role name inside the set; part of the names of everything made for the clique.
+    #[schemars(length(max = 63))]
     pub name: String,
     /// Labels copied to the `PodClique` and its pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -130,8 +131,10 @@ pub struct PodCliqueTemplateSpec {
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupConfig {
     /// Name inside the set; part of the names of everything made for the group.
+    #[schemars(length(max = 63))]
     pub name: String,
     /// The cliques of each replica of the group. A clique can be in one group only.
+    #[schemars(length(max = 4096))]
     pub clique_names: Vec<String>,
     /// Annotations copied to the `PodCliqueScalingGroup`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

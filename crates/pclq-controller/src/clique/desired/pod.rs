@@ -49,7 +49,8 @@ fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> Ob
 /// The labels by which a pod is found all its life. Not the hash of its template: that tells what the pod was made from,
 /// whatever the clique is now.
 pub fn own_labels(seen: &Observed, lineage: &Lineage, index: i32) -> BTreeMap<String, String> {
-    let inherited = seen.clique.labels().iter().filter(|(key, _)| labels::is_groves(key) && *key != labels::TEMPLATE_HASH);
+    let inherited =
+        seen.clique.labels().iter().filter(|(key, _)| labels::is_groves(key) && *key != labels::TEMPLATE_HASH);
     let mut own: BTreeMap<_, _> = inherited.map(|(key, value)| (key.clone(), value.clone())).collect();
     own.extend(labels::base(&lineage.set));
     own.extend(labels::of([
