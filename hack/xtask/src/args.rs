@@ -75,6 +75,19 @@ pub(crate) enum Verb {
 pub(crate) enum Soak {
     /// Kill services right after a write was sent, while sets are created, scaled and deleted
     Kills(Kills),
+    /// Ask for admission with objects that nobody would write, and check the laws that hold for all
+    Fuzz(Fuzz),
+}
+
+/// How many inputs, and which.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Fuzz {
+    /// Inputs in all
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    pub(crate) inputs: u64,
+    /// The first input follows from this number, each further one from the next
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 /// How often, and where.

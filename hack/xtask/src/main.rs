@@ -32,6 +32,7 @@ async fn main() -> ExitCode {
         Verb::Demo { once, wish } => demo::run(&source, &wish, once).await,
         Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
         Verb::Soak(Soak::Kills(wish)) => soak::kills(&source, wish).await,
+        Verb::Soak(Soak::Fuzz(wish)) => soak::fuzz(&wish).await,
         Verb::Bench(Benchmark::Scale(wish)) => bench::scale(&source, &wish).await,
         Verb::Generate => generate(),
         Verb::KeepTokens { dir } => accounts::keep(&dir).await,

@@ -1,6 +1,6 @@
 //! `soak`: the tests that take too long for every change, with a seed and a count.
 
-use crate::args::{Kills, Source};
+use crate::args::{Fuzz, Kills, Source};
 use crate::interrupt::interrupted;
 use crate::test::planes::Planes;
 use crate::test::{self, END_TO_END};
@@ -8,6 +8,8 @@ use crate::workspace;
 use anyhow::{Result, bail};
 
 const DIR: &str = "target/grove-soak";
+/// What is fuzzed, as Cargo chooses it; optimised, and still checking every number for overflow.
+const FUZZED: [&str; 6] = ["--profile", "soak", "--package", "grove-api-types", "--test", "admission"];
 
 /// A long series of kills, by the same code as the short one that every `test` has.
 pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
@@ -31,4 +33,19 @@ pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
         );
     }
     ended.and(planes.nothing_panicked())
+}
+
+/// A long series of inputs, by the same code as the short one that every `test` has.
+pub(crate) async fn fuzz(wish: &Fuzz) -> Result<()> {
+    let mut tests = test::cargo_test(&FUZZED, Some("many_inputs"));
+    tests.args(["--ignored", "--nocapture"]);
+    tests.env("GROVE_FUZZ_INPUTS", wish.inputs.to_string()).env("GROVE_FUZZ_SEED", wish.seed.to_string());
+    let passed = tokio::select! {
+        passed = test::passes(tests) => passed?,
+        reason = interrupted() => return Err(reason),
+    };
+    if !passed {
+        bail!("an input breaks a law; see above for the law, the input and the seed that makes it again");
+    }
+    Ok(())
 }
