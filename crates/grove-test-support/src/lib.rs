@@ -6,4 +6,5 @@
 pub mod dice;
 pub mod fuzz;
 pub mod mutation;
+pub mod reviews;
 pub mod rows;

@@ -93,10 +93,10 @@ fn of_claims() -> Vec<(Rule, When, String)> {
         "{shares}.exists(share, share.name == '') || {configs}.exists(config, config.names.size() == 0 || \
          config.names.exists(name, {times}))"
     );
-    let shared = format!("{} + {}", names(CLIQUES, &of_cliques), names(GROUPS, &of_groups));
+    let unclear = format!("{} + {}", names(CLIQUES, &of_cliques), names(GROUPS, &of_groups));
     vec![
         (Rule::ClaimTemplate, When::Always, names(templates, no_device)),
-        (Rule::SharedTemplate, When::Always, shared),
+        (Rule::SharedTemplate, When::Always, unclear),
         (Rule::SharedNamespace, When::Always, namespaces(templates)),
         (Rule::SharingFilter, When::Always, filters()),
     ]

@@ -18,20 +18,20 @@ pub(crate) const NOTHING_PACKED: &str =
 pub(crate) const NO_SHARED_NAME: &str = "reference name is required";
 pub(crate) const NO_FILTER: &str = "filter must specify at least one childCliqueNames or childScalingGroupNames entry";
 
-/// What is said of the bounds of an autoscaler.
+/// What is said of an autoscaler that may go below `minAvailable`, and of one whose most is below its least or `replicas`.
 pub(crate) struct Bounds {
-    pub(crate) below_least: &'static str,
-    pub(crate) below_min: &'static str,
-    pub(crate) below_replicas: &'static str,
+    pub(crate) least: &'static str,
+    pub(crate) min: &'static str,
+    pub(crate) most: &'static str,
 }
 
 pub(crate) const CLIQUE_BOUNDS: Bounds = Bounds {
-    below_least: "must be greater than or equal to podCliqueSpec.minAvailable",
-    below_min: "must be greater than or equal to autoScalingConfig.minReplicas",
-    below_replicas: "must be greater than or equal to replicas",
+    least: "must be greater than or equal to podCliqueSpec.minAvailable",
+    min: "must be greater than or equal to autoScalingConfig.minReplicas",
+    most: "must be greater than or equal to replicas",
 };
 pub(crate) const GROUP_BOUNDS: Bounds = Bounds {
-    below_least: "scaleConfig.minReplicas must be greater than or equal to minAvailable",
-    below_min: "scaleConfig.maxReplicas must be greater than or equal to scaleConfig.minReplicas",
-    below_replicas: "scaleConfig.maxReplicas must be greater than or equal to replicas",
+    least: "scaleConfig.minReplicas must be greater than or equal to minAvailable",
+    min: "scaleConfig.maxReplicas must be greater than or equal to scaleConfig.minReplicas",
+    most: "scaleConfig.maxReplicas must be greater than or equal to replicas",
 };

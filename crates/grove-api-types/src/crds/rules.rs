@@ -69,13 +69,9 @@ fn bounds(config: &str, (least, replicas): (&str, &str), says: &Bounds) -> Vec<V
         holds(&format!("!has(@.{config}) || {rule}"), says, (&format!(".{config}.{field}"), Reason::Invalid))
     };
     vec![
-        of(
-            format!("!has(@.{config}.minReplicas) || @.{config}.minReplicas >= {least}"),
-            says.below_least,
-            "minReplicas",
-        ),
-        of(format!("@.{config}.maxReplicas >= {min}"), says.below_min, "maxReplicas"),
-        of(format!("@.{config}.maxReplicas >= {replicas}"), says.below_replicas, "maxReplicas"),
+        of(format!("!has(@.{config}.minReplicas) || @.{config}.minReplicas >= {least}"), says.least, "minReplicas"),
+        of(format!("@.{config}.maxReplicas >= {min}"), says.min, "maxReplicas"),
+        of(format!("@.{config}.maxReplicas >= {replicas}"), says.most, "maxReplicas"),
     ]
 }
 

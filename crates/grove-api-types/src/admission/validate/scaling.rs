@@ -41,14 +41,14 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
 fn bounds(path: &FieldPath, config: &AutoScalingConfig, scaled: &Scaled, found: &mut Findings) {
     let min = config.min_replicas.unwrap_or(scaled.replicas);
     if min < scaled.least {
-        found.invalid(scaled.rule, &path.field("minReplicas"), min, scaled.says.below_least);
+        found.invalid(scaled.rule, &path.field("minReplicas"), min, scaled.says.least);
     }
     let (most, path) = (config.max_replicas, path.field("maxReplicas"));
     if most < min {
-        found.invalid(scaled.rule, &path, most, scaled.says.below_min);
+        found.invalid(scaled.rule, &path, most, scaled.says.min);
     }
     if most < scaled.replicas {
-        found.invalid(scaled.rule, &path, most, scaled.says.below_replicas);
+        found.invalid(scaled.rule, &path, most, scaled.says.most);
     }
     if most == min {
         found.warn(&path, "equals minReplicas; the autoscaler has nothing to choose");
