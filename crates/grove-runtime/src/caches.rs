@@ -67,13 +67,14 @@ impl<K> Change<K> {
 pub struct Cache<K> {
     index: Arc<RwLock<Index<K>>>,
     served: Sender<bool>,
+    lists: Sender<u64>,
     changed: Arc<Notify>,
 }
 
 impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
         let (index, changed) = (Arc::clone(&self.index), Arc::clone(&self.changed));
-        Self { index, served: self.served.clone(), changed }
+        Self { index, served: self.served.clone(), lists: self.lists.clone(), changed }
     }
 }
 
@@ -138,6 +139,12 @@ impl<K> Cache<K> {
         self.served.subscribe()
     }
 
+    /// How often everything was read anew. What was written before and is still not here when the number grows, is gone or
+    /// never came; otherwise its event is on its way.
+    pub fn lists(&self) -> Receiver<u64> {
+        self.lists.subscribe()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -163,7 +170,7 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
 
     fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
         let index = Arc::new(RwLock::new(Index::new(slot, keep)));
-        Self { index, served: Sender::new(true), changed: Arc::default() }
+        Self { index, served: Sender::new(true), lists: Sender::new(0), changed: Arc::default() }
     }
 
     /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
@@ -253,9 +260,13 @@ where
         if let (Event::Trouble(trouble), Some(ready)) = (&event, &ready) {
             ready.waits_because(trouble);
         }
+        let is_list = matches!(event, Event::Listed(_) | Event::Relisted(_));
         for change in feed.take(event) {
             // Nobody listening is no reason to let the cache go stale.
             let _ = sender.unbounded_send(change);
+        }
+        if is_list {
+            feed.lists.send_modify(|lists| *lists += 1);
         }
         feed.changed.notify_waiters();
         let Some(served) = served else { return };

@@ -50,7 +50,7 @@ use crate::{
 };
 
 /// Orphans are looked after this many at a time.
-const SWEEPS: usize = 16;
+const SWEEPS: usize = 32;
 /// How often the children of a deleted object are tried to be deleted before that is left to the garbage collector.
 const SWEEP_ATTEMPTS: u32 = 5;
 

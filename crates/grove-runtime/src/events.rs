@@ -8,14 +8,19 @@ use kube::{
     runtime::events::{Event, EventType, Recorder as Publisher},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::{Instant, timeout},
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep, timeout},
 };
 
 /// Announcements that may wait; more are dropped, for events are a courtesy.
-const QUEUE: usize = 1024;
+const QUEUE: usize = 4096;
 /// One publication takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After each publication comes a pause this many times as long, so that a server that is slow to answer, because it has
+/// much to do, is asked for few.
+const SHARE: u32 = 4;
+/// But no longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The same warning about the same object is not repeated sooner, however often its cause is tried again.
 const QUIET: Duration = Duration::from_mins(10);
 
@@ -24,6 +29,8 @@ const QUIET: Duration = Duration::from_mins(10);
 pub struct Recorder {
     queue: mpsc::Sender<Job>,
     reporter: &'static str,
+    /// Whether somebody waits for all of them.
+    hurry: watch::Sender<bool>,
 }
 
 enum Job {
@@ -42,19 +49,20 @@ impl Recorder {
     /// Starts the task that publishes in the name of `reporter`.
     pub fn start(client: Client, reporter: &'static str) -> Self {
         let (queue, jobs) = mpsc::channel(QUEUE);
-        tokio::spawn(publish_all(client, jobs));
-        Self { queue, reporter }
+        let hurry = watch::Sender::new(false);
+        tokio::spawn(publish_all(client, jobs, hurry.subscribe()));
+        Self { queue, reporter, hurry }
     }
 
     /// The same, in the name of `reporter`: a service may be several controllers.
     #[must_use]
     pub fn named(&self, reporter: &'static str) -> Self {
-        Self { queue: self.queue.clone(), reporter }
+        Self { reporter, ..self.clone() }
     }
 
     /// A recorder whose announcements go nowhere.
     pub fn silent() -> Self {
-        Self { queue: mpsc::channel(1).0, reporter: "" }
+        Self { queue: mpsc::channel(1).0, reporter: "", hurry: watch::Sender::new(false) }
     }
 
     /// Announces `event` about an object, without waiting.
@@ -65,8 +73,9 @@ impl Recorder {
         }
     }
 
-    /// Returns once everything announced so far is published or given up.
+    /// Returns once everything announced so far is published or given up; from then on without pauses.
     pub async fn flush(&self) {
+        self.hurry.send_replace(true);
         let (done, flushed) = oneshot::channel();
         if self.queue.send(Job::Flush(done)).await.is_ok() {
             // An error means that the task is gone, and its queue with it.
@@ -75,7 +84,7 @@ impl Recorder {
     }
 }
 
-async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>) {
+async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: watch::Receiver<bool>) {
     let mut warnings = Warnings::default();
     let mut publishers = BTreeMap::new();
     while let Some(job) = jobs.recv().await {
@@ -85,7 +94,12 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>) {
                 let publisher =
                     publishers.entry(reporter).or_insert_with(|| Publisher::new(client.clone(), reporter.into()));
                 if warnings.is_news(&about, &event) {
+                    let began = Instant::now();
                     publish(publisher, &about, &event).await;
+                    let pause = (began.elapsed() * SHARE).min(LONGEST_PAUSE);
+                    // An error means that nobody can hurry any more.
+                    let hurried = hurry.wait_for(|hurry| *hurry);
+                    tokio::select! { () = sleep(pause) => {}, _ = hurried => {} }
                 }
             }
             // The receiver may have given up waiting.

@@ -59,11 +59,13 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) ->
 
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let seen = observe::observe(&ctx, &clique);
+    let lists = *ctx.caches.pods.lists().borrow();
+    let seen = observe::observe(&ctx, &clique, lists);
     let plan = plan::plan(&seen);
-    ctx.memory.keep_asked(seen.uid(), &plan);
+    ctx.memory.keep_asked(seen.uid(), &plan, lists);
     let done = ctx.executor.carry_out(&*clique, &plan).await;
     ctx.memory.keep_answers(seen.uid(), &done);
+    ctx.memory.keep_told(seen.uid(), &done, seen.gang.as_deref().and_then(ResourceExt::resource_version));
     ctx.starved.note(&clique, &done);
     let mut telling = None;
     if !seen.is_leaving() && !done.will_be_heard_of() {

@@ -9,13 +9,17 @@ use grove_runtime::executor::{Done, Failure, Outcome};
 use grove_runtime::plan::{Create, Plan, Step};
 use grove_runtime::slim::SlimPod;
 
+use crate::clique::plan::stage;
+
 /// A pod that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Its name.
     pub name: String,
-    /// Its uid, once the API server answered.
+    /// Its uid, once the API server answered: its event is on its way.
     pub uid: Option<String>,
+    /// How often all pods had been read when it was asked for.
+    pub lists: u64,
 }
 
 impl Asked {
@@ -40,20 +44,27 @@ pub struct Recollection {
     pub asked: BTreeMap<i32, Asked>,
     /// Names that the API server refused because a foreign pod has them.
     pub refused: BTreeSet<String>,
+    /// The version of its gang in which its references were last replaced. While no other version was seen, the cache does
+    /// not have the new ones.
+    pub told: Option<String>,
 }
 
 impl Memory {
-    /// What is remembered of the clique, now that these pods of it were seen.
-    pub fn recall<'a>(&self, clique_uid: &str, seen: impl Iterator<Item = &'a SlimPod>) -> Recollection {
+    /// What is remembered of the clique, now that these pods of it were seen, and all pods were read so often.
+    pub fn recall<'a>(&self, clique_uid: &str, seen: impl Iterator<Item = &'a SlimPod>, lists: u64) -> Recollection {
         let seen: Vec<_> = seen.collect();
         let mut all = self.lock();
         let Some(remembered) = all.get_mut(clique_uid) else { return Recollection::default() };
         remembered.asked.retain(|_, asked| !seen.iter().any(|pod| asked.is(pod)));
+        // Whatever happened to pods before everything was read anew, no event tells.
+        for missed in remembered.asked.values_mut().filter(|asked| asked.lists != lists) {
+            missed.uid = None;
+        }
         remembered.clone()
     }
 
     /// Remembers which pods the plan asks for.
-    pub fn keep_asked(&self, clique_uid: &str, plan: &Plan) {
+    pub fn keep_asked(&self, clique_uid: &str, plan: &Plan, lists: u64) {
         for step in plan.steps() {
             let Step::Create(Create { target, object }) = step else { continue };
             let index =
@@ -61,9 +72,7 @@ impl Memory {
             let Some(index) = index else { continue };
             let mut all = self.lock();
             let asked = all.entry(clique_uid.to_owned()).or_default().asked.entry(index).or_default();
-            if asked.name != target.name {
-                *asked = Asked { name: target.name.clone(), uid: None };
-            }
+            *asked = Asked { name: target.name.clone(), uid: None, lists };
         }
     }
 
@@ -71,7 +80,7 @@ impl Memory {
     pub fn keep_answers(&self, clique_uid: &str, done: &Done) {
         for Outcome { stage: _, verb: _, target, result } in &done.outcomes {
             let mut all = self.lock();
-            let Some(Recollection { asked, refused }) = all.get_mut(clique_uid) else { return };
+            let Some(Recollection { asked, refused, told: _ }) = all.get_mut(clique_uid) else { return };
             match result {
                 Ok(()) => {
                     if let Some(asked) = asked.values_mut().find(|asked| asked.name == target.name) {
@@ -83,6 +92,13 @@ impl Memory {
                 }
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Remembers that the references in this version of the gang were replaced.
+    pub fn keep_told(&self, clique_uid: &str, done: &Done, gang_version: Option<String>) {
+        if done.outcomes.iter().any(|outcome| outcome.stage == stage::REFERENCES && outcome.result.is_ok()) {
+            self.lock().entry(clique_uid.to_owned()).or_default().told = gang_version;
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::channel::mpsc;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use grove_api_types::admission::default;
 use grove_api_types::core::PodClique;
 use grove_api_types::labels;
@@ -76,12 +76,26 @@ pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
         let members = members.into_iter().map(move |clique| Wake::new(act, clique));
         stream::iter(members.chain(followers.into_iter().map(Wake::Act)).collect::<Vec<_>>())
     });
-    let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed()]).boxed();
+    let again = every_time_all_are_read(&pods, cliques.clone());
+    let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed(), again.boxed()]).boxed();
     (Caches { cliques, pods, gangs, followers: known }, Changes { cliques: own, touched, relieved: relieved.boxed() })
 }
 
-/// What is known about `clique` now. Its live replica count is an order: zero means that no pod is wanted.
-pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
+/// All cliques, whenever all pods were read anew: a pod that came and went meanwhile wakes nobody.
+fn every_time_all_are_read(
+    pods: &Cache<SlimPod>,
+    cliques: Cache<PodClique>,
+) -> impl Stream<Item = Wake<PodClique>> + use<> {
+    let lists = stream::unfold(pods.lists(), |mut lists| async move {
+        lists.changed().await.ok()?;
+        Some(((), lists))
+    });
+    lists.flat_map(move |()| stream::iter(cliques.all()).map(|clique| Wake::Tell(ObjectRef::from_obj(&*clique))))
+}
+
+/// What is known about `clique` now that all pods were read so often. Its live replica count is an order: zero means that
+/// no pod is wanted.
+pub fn observe(ctx: &Ctx, clique: &PodClique, lists: u64) -> Observed {
     let mut clique = clique.clone();
     let replicas = clique.spec.replicas;
     default::pod_clique_spec(&mut clique.spec);
@@ -92,7 +106,8 @@ pub fn observe(ctx: &Ctx, clique: &PodClique) -> Observed {
     let mut unowned = ctx.caches.pods.uncontrolled(&namespace);
     unowned.retain(|pod| claims(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
     let departed = ctx.caches.pods.departed(&uid);
-    let remembered = ctx.memory.recall(&uid, pods.iter().chain(&unowned).chain(&departed).map(AsRef::as_ref));
+    let known = pods.iter().chain(&unowned).chain(&departed).map(AsRef::as_ref);
+    let remembered = ctx.memory.recall(&uid, known, lists);
     let gang = clique.labels().get(labels::POD_GANG).and_then(|gang| ctx.caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG);
     let base_gang = base_gang.map(|gang| base_gang_of(&ctx.caches, &namespace, gang));

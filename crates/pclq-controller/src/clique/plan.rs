@@ -46,7 +46,10 @@ pub fn plan(seen: &Observed) -> Plan {
     let indices = Indices::of(seen);
     // Who was refused asks for one pod until one is let in: all of a clique's pods are alike.
     let asked = if seen.is_starved { 1 } else { usize::MAX };
-    let created = indices.free.iter().take(asked).map(|&index| {
+    // What was created and not seen yet is on its way.
+    let is_coming = |index: &i32| seen.remembered.asked.get(index).is_some_and(|asked| asked.uid.is_some());
+    let lacking = indices.free.iter().filter(|index| !is_coming(index));
+    let created = lacking.take(asked).map(|&index| {
         let name = names::for_index(seen, index);
         Step::create(&desired::pod(seen, &lineage, name, index))
     });

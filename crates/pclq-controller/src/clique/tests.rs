@@ -31,7 +31,7 @@ const NAME: &str = "llm-0-decode";
 
 /// What a row says: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `leaving`, `status`; `pods`,
 /// `unowned` and `departed`, each `{i, name, at, phase, terminating, ready, labels, …}`; `gang`, the names its group
-/// lists, absent for none; `taken`, names that foreign pods have; `starved`.
+/// lists, absent for none, and `told`, the version of it that was last told; `taken`, names that foreign pods have; `starved`.
 fn world(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -46,7 +46,7 @@ fn world(row: &str) -> Observed {
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
         is_awaited: row["awaited"] == json!(true),
-        remembered: Recollection { refused, ..Recollection::default() },
+        remembered: Recollection { refused, told: row["told"].as_str().map(String::from), ..Recollection::default() },
         is_starved: row["starved"] == json!(true),
     }
 }
@@ -141,7 +141,7 @@ fn gang(listed: &Value) -> Arc<PodGang> {
     Arc::new(
         serde_json::from_value(json!({
             "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
-            "metadata": { "name": "llm-0", "namespace": "prod", "uid": "gang-uid" },
+            "metadata": { "name": "llm-0", "namespace": "prod", "uid": "gang-uid", "resourceVersion": "7" },
             "spec": { "podgroups": [group("llm-0-prefill", json!([])), group(NAME, references.into())] },
         }))
         .expect("a gang"),

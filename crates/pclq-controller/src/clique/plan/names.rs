@@ -1,8 +1,8 @@
 //! The name of the pod that comes next at an index: a function of the pods seen before it.
 //!
 //! Whatever part of the past a cache has seen, as long as it saw the last pod of an index go, it arrives at the same
-//! next name; and what was asked for and not yet seen is asked for again. So what a stale cache creates again is
-//! answered with a conflict and never becomes a second pod.
+//! next name; and what was asked for, and neither answered nor seen, is asked for again. So what a stale cache creates
+//! again is answered with a conflict and never becomes a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};
 use grove_runtime::slim::SlimPod;
@@ -17,8 +17,8 @@ const SEQUENCE: usize = 8;
 
 /// The name for the next pod at `index`.
 pub(super) fn for_index(seen: &Observed, index: i32) -> PodName {
-    let Recollection { asked, refused } = &seen.remembered;
-    if let Some(Asked { name, uid: _ }) = asked.get(&index).filter(|asked| !refused.contains(&asked.name)) {
+    let Recollection { asked, refused, told: _ } = &seen.remembered;
+    if let Some(Asked { name, uid: _, lists: _ }) = asked.get(&index).filter(|asked| !refused.contains(&asked.name)) {
         return PodName::new(name);
     }
     let clique = seen.name();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::clique::observed::{Lineage, Observed};
 
 /// The patch that makes the gang list exactly the pods that stay; first when the clique is complete, then whenever
-/// the list differs.
+/// the list differs, but once for each version of the gang that was seen.
 pub(super) fn update(seen: &Observed, lineage: &Lineage, kept: &[&SlimPod]) -> Result<Option<Step>, Waiting> {
     let gang = seen.gang.as_deref().filter(|gang| gang.metadata.deletion_timestamp.is_none());
     let gang = gang.ok_or_else(|| gang_missing(lineage))?;
@@ -25,7 +25,8 @@ pub(super) fn update(seen: &Observed, lineage: &Lineage, kept: &[&SlimPod]) -> R
     let complete = i32::try_from(kept.len()) == Ok(seen.clique.spec.replicas);
     let begun = !group.pod_references.is_empty();
     let references = of_pods(kept);
-    let due = (complete || begun) && references != group.pod_references;
+    let is_told = gang.metadata.resource_version.is_some() && seen.remembered.told == gang.metadata.resource_version;
+    let due = (complete || begun) && references != group.pod_references && !is_told;
     Ok(due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references))))
 }
 

@@ -1,10 +1,12 @@
 //! The name of the next pod at an index.
 
+use std::collections::BTreeMap;
+
 use expect_test::expect;
 
 use super::{check, world};
 use crate::clique::plan::plan;
-use crate::memory::Asked;
+use crate::memory::{Asked, Memory, Recollection};
 
 /// The name that the only create of the plan has, without the clique's.
 fn next(row: &str) -> String {
@@ -45,13 +47,31 @@ fn taken_names_are_skipped() {
 #[test]
 fn what_was_asked_for_and_not_seen_is_asked_for_again() {
     let mut seen = world("{gang: []}");
-    seen.remembered.asked.insert(0, Asked { name: "llm-0-decode-asked".into(), uid: None });
+    seen.remembered.asked.insert(0, Asked { name: "llm-0-decode-asked".into(), ..Asked::default() });
     expect![[r"
         pods: create Pod llm-0-decode-asked
     "]]
     .assert_eq(&plan(&seen).to_string());
     seen.remembered.refused.insert("llm-0-decode-asked".into());
     assert!(!plan(&seen).to_string().contains("asked"));
+}
+
+#[test]
+fn what_was_created_and_is_not_seen_yet_is_waited_for_until_all_is_read_anew() {
+    let mut seen = world("{replicas: 2, gang: []}");
+    let created = |index: i32| {
+        (index, Asked { name: format!("llm-0-decode-{index}"), uid: Some(format!("uid-{index}")), lists: 1 })
+    };
+    let remembered = Recollection { asked: [0, 1].map(created).into(), ..Recollection::default() };
+    let memory = Memory::from(BTreeMap::from([("clique-uid".to_owned(), remembered)]));
+    seen.remembered = memory.recall("clique-uid", std::iter::empty(), 1);
+    assert_eq!(plan(&seen).to_string(), "nothing to do\n");
+    seen.remembered = memory.recall("clique-uid", std::iter::empty(), 2);
+    expect![[r"
+        pods: create Pod llm-0-decode-0
+        pods: create Pod llm-0-decode-1
+    "]]
+    .assert_eq(&plan(&seen).to_string());
 }
 
 #[test]

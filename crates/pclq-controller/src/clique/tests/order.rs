@@ -17,7 +17,7 @@ use crate::clique::observed;
 use crate::clique::plan::plan;
 use crate::memory::Memory;
 
-const DEPTH: u32 = 12;
+const DEPTH: u32 = 14;
 
 /// What may happen next.
 #[derive(Clone, Copy, Debug)]
@@ -111,10 +111,10 @@ impl Cluster {
         seen.pods = self.cached.values().cloned().map(Arc::new).collect();
         seen.departed = self.departed.values().cloned().map(Arc::new).collect();
         let memory = Memory::from(BTreeMap::from([("clique-uid".to_owned(), self.remembered.clone())]));
-        seen.remembered = memory.recall("clique-uid", seen.ever_seen());
+        seen.remembered = memory.recall("clique-uid", seen.ever_seen(), 1);
         let plan = plan(&seen);
         laws(&seen, &plan);
-        memory.keep_asked("clique-uid", &plan);
+        memory.keep_asked("clique-uid", &plan, 1);
         let before = (self.stored.len(), self.unheard.len());
         let mut done = Done::default();
         for step in plan.steps() {
@@ -130,7 +130,7 @@ impl Cluster {
             done.outcomes.push(Outcome { stage: "pods", verb: step.verb(), target, result: Ok(()) });
         }
         memory.keep_answers("clique-uid", &done);
-        self.remembered = memory.recall("clique-uid", std::iter::empty());
+        self.remembered = memory.recall("clique-uid", std::iter::empty(), 1);
         before != (self.stored.len(), self.unheard.len())
     }
 

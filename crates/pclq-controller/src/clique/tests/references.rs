@@ -41,6 +41,17 @@ fn once_told_the_gang_hears_of_every_change() {
 }
 
 #[test]
+fn the_gang_is_told_once_while_the_cache_has_not_heard_of_it() {
+    check("{replicas: 1, gang: [], told: '7', pods: [{i: 0, name: a}]}", &expect!["nothing to do\n"]);
+    check(
+        "{replicas: 1, gang: [], told: '6', pods: [{i: 0, name: a}]}",
+        &expect![[r#"
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
+        "#]],
+    );
+}
+
+#[test]
 fn pods_are_made_without_waiting_for_the_gang() {
     check(
         "{replicas: 1}",
