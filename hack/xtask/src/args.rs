@@ -94,8 +94,8 @@ pub(crate) struct Fuzz {
 #[derive(Clone, clap::Args)]
 pub(crate) struct Kills {
     /// Kills in all; twenty in each life of the sets
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    pub(crate) kills: u32,
+    #[arg(long = "kills", value_name = "N", default_value_t = 200)]
+    pub(crate) count: u32,
     /// The places follow from this number
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -2,6 +2,7 @@
 
 use crate::args::{Fuzz, Kills, Source};
 use crate::interrupt::interrupted;
+use crate::test::group::passes;
 use crate::test::planes::Planes;
 use crate::test::{self, END_TO_END};
 use crate::workspace;
@@ -20,10 +21,10 @@ pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
     let mut tests = test::cargo_test(&END_TO_END, Some("many_kills"));
     tests.args(["--ignored", "--nocapture"]);
     tests.env("GROVE_TEST_DIR", &planes.shared).env("GROVE_XTASK", workspace::binary("xtask")?);
-    tests.env("GROVE_SOAK_KILLS", wish.kills.to_string()).env("GROVE_SOAK_SEED", wish.seed.to_string());
+    tests.env("GROVE_SOAK_KILLS", wish.count.to_string()).env("GROVE_SOAK_SEED", wish.seed.to_string());
     tests.envs(test::of_source(source));
     let outcome = tokio::select! {
-        passed = test::passes(tests) => passed,
+        passed = passes(tests) => passed,
         reason = interrupted() => Err(reason),
     };
     let ended = planes.end_own().await;
@@ -41,7 +42,7 @@ pub(crate) async fn fuzz(wish: &Fuzz) -> Result<()> {
     tests.args(["--ignored", "--nocapture"]);
     tests.env("GROVE_FUZZ_INPUTS", wish.inputs.to_string()).env("GROVE_FUZZ_SEED", wish.seed.to_string());
     let passed = tokio::select! {
-        passed = test::passes(tests) => passed?,
+        passed = passes(tests) => passed?,
         reason = interrupted() => return Err(reason),
     };
     if !passed {

@@ -1,14 +1,16 @@
 //! `test`: everything from unit to end-to-end, on a shared control plane that is brought down whatever happens.
 
+pub(crate) mod group;
 pub(crate) mod planes;
 
+use self::group::passes;
 use self::planes::{Planes, has_faults};
 use crate::args::{Source, Wish};
 use crate::interrupt::interrupted;
 use crate::kubectl::Kubectl;
 use crate::plane::{Afterwards, Plane, with_plane};
 use crate::workspace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 use tokio::process::Command;
 use xtask::generate;
@@ -112,8 +114,4 @@ pub(crate) fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {
     let mut cargo = workspace::cargo();
     cargo.arg("test").args(packages).arg("--").args(filter);
     cargo
-}
-
-pub(crate) async fn passes(mut tests: Command) -> Result<bool> {
-    Ok(tests.status().await.context("cannot run cargo")?.success())
 }

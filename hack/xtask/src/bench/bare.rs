@@ -2,8 +2,8 @@
 //! one go, with the services stopped.
 
 use super::Round;
-use super::measure::{Meter, Place};
-use super::samples::{Phase, Samples, Who};
+use super::measure::Meter;
+use super::samples::{Phase, Place, Samples, Who};
 use super::tally::Tally;
 use super::workload::{NAMESPACE, PODS_PER_REPLICA, set};
 use crate::plane::Plane;

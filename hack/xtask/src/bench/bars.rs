@@ -103,12 +103,13 @@ fn ours(figure: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::{Phase, Samples, Who, of};
     use crate::bench::Round;
+    use crate::bench::samples::Place;
 
     fn samples(writes: &[(&str, f64)]) -> Samples {
         let mut samples = Samples::default();
         let round = Round { replicas: 1, repetition: 1 };
         for (figure, value) in writes {
-            samples.add(round, Who::Grove, Phase::Deploy, *figure, *value);
+            samples.add(Place { round, who: Who::Grove, phase: Phase::Deploy }, *figure, *value);
         }
         samples
     }

@@ -1,8 +1,8 @@
 //! The life of one set in the hands of the services: deployed, scaled in, scaled out, deleted.
 
 use super::Round;
-use super::measure::{Meter, Place};
-use super::samples::{Phase, Samples, Who};
+use super::measure::Meter;
+use super::samples::{Phase, Place, Samples, Who};
 use super::tally::{Counts, Tally};
 use super::workload::{NAMESPACE, PODS_PER_REPLICA, SET, set};
 use crate::args::Wish;

@@ -2,7 +2,7 @@
 
 use super::Round;
 use super::requests::{AuditLog, Write, Writes};
-use super::samples::{Curve, Phase, Samples, Who};
+use super::samples::{Curve, Place, Samples};
 use super::tally::Tally;
 use super::usage::{self, MACHINE, Usage};
 use crate::plane::Plane;
@@ -14,14 +14,6 @@ use tokio::time::sleep;
 const CALM: Duration = Duration::from_secs(1);
 /// The name under which this process itself appears.
 const CLIENT: &str = "client";
-
-/// Where the figures of a phase belong.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) round: Round,
-    pub(super) who: Who,
-    pub(super) phase: Phase,
-}
 
 /// Measures from its begin to [`Meter::end`].
 pub(super) struct Meter {
@@ -97,7 +89,6 @@ impl Meter {
     }
 
     fn note(&self, samples: &mut Samples, figure: String, value: f64) {
-        let Place { round, who, phase } = self.place;
-        samples.add(round, who, phase, figure, value);
+        samples.add(self.place, figure, value);
     }
 }

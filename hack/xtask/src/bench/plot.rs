@@ -43,7 +43,8 @@ pub(super) fn draw(samples: &Samples, folder: &Path, name: &str) -> Result<Vec<S
 }
 
 fn phase_lines(samples: &Samples, replicas: u32, phase: Phase) -> Vec<Line> {
-    let (figure, counted): (_, [(&str, fn(&Counts) -> u32); 2]) = match phase {
+    type Counted = (&'static str, fn(&Counts) -> u32);
+    let (figure, counted): (_, [Counted; 2]) = match phase {
         Phase::Deploy => ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)]),
         Phase::ScaleIn => ("all gone s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
         Phase::ScaleOut => ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)]),

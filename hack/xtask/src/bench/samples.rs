@@ -44,6 +44,14 @@ impl Phase {
     }
 }
 
+/// Where a figure belongs.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) round: Round,
+    pub(super) who: Who,
+    pub(super) phase: Phase,
+}
+
 /// One figure of one phase of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample {
@@ -73,8 +81,8 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn add(&mut self, round: Round, who: Who, phase: Phase, figure: impl Into<String>, value: f64) {
-        let Round { replicas, repetition } = round;
+    pub(super) fn add(&mut self, place: Place, figure: impl Into<String>, value: f64) {
+        let Place { round: Round { replicas, repetition }, who, phase } = place;
         self.all.push(Sample { replicas, repetition, who, phase, figure: figure.into(), value });
     }
 
@@ -94,8 +102,12 @@ impl Samples {
     pub(super) fn median(&self, replicas: u32, who: Who, phase: Phase, figure: &str) -> Option<f64> {
         let of_phase = |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
         let rounds: BTreeSet<u32> = self.all.iter().filter(of_phase).map(|sample| sample.repetition).collect();
-        let values: Vec<f64> =
-            rounds.into_iter().map(|round| self.value(replicas, round, who, phase, figure).unwrap_or(0.0)).collect();
+        let values: Vec<f64> = rounds
+            .into_iter()
+            .map(|round| {
+                self.value(Place { round: Round { replicas, repetition: round }, who, phase }, figure).unwrap_or(0.0)
+            })
+            .collect();
         let measured = self.all.iter().filter(of_phase).any(|sample| sample.figure == figure);
         median(values).filter(|_| measured)
     }
@@ -117,13 +129,15 @@ impl Samples {
             sample.replicas == replicas && sample.phase == phase && sample.who == Who::Grove && sample.figure == figure
         };
         let ratio = |sample: &Sample| {
-            let bare = self.value(replicas, sample.repetition, Who::Bare, phase, figure)?;
+            let round = Round { replicas, repetition: sample.repetition };
+            let bare = self.value(Place { round, who: Who::Bare, phase }, figure)?;
             (bare > 0.0).then(|| sample.value / bare)
         };
         median(self.all.iter().filter(of_grove).filter_map(ratio).collect())
     }
 
-    fn value(&self, replicas: u32, repetition: u32, who: Who, phase: Phase, figure: &str) -> Option<f64> {
+    fn value(&self, place: Place, figure: &str) -> Option<f64> {
+        let Place { round: Round { replicas, repetition }, who, phase } = place;
         let found = self.all.iter().find(|sample| {
             sample.replicas == replicas
                 && sample.repetition == repetition
@@ -139,7 +153,8 @@ impl Samples {
         let median = self.median(replicas, who, phase, figure)?;
         let of_phase = |curve: &&Curve| curve.replicas == replicas && curve.who == who && curve.phase == phase;
         let distance = |curve: &Curve| {
-            let value = self.value(replicas, curve.repetition, who, phase, figure).unwrap_or_default();
+            let round = Round { replicas, repetition: curve.repetition };
+            let value = self.value(Place { round, who, phase }, figure).unwrap_or_default();
             (value - median).abs()
         };
         self.curves.iter().filter(of_phase).min_by(|a, b| distance(a).total_cmp(&distance(b)))
@@ -150,23 +165,24 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    let lower = if values.len() % 2 == 0 { values[middle - 1] } else { upper };
+    let lower = if values.len().is_multiple_of(2) { values[middle - 1] } else { upper };
     Some(f64::midpoint(lower, upper))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Phase, Samples, Who};
+    use super::{Phase, Place, Samples, Who};
     use crate::bench::Round;
 
     fn samples() -> Samples {
         let mut samples = Samples::default();
         for (repetition, grove, bare) in [(1, 4.0, 2.0), (2, 30.0, 10.0), (3, 5.0, 4.0)] {
             let round = Round { replicas: 5, repetition };
-            samples.add(round, Who::Grove, Phase::Deploy, "ready s", grove);
-            samples.add(round, Who::Bare, Phase::Deploy, "ready s", bare);
+            samples.add(Place { round, who: Who::Grove, phase: Phase::Deploy }, "ready s", grove);
+            samples.add(Place { round, who: Who::Bare, phase: Phase::Deploy }, "ready s", bare);
         }
-        samples.add(Round { replicas: 5, repetition: 1 }, Who::Grove, Phase::Deploy, "writes x", 9.0);
+        let round = Round { replicas: 5, repetition: 1 };
+        samples.add(Place { round, who: Who::Grove, phase: Phase::Deploy }, "writes x", 9.0);
         samples
     }
 
