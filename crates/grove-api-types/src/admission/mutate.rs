@@ -12,6 +12,9 @@ use crate::fabric::{asks_for_gpu, brings_own_claim};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
 use crate::topology::{breadth, reference_after, reference_of_new};
 
+/// The definition refuses a set with more cliques; reading it would only cost memory.
+const MOST_CLIQUES: usize = 4096;
+
 /// One operation of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
@@ -40,6 +43,10 @@ pub enum Change {
 /// What is filled in of a set that is created, or changed from `old`. In what is no set nothing is: the API server asks
 /// for defaults before it looks at the definition, and that says what is wrong with which field.
 pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts) -> Vec<Change> {
+    let cliques = object.pointer("/spec/template/cliques").and_then(Value::as_array);
+    if cliques.is_some_and(|cliques| cliques.len() > MOST_CLIQUES) {
+        return vec![];
+    }
     let read = |object: &Value| PodCliqueSet::deserialize(object);
     let Ok(set) = read(object) else { return vec![] };
     if set.metadata.deletion_timestamp.is_some() {

@@ -56,8 +56,10 @@ fn figures_of_the_rules() {
     let before = resident();
     each(100_000, || update(&other, &bytes, &facts));
     println!("memory before {before} and after {} bytes", resident());
-    for (name, object) in hostile::all(hostile::LARGEST) {
-        let (took, _) = hostile::reviewed(&object);
-        println!("{name}, {} bytes: {took:?}, memory {}", object.to_string().len(), resident());
+    for (name, made) in hostile::ALL {
+        let sent = hostile::sent(made(hostile::LARGEST));
+        let took = hostile::reviewed(&sent);
+        println!("{name}, {} bytes: {took:?}", sent.0.len());
     }
+    println!("memory at the end {} bytes", resident());
 }

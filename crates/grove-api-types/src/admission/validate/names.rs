@@ -130,7 +130,9 @@ fn hostname(path: &FieldPath, name: &str, longest: &Hostname, found: &mut Findin
 
 /// Cliques that would become `PodClique`s of one name, and autoscalers that would have one name.
 fn clashes(judged: &Judged<'_>, found: &mut Findings) {
-    let of_members = judged.template().pod_clique_scaling_groups.iter();
+    // What is longer is the name of no clique and no group, and that is told elsewhere.
+    let is_name = |name: &str| name.len() <= LONGEST_LABEL;
+    let of_members = judged.template().pod_clique_scaling_groups.iter().filter(|group| is_name(&group.name));
     let members: BTreeSet<(&str, &str)> = of_members
         .flat_map(|group| group.clique_names.iter().map(|clique| (group.name.as_str(), clique.as_str())))
         .collect();
@@ -138,7 +140,8 @@ fn clashes(judged: &Judged<'_>, found: &mut Findings) {
     let scaled_groups: BTreeSet<&str> = scaled_groups.map(|group| group.name.as_str()).collect();
     for (path, clique) in judged.cliques().filter(|(_, clique)| judged.group_of(&clique.name).is_none()) {
         let name = clique.name.as_str();
-        if let Some((group, member)) = splits(name).find(|split| members.contains(split)) {
+        let split = is_name(name).then(|| splits(name).find(|split| members.contains(split)));
+        if let Some((group, member)) = split.flatten() {
             let text = format!(
                 "would get a PodClique of the same name as PodClique '{member}' of PodCliqueScalingGroup '{group}'; \
                  rename one of them"
@@ -154,8 +157,7 @@ fn clashes(judged: &Judged<'_>, found: &mut Findings) {
 
 /// The ways in which a name can be read as group, index and clique, joined by hyphens.
 fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
-    // A longer name is no name of a clique, and that is told elsewhere.
-    let hyphens = name.match_indices('-').filter(|_| name.len() <= LONGEST_LABEL).map(|(at, _)| at);
+    let hyphens = name.match_indices('-').map(|(at, _)| at);
     hyphens.filter_map(|at| {
         let (group, rest) = (&name[..at], &name[at + 1..]);
         let (index, clique) = rest.split_once('-')?;

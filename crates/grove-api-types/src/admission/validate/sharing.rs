@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
+use crate::admission::syntax::LONGEST_NAME;
 use crate::admission::texts::{NO_FILTER, NO_SHARED_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::core::{
@@ -175,7 +176,7 @@ impl<'a> Crowd<'a> {
         for clique in &judged.template().cliques {
             let pods = crowd.of_clique(clique);
             crowd.all = crowd.all.saturating_add(pods);
-            if let Some(group) = judged.group_of(&clique.name) {
+            if let Some(group) = judged.group_of(&clique.name).filter(|group| group.name.len() <= LONGEST_NAME) {
                 let of_group = crowd.of_groups.entry(group.name.as_str()).or_default();
                 *of_group = of_group.saturating_add(pods);
             }
