@@ -4,7 +4,9 @@
 //! input breaks, if any; a panic breaks one, too.
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -67,35 +69,67 @@ pub fn input(objects: &[Value], seed: u64) -> Vec<u8> {
     mutated(&object, &mut dice).to_string().into_bytes()
 }
 
-/// Tries inputs made from `objects`. `law` gets the seed and the input, and says whether it was understood, or which law it
-/// breaks. `told` hears of each millionth input.
+/// Inputs after which it is told how far it has come.
+const ROUND: u64 = 1_000_000;
+
+/// Tries inputs, on all cores. `input` makes that of a seed; `law` gets the seed and the input, and says whether it was
+/// understood, or which law it breaks. `told` hears after each million: every seed below the next one has been tried then.
 ///
 /// # Errors
-/// The first input that breaks a law.
+/// An input that breaks a law, the first of its core.
 pub fn run(
     wish: Wish,
-    input: impl Fn(u64) -> Vec<u8>,
-    law: impl Fn(u64, &[u8]) -> Result<bool, String>,
+    input: impl Fn(u64) -> Vec<u8> + Sync,
+    law: impl Fn(u64, &[u8]) -> Result<bool, String> + Sync,
     mut told: impl FnMut(&Tally),
 ) -> Result<Tally, Broken> {
     let mut tally = Tally::default();
-    for seed in wish.seed..wish.seed.saturating_add(wish.inputs) {
+    let cores = thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1));
+    let (mut next, end) = (wish.seed, wish.seed.saturating_add(wish.inputs));
+    while next < end {
+        let round = next..end.min(next + ROUND);
+        let part = (round.end - round.start).div_ceil(cores).max(1);
+        let of_core = |core: u64| {
+            let begin = round.end.min(round.start + core * part);
+            part_of(begin..round.end.min(begin + part), &input, &law)
+        };
+        let parts: Vec<_> = thread::scope(|scope| {
+            let running: Vec<_> = (0..cores).map(|core| scope.spawn(move || of_core(core))).collect();
+            running.into_iter().filter_map(|running| running.join().ok()).collect()
+        });
+        for part in parts {
+            let part = part?;
+            tally.inputs += part.inputs;
+            tally.understood += part.understood;
+            tally.slowest = tally.slowest.max(part.slowest);
+        }
+        next = round.end;
+        tally.memory = tally.memory.max(resident());
+        told(&tally);
+    }
+    Ok(tally)
+}
+
+/// What one core tries.
+fn part_of(
+    seeds: Range<u64>,
+    input: &impl Fn(u64) -> Vec<u8>,
+    law: &impl Fn(u64, &[u8]) -> Result<bool, String>,
+) -> Result<Tally, Broken> {
+    let mut tally = Tally::default();
+    for seed in seeds {
         let bytes = input(seed);
         let begun = Instant::now();
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| law(seed, &bytes)));
         let took = begun.elapsed();
         let outcome = outcome.unwrap_or_else(|cause| Err(format!("it panics: {}", words(cause.as_ref()))));
         let outcome = if took > HANG { Err(format!("it takes {took:?}")) } else { outcome };
-        tally.inputs += 1;
         match outcome {
             Ok(understood) => tally.understood += u64::from(understood),
             Err(law) => return Err(Broken { seed, law, input: String::from_utf8_lossy(&bytes).into_owned() }),
         }
+        tally.inputs += 1;
         tally.slowest = tally.slowest.max((took, seed));
-        if tally.inputs.is_multiple_of(1_000_000) || tally.inputs == wish.inputs {
-            tally.memory = tally.memory.max(resident());
-            told(&tally);
-        }
     }
     Ok(tally)
 }

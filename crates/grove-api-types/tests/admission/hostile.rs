@@ -141,8 +141,10 @@ fn templates(size: usize) -> Value {
     )
 }
 
+type Made = fn(usize) -> Value;
+
 /// What is tried, by name; each is made from a size.
-pub(crate) const ALL: [(&str, fn(usize) -> Value); 11] = [
+pub(crate) const ALL: [(&str, Made); 11] = [
     ("claims of pods and shared claims", claims),
     ("shares with filters", crowds),
     ("constraints of groups and cliques", members),

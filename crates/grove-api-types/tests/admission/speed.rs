@@ -57,9 +57,9 @@ fn figures_of_the_rules() {
     each(100_000, || update(&other, &bytes, &facts));
     println!("memory before {before} and after {} bytes", resident());
     for (name, made) in hostile::ALL {
-        let sent = hostile::sent(made(hostile::LARGEST));
-        let took = hostile::reviewed(&sent);
-        println!("{name}, {} bytes: {took:?}", sent.0.len());
+        let texts = hostile::sent(made(hostile::LARGEST));
+        let took = hostile::reviewed(&texts);
+        println!("{name}, {} bytes: {took:?}", texts.0.len());
     }
     println!("memory at the end {} bytes", resident());
 }
