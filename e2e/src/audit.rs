@@ -42,7 +42,10 @@ fn write(event: &Value) -> Option<String> {
 pub fn replicas_that_wrote(dir: &Path, service: &str) -> Vec<String> {
     let events = read(dir).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>();
     let of_service = |event: &&Value| write(event).is_some_and(|write| write.ends_with(&format!("({service})")));
-    let mut writes: Vec<(String, String)> = events.iter().filter(of_service).map(arrival_and_replica).collect();
+    // What was sent before a replica stood still, and broken off when it went on, changed nothing.
+    let carried_out = |event: &&Value| event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
+    let writes = events.iter().filter(of_service).filter(carried_out);
+    let mut writes: Vec<(String, String)> = writes.map(arrival_and_replica).collect();
     writes.sort();
     let mut replicas: Vec<String> = writes.into_iter().map(|(_, replica)| replica).collect();
     replicas.dedup();

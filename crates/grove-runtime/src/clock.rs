@@ -18,6 +18,7 @@ impl Clock {
     }
 
     /// The time now.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn now(&self) -> Timestamp {
         self.0.unwrap_or_else(Timestamp::now)
     }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use grove_api_types::scheduler::Scheduler;
 use grove_runtime::clock::Clock;
 use grove_runtime::executor::Executor;
 use grove_runtime::pace::Pace;
@@ -25,6 +26,8 @@ pub struct Ctx {
     executor: Executor,
     pace: Pace,
     clock: Clock,
+    /// Who schedules pods that do not say.
+    default_scheduler: Scheduler,
 }
 
 /// Runs the controller until the service is told to stop.
@@ -35,6 +38,8 @@ pub async fn run(service: &Service) -> anyhow::Result<()> {
     let (memory, starved) = (memory::Memory::default(), starved::Starved::default());
     let (caches, changes) = clique::observe::watch(service, starved.clone());
     let executor = service.executor().reporting_as(clique::CONTROLLER);
-    let ctx = Arc::new(Ctx { caches, memory, starved, executor, pace: Pace::default(), clock: service.clock() });
+    let (clock, default_scheduler) = (service.clock(), service.config().schedulers.default_profile);
+    let pace = Pace::default();
+    let ctx = Arc::new(Ctx { caches, memory, starved, executor, pace, clock, default_scheduler });
     clique::run(service, ctx, changes).await
 }

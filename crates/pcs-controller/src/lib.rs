@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use futures::future::join3;
+use grove_api_types::scheduler::Scheduler;
 use grove_runtime::clock::Clock;
 use grove_runtime::executor::Executor;
 use grove_runtime::pace::Pace;
@@ -28,6 +29,8 @@ pub struct Ctx {
     executor: Executor,
     pace: Pace,
     clock: Clock,
+    /// Who schedules pods that do not say.
+    default_scheduler: Scheduler,
 }
 
 /// Runs the controller until the service is told to stop.
@@ -38,7 +41,9 @@ pub async fn run(service: &Service) -> anyhow::Result<()> {
     let (caches, changes) = watch::watch(service);
     let ctx = |controller| {
         let executor = service.executor().reporting_as(controller);
-        Arc::new(Ctx { caches: caches.clone(), executor, pace: Pace::default(), clock: service.clock() })
+        let default_scheduler = service.config().schedulers.default_profile;
+        let (caches, clock) = (caches.clone(), service.clock());
+        Arc::new(Ctx { caches, executor, pace: Pace::default(), clock, default_scheduler })
     };
     // On the heap: together they would make a large future.
     let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), changes.sets));

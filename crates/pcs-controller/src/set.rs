@@ -49,7 +49,7 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let seen = observe::observe(&ctx.caches, &set);
+    let seen = observe::observe(&ctx, &set);
     let plan = plan::plan(&seen);
     let done = ctx.executor.carry_out(&*set, &plan).await;
     observe::catch_up(&ctx.caches, &done).await;

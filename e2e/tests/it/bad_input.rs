@@ -48,7 +48,7 @@ async fn bad_input_is_answered_with_the_field_and_the_remedy() {
         document += "\n## Starting a service\n\n| wrong | exit code | the last words |\n|---|---|---|\n";
         for (what, arguments) in starts() {
             let (code, words) = started(&arguments).await;
-            document += &format!("| {what} | {code} | {} |\n", cell(&words));
+            document += &row_of_start(what, code, &words);
         }
         let path = format!("{}/../docs/bad-input.md", env!("CARGO_MANIFEST_DIR"));
         expect_test::expect_file![path].assert_eq(&document);
@@ -124,9 +124,13 @@ fn folder() -> PathBuf {
     folder
 }
 
+fn row_of_start(what: &str, code: i32, words: &str) -> String {
+    format!("| {what} | {code} | {} |\n", cell(words))
+}
+
 /// The exit code of a service and its last words, without what differs from machine to machine.
 async fn started(arguments: &[String]) -> (i32, String) {
-    let xtask = std::env::var("GROVE_XTASK").expect("run by `cargo xtask test`");
+    let xtask = std::env::var_os("GROVE_XTASK").expect("run by `cargo xtask test`");
     let service = Path::new(&xtask).with_file_name("pcs-controller");
     let mut command = Command::new(service);
     command.args(arguments).args(["--log-format", "text"]).stdin(Stdio::null()).kill_on_drop(true);

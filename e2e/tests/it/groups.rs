@@ -41,14 +41,14 @@ async fn a_set_with_a_scaling_group_yields_exactly_these_objects() {
     in_namespace("e2e-groups", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
         let world = ns.until("all is ready", |world| rests(world, "m", 14)).await;
-        names(&world, &expect![[r#"
+        names(&world, &expect![[r"
             groups: m-0-g
             cliques: m-0-f m-0-g-0-d m-0-g-0-p m-0-g-1-d m-0-g-1-p m-0-g-2-d m-0-g-2-p
             gangs: m-0 m-0-g-0 m-0-g-1
             services: m-0
             autoscalers: m-0-f m-0-g
             hosts: m-0-f-0 m-0-f-1 m-0-g-0-d-0 m-0-g-0-d-1 m-0-g-0-d-2 m-0-g-0-p-0 m-0-g-1-d-0 m-0-g-1-d-1 m-0-g-1-d-2 m-0-g-1-p-0 m-0-g-2-d-0 m-0-g-2-d-1 m-0-g-2-d-2 m-0-g-2-p-0
-        "#]]);
+        "]]);
         expect_file("group", &shown::object(&world.groups["m-0-g"], &["spec"]));
         expect_file("member-of-base", &shown::object(&world.cliques["m-0-g-0-d"], &["spec"]));
         expect_file("member-of-scaled", &shown::object(&world.cliques["m-0-g-1-p"], &[]));
@@ -74,14 +74,14 @@ async fn a_group_scales_out_and_in() {
         assert!(world.gangs.contains_key("m-0-g-3") && world.cliques.contains_key("m-0-g-4-d"), "{world}");
         ns.scale::<PodCliqueScalingGroup>("m-0-g", 2).await;
         let world = ns.until("two", |world| rests(world, "m", 10) && world.gangs.len() == 2).await;
-        names(&world, &expect![[r#"
+        names(&world, &expect![[r"
             groups: m-0-g
             cliques: m-0-f m-0-g-0-d m-0-g-0-p m-0-g-1-d m-0-g-1-p
             gangs: m-0 m-0-g-0
             services: m-0
             autoscalers: m-0-f m-0-g
             hosts: m-0-f-0 m-0-f-1 m-0-g-0-d-0 m-0-g-0-d-1 m-0-g-0-d-2 m-0-g-0-p-0 m-0-g-1-d-0 m-0-g-1-d-1 m-0-g-1-d-2 m-0-g-1-p-0
-        "#]]);
+        "]]);
         // The set is touched, and what its template says of the size does not come back.
         ns.patch::<PodCliqueSet>("m", json!({ "spec": { "template": { "priorityClassName": "other" } } })).await;
         let world = ns

@@ -143,7 +143,7 @@ fn every_manifest_is_a_shape_that_is_tested() {
     let mut names: BTreeMap<String, bool> = BTreeMap::new();
     for file in manifests.into_iter().flatten().map(|file| file.expect("a file").path()) {
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-        if name.ends_with(".yaml") {
+        if file.extension().is_some_and(|extension| extension == "yaml") {
             names.insert(name.clone(), tested.contains(&format!("\"{name}\"")));
         }
     }

@@ -68,6 +68,9 @@ impl ControlPlane<'_> {
                 "--endpoint-reconciler-type=none".to_owned(),
                 format!("--audit-policy-file={}", workspace::control_plane().join("audit-policy.yaml").display()),
                 format!("--audit-log-path={}", self.dir.join("audit.log").display()),
+                // Larger than what any test writes, so that a run is in one file; and bounded for planes that stay up.
+                "--audit-log-maxsize=1000".to_owned(),
+                "--audit-log-maxbackup=1".to_owned(),
                 "--max-requests-inflight=1200".to_owned(),
                 "--max-mutating-requests-inflight=600".to_owned(),
             ],

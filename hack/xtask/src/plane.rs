@@ -123,6 +123,7 @@ impl Plane {
         if self.processes.alive().is_empty() {
             forget(&self.dir, &STATE)?;
             forget(&self.dir, &RECORDS)?;
+            forget_rotated(&self.dir)?;
             self.processes = Processes::of(&self.dir)?;
         } else {
             println!("{} runs already; looking after what is missing", self.dir.display());
@@ -321,6 +322,14 @@ async fn end(processes: &mut Processes, names: &[String]) -> Result<()> {
 }
 
 /// Removes these of the plane's files; nothing else that may lie in the folder.
+/// The parts of a long audit log that the API server moved out of its way.
+fn forget_rotated(dir: &Path) -> Result<()> {
+    let is_rotated = |name: &str| name.starts_with("audit-");
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_rotated(name)).try_for_each(|name| forget(dir, &[&name]))
+}
+
 fn forget(dir: &Path, names: &[&str]) -> Result<()> {
     let kubeconfigs = credentials::kubeconfigs(dir);
     for path in names.iter().map(|name| dir.join(name)).chain(kubeconfigs) {

@@ -1,6 +1,7 @@
 //! `test`: everything from unit to end-to-end, on a shared control plane that is brought down whatever happens.
 
 pub(crate) mod group;
+mod lints;
 pub(crate) mod planes;
 
 use self::group::passes;
@@ -29,8 +30,12 @@ pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
     let planes = Planes::take(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
+    let alone = async {
+        let silent = filter.is_some() || lints::are_silent().await?;
+        Ok::<_, anyhow::Error>(passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)).await? && silent)
+    };
     let alone = tokio::select! {
-        passed = passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)) => passed?,
+        passed = alone => passed?,
         reason = interrupted() => return Err(reason),
     };
     let wish = Wish { dir: Some(planes.shared.clone()), ..Wish::default() };
@@ -56,7 +61,7 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
         check_permissions(&planes.all()?)?;
     }
     if !alone {
-        bail!("tests failed; see above");
+        bail!("tests or lints failed; see above");
     }
     Ok(())
 }

@@ -114,7 +114,8 @@ pub fn observe(ctx: &Ctx, clique: &PodClique, lists: u64) -> Observed {
     let own_gang = clique.labels().get(labels::POD_GANG).map(String::as_str).unwrap_or_default();
     let is_awaited = !ctx.caches.followers.of(&namespace, own_gang).is_empty();
     let is_starved = ctx.starved.holds(&clique);
-    Observed { clique, pods, unowned, departed, gang, base_gang, is_awaited, remembered, is_starved }
+    let default_scheduler = ctx.default_scheduler;
+    Observed { clique, pods, unowned, departed, gang, base_gang, is_awaited, remembered, is_starved, default_scheduler }
 }
 
 fn base_gang_of(caches: &Caches, namespace: &str, name: &str) -> BaseGang {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grove_api_types::core::PodClique;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::slim::SlimPod;
 use kube::ResourceExt;
@@ -32,6 +33,8 @@ pub struct Observed {
     pub remembered: Recollection,
     /// Whether the cluster refused it pods the last time.
     pub is_starved: bool,
+    /// Who schedules its pods if it does not say.
+    pub default_scheduler: Scheduler,
 }
 
 /// A base gang, as far as its being scheduled goes.
@@ -79,6 +82,7 @@ impl Observed {
             is_awaited: false,
             remembered,
             is_starved: false,
+            default_scheduler: Scheduler::default(),
         }
     }
 

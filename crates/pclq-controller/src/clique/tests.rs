@@ -6,6 +6,7 @@ use std::sync::Arc;
 use expect_test::Expect;
 use grove_api_types::core::{PodClique, PodCliqueStatus};
 use grove_api_types::names::PodGangName;
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::plan::{Plan, Step};
 use grove_runtime::slim::SlimPod;
@@ -48,6 +49,7 @@ fn world(row: &str) -> Observed {
         is_awaited: row["awaited"] == json!(true),
         remembered: Recollection { refused, told: row["told"].as_str().map(String::from), ..Recollection::default() },
         is_starved: row["starved"] == json!(true),
+        default_scheduler: Scheduler::default(),
     }
 }
 

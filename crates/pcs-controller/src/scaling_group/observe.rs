@@ -118,7 +118,8 @@ fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqu
     names.filter_map(|name| caches.groups.get(&namespace, name.as_str())).collect()
 }
 
-/// The names of the gangs that the cliques of `group` belong to and that stand.
+/// The names of the gangs of the set that the cliques of `group` belong to and that stand. Somebody else's gang of such a name
+/// is none: its references are not for our pods.
 fn gangs(caches: &Caches, set: &PodCliqueSet, index: i32, group: &PodCliqueScalingGroup) -> BTreeSet<String> {
     let namespace = group.namespace().unwrap_or_default();
     let base = PodGangName::base(&PodCliqueSetName::new(set.name_any()), index);
@@ -127,7 +128,11 @@ fn gangs(caches: &Caches, set: &PodCliqueSet, index: i32, group: &PodCliqueScali
     let scaled = (0..beyond).map(|number| PodGangName::scaled(&name, number));
     let stands = |gang: &PodGangName| {
         let gang = caches.gangs.get(&namespace, gang.as_str());
-        gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none())
+        let is_ours = |gang: &PodGang| {
+            let owner = gang.owner_references().iter().find(|owner| owner.controller == Some(true));
+            owner.is_some_and(|owner| set.metadata.uid.as_ref() == Some(&owner.uid))
+        };
+        gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none() && is_ours(&gang))
     };
     scaled.chain([base]).filter(stands).map(String::from).collect()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::join5;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use grove_api_types::core::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::{self, SetReplica};
 use grove_api_types::{admission, ignored, labels};
@@ -19,6 +20,7 @@ use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
 use super::observed::Observed;
+use crate::Ctx;
 use crate::children::autoscaler::Autoscaler;
 use crate::children::{ByName, by_name};
 use crate::watch::{Caches, Heard};
@@ -105,8 +107,10 @@ async fn arrived<K: Resource<DynamicType = ()>>(cache: &Cache<K>, created: &[&Ta
 }
 
 /// What is known about `set` now.
-pub(super) fn observe(caches: &Caches, set: &PodCliqueSet) -> Observed {
-    let mut seen = Observed { set: admission::default::pod_clique_set(set), ..children(caches, set) };
+pub(super) fn observe(ctx: &Ctx, set: &PodCliqueSet) -> Observed {
+    let Ctx { caches, default_scheduler, .. } = ctx;
+    let (defaulted, default_scheduler) = (admission::default::pod_clique_set(set), *default_scheduler);
+    let mut seen = Observed { set: defaulted, default_scheduler, ..children(caches, set) };
     if !seen.is_leaving() {
         seen.released = released(caches, &seen);
         seen.taken = taken(caches, &seen);
@@ -154,6 +158,7 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
         gangs: by_name(caches.gangs.owned_by(&uid)),
         services: by_name(caches.services.owned_by(&uid)),
         autoscalers: by_name(caches.autoscalers.owned_by(&uid)),
+        default_scheduler: Scheduler::default(),
         released: ByName::new(),
         taken: Vec::new(),
     }

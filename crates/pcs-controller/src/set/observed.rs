@@ -6,6 +6,7 @@ use grove_api_types::admission::default;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::ignored;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::LiveScale;
 use grove_runtime::namesake::{Claims, Namesake};
@@ -22,6 +23,8 @@ pub struct Observed {
     pub set: PodCliqueSet,
     /// Fields that its user wrote and that no service acts on.
     pub(crate) ignored: Vec<String>,
+    /// Who schedules its pods if it does not say.
+    pub(crate) default_scheduler: Scheduler,
     /// Its cliques that belong to no scaling group.
     pub(crate) cliques: ByName<PodClique>,
     /// Its scaling groups.
@@ -45,6 +48,7 @@ impl Observed {
         Self {
             set: default::pod_clique_set(set),
             ignored: ignored::fields(set),
+            default_scheduler: Scheduler::default(),
             cliques: ByName::new(),
             groups: ByName::new(),
             gangs: ByName::new(),

@@ -86,7 +86,7 @@ fn kept(seen: &Observed, replicas: &[SetReplica<'_>]) -> Kept {
     for replica in replicas {
         kept.services.extend(service::drift(&seen.services, &desired::headless_service(set, replica)));
         for gang in &replica.gangs() {
-            kept.gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(set, gang)));
+            kept.gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(set, gang, seen.default_scheduler)));
         }
         for group in &replica.groups {
             kept.groups.extend(drift::group(&seen.groups, desired::scaling_group(set, replica.index, group)));

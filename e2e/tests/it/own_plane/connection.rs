@@ -39,12 +39,16 @@ fn serves(world: &World, replicas: usize) -> bool {
 
 /// What was asked for meanwhile is done once the way is mended.
 async fn broken_for_a_while(plane: &Plane, ns: &Namespace, services: &[Victim]) {
-    services.iter().for_each(|service| service.proxy().cut());
+    for service in services {
+        service.proxy().cut();
+    }
     ns.scale::<PodCliqueSet>("llm", 2).await;
     for service in SERVICES {
         plane.until_logged(service, "cannot be reached").await;
     }
-    services.iter().for_each(|service| service.proxy().mend());
+    for service in services {
+        service.proxy().mend();
+    }
     ns.until("two replicas serve", |world| serves(world, 2)).await;
 }
 
@@ -58,7 +62,9 @@ async fn broken_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim])
     for service in SERVICES {
         plane.until_ready_says(service, "cannot be reached").await;
     }
-    services.iter().for_each(|service| service.proxy().mend());
+    for service in services {
+        service.proxy().mend();
+    }
     ns.until("three replicas serve", |world| serves(world, 3)).await;
 }
 
@@ -66,14 +72,18 @@ async fn broken_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim])
 /// watches that go on from where they were are answered with 410.
 async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: &[Victim]) {
     let lists = lists(plane).await;
-    services.iter().for_each(|service| service.proxy().cut());
+    for service in services {
+        service.proxy().cut();
+    }
     ns.remove::<PodClique>("llm-0-decode").await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     ns.until("the clique is gone", |world| !world.cliques.contains_key("llm-0-decode")).await;
     compact(plane).await;
     plane.kill("kube-apiserver").await;
     plane.up_without_services().await;
-    services.iter().for_each(|service| service.proxy().mend());
+    for service in services {
+        service.proxy().mend();
+    }
     let world = ns.until("two replicas serve", |world| serves(world, 2)).await;
     assert!(world.cliques.contains_key("llm-0-decode"), "{world}");
     let after = self::lists(plane).await;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
 use grove_api_types::ownership::controlled_by;
-use grove_api_types::scheduler::Scheduler;
 use grove_api_types::{environment, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -70,7 +69,7 @@ fn spec(seen: &Observed, lineage: &Lineage, index: i32) -> Map<String, Value> {
     spec.insert("hostname".into(), String::from(Hostname::of_pod(&seen.name(), index)).into());
     spec.insert("subdomain".into(), String::from(service).into());
     if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
-        spec.insert("schedulerName".into(), Scheduler::default().name().into());
+        spec.insert("schedulerName".into(), seen.default_scheduler.name().into());
     }
     if seen.held_back().is_some() {
         let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));

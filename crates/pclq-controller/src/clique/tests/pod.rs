@@ -1,6 +1,7 @@
 //! The pod as it is sent.
 
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler::Scheduler;
 use grove_runtime::plan::{Create, Step};
 
 use super::world;
@@ -129,6 +130,15 @@ podSpec:
     assert_eq!(names("/spec/containers/1/env"), ours);
     assert_eq!(names("/spec/initContainers/0/env"), ours);
     assert_eq!(names("/spec/ephemeralContainers/0/env"), "");
+}
+
+#[test]
+fn pods_that_name_no_scheduler_get_the_configured_one() {
+    let mut seen = world("{replicas: 1, gang: []}");
+    seen.default_scheduler = Scheduler::Volcano;
+    let plan = plan(&seen);
+    let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
+    assert_eq!(object.value()["spec"]["schedulerName"], "volcano");
 }
 
 #[test]

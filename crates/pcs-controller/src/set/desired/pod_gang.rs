@@ -12,12 +12,12 @@ use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};
 
-/// A gang of `set`, without references to pods: those are pclq-controller's.
-pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>) -> PodGang {
+/// A gang of `set`, for the scheduler that it names, or `otherwise`; without references to pods: those are pclq-controller's.
+pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, otherwise: Scheduler) -> PodGang {
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
-        [(labels::SCHEDULER_NAME, scheduler(set).name())],
+        [(labels::SCHEDULER_NAME, scheduler(set).unwrap_or(otherwise).name())],
     );
     let mut labels = of_others(set.metadata.labels.as_ref());
     labels.extend(own);
@@ -34,12 +34,12 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>) -> PodGang {
 }
 
 /// Who schedules the pods of the set: the first scheduler that a clique names, if it is one that Grove knows.
-fn scheduler(set: &PodCliqueSet) -> Scheduler {
+fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
     let cliques = set.spec.template.cliques.iter();
     let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.fields().get("schedulerName")?.as_str());
     let name = names.find(|name| !name.is_empty());
     let known = Scheduler::ALL.into_iter().find(|(known, _)| Some(*known) == name);
-    known.map(|(_, scheduler)| scheduler).unwrap_or_default()
+    known.map(|(_, scheduler)| scheduler)
 }
 
 fn pod_group(clique: &Clique<'_>) -> PodGroup {

@@ -1,6 +1,7 @@
 //! Names that others have, and owners that were edited away.
 
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::executor::Done;
 use grove_runtime::namesake::Namesake;
@@ -141,6 +142,8 @@ fn the_gang_tells_the_scheduler_that_its_pods_name() {
     }
     assert_eq!(label("of-somebody-else"), "default-scheduler");
     assert_eq!(carried_out(new(SET)).gangs["llm-0"].labels()["grove.io/scheduler-name"], "default-scheduler");
+    let configured = Observed { default_scheduler: Scheduler::Kai, ..new(SET) };
+    assert_eq!(carried_out(configured).gangs["llm-0"].labels()["grove.io/scheduler-name"], "kai-scheduler");
 }
 
 #[test]
