@@ -6,7 +6,8 @@ use clap::Parser;
 use grove_runtime::args::CommonArgs;
 use grove_runtime::process;
 
-/// Turns `PodCliqueSet`s into `PodClique`s, headless Services and `PodGang`s.
+/// Turns `PodCliqueSet`s into `PodCliqueScalingGroup`s, `PodClique`s, headless Services, base and scaled `PodGang`s and
+/// autoscalers, and `PodCliqueScalingGroup`s into their `PodClique`s.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
