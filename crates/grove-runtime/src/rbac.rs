@@ -63,6 +63,8 @@ pub struct Rule {
     pub api_group: String,
     /// Plurals, with their subresource where one is meant.
     pub resources: Vec<String>,
+    /// The only objects that are meant, by name; none means all.
+    pub names: Vec<String>,
     /// What is done with them.
     pub verbs: Vec<Verb>,
     /// Needed though never seen as a request, as `update` of an owner's finalizers is.
@@ -84,6 +86,7 @@ impl Rule {
         Self {
             api_group: api_group.into(),
             resources: vec![resource.into()],
+            names: vec![],
             verbs: verbs.into(),
             implied: false,
             reach: Reach::Cluster,
@@ -121,6 +124,13 @@ impl Rule {
     #[must_use]
     pub fn implied(mut self) -> Self {
         self.implied = true;
+        self
+    }
+
+    /// Limits the rule to objects of these names.
+    #[must_use]
+    pub fn only(mut self, names: &[&str]) -> Self {
+        self.names = names.iter().map(|name| (*name).to_owned()).collect();
         self
     }
 
@@ -173,13 +183,13 @@ subjects:
 }
 
 fn rule_yaml(rule: &Rule) -> String {
-    let Rule { api_group, resources, verbs, implied, reach: _, reason } = rule;
+    let Rule { api_group, resources, names, verbs, implied, reach: _, reason } = rule;
     let implied = if *implied { " (implied: never seen as a request)" } else { "" };
     let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
+    let (resources, verbs) = (resources.join(", "), verbs.join(", "));
+    let names = if names.is_empty() { String::new() } else { format!("    resourceNames: [{}]\n", names.join(", ")) };
     format!(
-        "  # {reason}{implied}\n  - apiGroups: [\"{api_group}\"]\n    resources: [{}]\n    verbs: [{}]\n",
-        resources.join(", "),
-        verbs.join(", "),
+        "  # {reason}{implied}\n  - apiGroups: [\"{api_group}\"]\n    resources: [{resources}]\n{names}    verbs: [{verbs}]\n",
     )
 }
 
@@ -197,7 +207,7 @@ mod tests {
             Rule::on::<Pod>(&[Verb::Get, Verb::Delete], "its children"),
             Rule::on::<Pod>(&[Verb::Update], "to block the owner's deletion").subresource("finalizers").implied(),
             Rule::events(),
-            Rule::on::<ConfigMap>(&[Verb::Get], "its settings").in_system_namespace(),
+            Rule::on::<ConfigMap>(&[Verb::Get], "its settings").only(&["settings"]).in_system_namespace(),
         ];
         expect![[r#"
             apiVersion: rbac.authorization.k8s.io/v1
@@ -240,6 +250,7 @@ mod tests {
               # its settings
               - apiGroups: [""]
                 resources: [configmaps]
+                resourceNames: [settings]
                 verbs: [get]
             ---
             apiVersion: rbac.authorization.k8s.io/v1

@@ -10,8 +10,17 @@ pub struct Ready {
     missing: watch::Sender<Missing>,
 }
 
-/// Parts that are not ready, and why not if that is known.
-type Missing = BTreeMap<String, Option<String>>;
+/// Parts that are not ready.
+type Missing = BTreeMap<String, Lack>;
+
+/// What one part lacks.
+#[derive(Clone, Debug)]
+struct Lack {
+    /// Why it is not ready, if that is known.
+    why: Option<String>,
+    /// Whether only the probes tell of it.
+    only_probes: bool,
+}
 
 impl Default for Ready {
     fn default() -> Self {
@@ -27,22 +36,31 @@ impl Ready {
 
     /// Makes readiness wait for `part`.
     pub fn register(&self, part: impl Into<String>) -> ReadyHandle {
-        let part = part.into();
+        self.add(part.into(), false)
+    }
+
+    /// Lets the probes say that `part` is not ready. Who [waits](Self::wait) does not wait for it: it comes about only by
+    /// work that begins after that.
+    pub fn register_for_probes(&self, part: impl Into<String>) -> ReadyHandle {
+        self.add(part.into(), true)
+    }
+
+    fn add(&self, part: String, only_probes: bool) -> ReadyHandle {
         self.missing.send_modify(|missing| {
-            missing.insert(part.clone(), None);
+            missing.insert(part.clone(), Lack { why: None, only_probes });
         });
         ReadyHandle { part, missing: self.missing.clone() }
     }
 
     /// What is not ready yet, and why not if that is known; empty means ready.
     pub fn missing(&self) -> BTreeMap<String, Option<String>> {
-        self.missing.borrow().clone()
+        self.missing.borrow().iter().map(|(part, lack)| (part.clone(), lack.why.clone())).collect()
     }
 
     /// Returns once every registered part is ready.
     pub async fn wait(&self) {
         // The sender lives in `self`, so the wait cannot fail.
-        let _ = self.missing.subscribe().wait_for(BTreeMap::is_empty).await;
+        let _ = self.missing.subscribe().wait_for(|missing| missing.values().all(|lack| lack.only_probes)).await;
     }
 }
 
@@ -67,7 +85,9 @@ impl ReadyHandle {
     /// Says why the part is not ready yet.
     pub fn waits_because(&self, why: &str) {
         self.missing.send_modify(|missing| {
-            missing.insert(self.part.clone(), Some(why.to_owned()));
+            if let Some(lack) = missing.get_mut(&self.part) {
+                lack.why = Some(why.to_owned());
+            }
         });
     }
 
@@ -96,6 +116,16 @@ mod tests {
         assert_eq!(ready.wait().now_or_never(), None);
         gangs.ready();
         assert_eq!(ready.wait().now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn what_only_probes_tell_of_is_not_waited_for() {
+        let ready = Ready::new();
+        let certificates = ready.register_for_probes("certificates");
+        assert_eq!(ready.wait().now_or_never(), Some(()));
+        assert_eq!(ready.missing(), BTreeMap::from([("certificates".to_owned(), None)]));
+        certificates.ready();
+        assert!(ready.missing().is_empty());
     }
 
     #[tokio::test]

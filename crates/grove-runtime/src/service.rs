@@ -31,6 +31,7 @@ use crate::{
     leadership::Leadership,
     lease::{Candidate, Lost, Seat},
     metrics::Metrics,
+    rbac::SYSTEM_NAMESPACE,
     ready::Ready,
     shutdown::{Shutdown, Signals},
     telemetry,
@@ -49,6 +50,8 @@ pub struct Service {
 
 struct Inner {
     name: &'static str,
+    /// The namespace it runs in.
+    namespace: String,
     clients: Clients,
     config: OperatorConfiguration,
     executor: Executor,
@@ -77,14 +80,14 @@ impl Service {
         let metrics = args.metrics_address.unwrap_or(configuration.server.metrics.0);
         let service = if configuration.leader_election.enabled {
             let leadership = Leadership::awaited();
-            let seat = Seat { client: leases, namespace, service: name.to_owned() };
+            let seat = Seat { client: leases, namespace: namespace.clone(), service: name.to_owned() };
             let election = configuration.leader_election.clone();
-            let service = Self::led_by(leadership.clone(), name, clients, configuration)?;
+            let service = Self::led_by(leadership.clone(), (name, namespace), clients, configuration)?;
             let candidate = Candidate::new(seat, &identity, &election, leadership, service.metrics().clone());
             service.candidate().replace(candidate);
             service
         } else {
-            Self::over(name, clients, configuration)?
+            Self::led_by(Leadership::undisputed(), (name, namespace), clients, configuration)?
         };
         service.metrics().configured(&hash);
         admin::serve(probes, metrics, service.ready().clone(), service.metrics().clone()).await?;
@@ -94,12 +97,12 @@ impl Service {
 
     /// A service over clients that exist already, without logs, ports and rivals. Needs a tokio runtime.
     pub fn over(name: &'static str, clients: Clients, config: OperatorConfiguration) -> anyhow::Result<Self> {
-        Self::led_by(Leadership::undisputed(), name, clients, config)
+        Self::led_by(Leadership::undisputed(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
     }
 
     pub(crate) fn led_by(
         leadership: Leadership,
-        name: &'static str,
+        (name, namespace): (&'static str, String),
         clients: Clients,
         config: OperatorConfiguration,
     ) -> anyhow::Result<Self> {
@@ -108,14 +111,31 @@ impl Service {
         let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
         let executor = executor.led_by(leadership.clone());
         let (ready, shutdown, kinds, candidate) = (Ready::new(), Shutdown::new(), Mutex::default(), Mutex::default());
-        let inner =
-            Inner { name, clients, config, executor, recorder, metrics, ready, shutdown, leadership, kinds, candidate };
+        let inner = Inner {
+            name,
+            namespace,
+            clients,
+            config,
+            executor,
+            recorder,
+            metrics,
+            ready,
+            shutdown,
+            leadership,
+            kinds,
+            candidate,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The service's name.
     pub fn name(&self) -> &'static str {
         self.inner.name
+    }
+
+    /// The namespace that the service runs in; outside of a cluster the one it would run in.
+    pub fn namespace(&self) -> &str {
+        &self.inner.namespace
     }
 
     /// The client for single requests.

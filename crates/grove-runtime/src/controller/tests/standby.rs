@@ -25,7 +25,7 @@ fn standing_by() -> (Service, Leadership, Log) {
     let clients = Clients { requests: client.clone(), watches: client };
     let leadership = Leadership::awaited();
     let config = OperatorConfiguration::default();
-    (Service::led_by(leadership.clone(), "test", clients, config).unwrap(), leadership, log)
+    (Service::led_by(leadership.clone(), ("test", "here".to_owned()), clients, config).unwrap(), leadership, log)
 }
 
 #[tokio::test(start_paused = true)]
