@@ -17,7 +17,7 @@ pub(crate) mod texts;
 mod validate;
 mod verdict;
 
-pub use authorize::{Authorization, Operation, Parent, Request, authorize};
+pub use authorize::{ALWAYS_EXEMPT, Authorization, Operation, Parent, Request, authorize};
 pub use cluster_topology::{
     validate_cluster_topology_create, validate_cluster_topology_update, validate_topology_binding_create,
     validate_topology_binding_update,

@@ -9,7 +9,7 @@ use crate::labels::{PART_OF, PROTECTION_DISABLED, is_groves};
 
 /// Controllers of Kubernetes that must be able to delete and to release whatever they find, and the one that fills in the
 /// tokens of service accounts.
-const ALWAYS_EXEMPT: [&str; 4] = [
+pub const ALWAYS_EXEMPT: [&str; 4] = [
     "system:serviceaccount:kube-system:namespace-controller",
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:tokens-controller",

@@ -11,7 +11,8 @@ use std::{
 type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// What `up` chooses, and what `test` does.
-const SERVICES: [&str; 8] = ["-p", "xtask", "-p", "pcs-controller", "-p", "pclq-controller", "-e", "normal,build"];
+const SERVICES: [&str; 10] =
+    ["-p", "xtask", "-p", "pcs-controller", "-p", "pclq-controller", "-p", "webhook-server", "-e", "normal,build"];
 const TESTS: [&str; 3] = ["--workspace", "-e", "normal,build,dev"];
 
 fn listed(text: &str) -> Listing {

@@ -3,7 +3,7 @@
 
 use super::{source::Source, tree};
 
-/// The files and folders that write, at most three.
+/// The files and folders that write: no more than these three.
 const WRITERS: [&str; 3] =
     ["crates/grove-runtime/src/executor", "crates/grove-runtime/src/lease", "crates/webhook-server/src/certs"];
 /// Where kube's recorder is made and used.
@@ -56,9 +56,11 @@ fn writes(source: &Source) -> Vec<String> {
 fn only_the_executor_writes() {
     let sources = tree::sources();
     tree::hold(&sources.iter().flat_map(stray_writes).collect::<Vec<_>>());
-    let writers: Vec<_> =
-        sources.iter().filter(|source| !writes(source).is_empty()).map(|source| &source.path).collect();
-    assert!((1..=WRITERS.len()).contains(&writers.len()), "the files that write should be few: {writers:#?}");
+    // A place that writes nothing would be a hole in the rule.
+    for place in WRITERS {
+        let writes = sources.iter().any(|source| is_at(source, place) && !writes(source).is_empty());
+        assert!(writes, "{place} does not write");
+    }
 }
 
 #[test]

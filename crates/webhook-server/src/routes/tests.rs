@@ -1,0 +1,115 @@
+//! What is sent, and what comes back.
+
+use axum::body::Bytes;
+use grove_api_types::configuration::OperatorConfiguration;
+use grove_runtime::metrics::Metrics;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::answer::tests::cluster;
+
+struct Server {
+    routes: Router,
+    metrics: Metrics,
+}
+
+fn server(is_stopping: bool) -> Server {
+    let metrics = Metrics::new().unwrap();
+    let counters = Counters::new(metrics.registry()).unwrap();
+    let desk = Desk::new(cluster(OperatorConfiguration::default(), &[]), counters);
+    Server { routes: routes(&desk, move || is_stopping), metrics }
+}
+
+impl Server {
+    async fn send(&self, question: Question, content_type: &str, body: Body) -> (u16, Bytes, Option<String>) {
+        let request = HttpRequest::post(question.path()).header(header::CONTENT_TYPE, content_type);
+        let response = self.routes.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let connection = response.headers().get(header::CONNECTION);
+        let connection = connection.map(|value| value.to_str().unwrap().to_owned());
+        let status = response.status().as_u16();
+        (status, to_bytes(response.into_body(), usize::MAX).await.unwrap(), connection)
+    }
+
+    async fn refused(&self, content_type: &str, body: impl Into<Body>) -> (u16, String) {
+        let (status, body, _) = self.send(Question::ValidateSet, content_type, body.into()).await;
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn counts(&self, line: &str) -> bool {
+        self.metrics.render().unwrap().contains(line)
+    }
+}
+
+fn review(object: &Value) -> String {
+    let request = json!({ "uid": "7", "operation": "CREATE", "object": object });
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string()
+}
+
+const JSON: &str = "application/json";
+
+#[tokio::test]
+async fn a_question_is_answered_under_its_uid() {
+    let server = server(false);
+    let topology = json!({ "metadata": { "name": "t" }, "spec": { "levels": [
+        { "domain": "rack", "key": "r", "newer": true }, { "domain": "zone", "key": "z" },
+    ] } });
+    let (status, body, connection) =
+        server.send(Question::DefaultTopology, "application/json; charset=utf-8", review(&topology).into()).await;
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, &answer["response"]["uid"], &answer["response"]["allowed"]), (200, &json!("7"), &json!(true)));
+    assert_eq!((&answer["response"]["patchType"], connection), (&json!("JSONPatch"), None));
+    assert!(server.counts(r#"reviews_total{outcome="changed",webhook="default-clustertopology"} 1"#));
+}
+
+#[tokio::test]
+async fn whatever_else_is_sent_is_answered_too() {
+    let server = server(false);
+    assert_eq!(server.refused("text/plain", "{}").await.0, 415);
+    assert_eq!(server.refused(JSON, "{").await.0, 400);
+    assert!(server.refused(JSON, "[1]").await.1.starts_with("the body is no AdmissionReview"));
+    let nested = [vec![b'['; 1 << 20], vec![b']'; 1 << 20]].concat();
+    assert_eq!(server.refused(JSON, nested).await.0, 400);
+    assert_eq!(
+        server.refused(JSON, vec![b' '; LARGEST + 1]).await,
+        (413, "a review may have 8388608 bytes".to_owned())
+    );
+    assert!(server.counts(r#"reviews_total{outcome="too-large",webhook="validate-podcliqueset"} 1"#));
+    assert!(server.counts(r#"reviews_total{outcome="malformed",webhook="validate-podcliqueset"} 4"#));
+    assert!(server.counts("reviews_in_flight 0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_finish_sending_is_answered_in_time() {
+    let server = server(false);
+    let never = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+    let (status, text) = server.refused(JSON, Body::from_stream(never)).await;
+    assert_eq!((status, text.as_str()), (408, "the review did not arrive within 10s"));
+}
+
+#[tokio::test]
+async fn refusals_are_counted_by_rule() {
+    let server = server(false);
+    let cliques = json!([{ "name": "Front", "spec": { "podSpec": { "containers": [] } } }]);
+    let set = json!({ "metadata": { "name": "a.b" }, "spec": { "template": { "cliques": cliques } } });
+    let (status, body, _) = server.send(Question::ValidateSet, JSON, review(&set).into()).await;
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(false)), "{answer}");
+    assert!(server.counts(r#"refusals_total{rule="set-name"} 1"#) && server.counts(r#"rule="clique-name"} 1"#));
+}
+
+#[tokio::test]
+async fn before_the_end_each_answer_over_http_1_is_the_last() {
+    let (_, _, connection) = server(true).send(Question::DefaultSet, JSON, review(&json!({})).into()).await;
+    assert_eq!(connection.as_deref(), Some("close"));
+}
+
+#[test]
+fn a_panic_ends_one_request() {
+    assert_eq!(isolated(|| 7), Some(7));
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let panicked: Option<()> = isolated(|| panic!("a rule went wrong"));
+    std::panic::set_hook(hook);
+    assert_eq!(panicked, None);
+}
