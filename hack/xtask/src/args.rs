@@ -1,5 +1,6 @@
 //! The command line: every verb, every flag, and the environment variables that are listened to.
 
+use crate::balancer::Backend;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -63,6 +64,17 @@ pub(crate) enum Verb {
     Bench(Benchmark),
     /// Write crds/ and the RBAC manifests from the code
     Generate,
+    /// Hand connections to whichever webhook server is ready, as kube-proxy does; started by `up`
+    #[command(hide = true)]
+    Balance {
+        #[arg(long)]
+        port: u16,
+        /// PORT:PROBE-PORT
+        #[arg(long)]
+        backend: Vec<Backend>,
+        #[arg(long)]
+        dir: PathBuf,
+    },
     /// Renew the services' tokens for as long as the plane runs; started by `up`
     #[command(hide = true)]
     KeepTokens {
@@ -77,6 +89,8 @@ pub(crate) enum Soak {
     Kills(Kills),
     /// Ask for admission with objects that nobody would write, and check the laws that hold for all
     Fuzz(Fuzz),
+    /// Certificates that change every two seconds, and restarts of who serves them, while sets are created all the time
+    Rotation(Rotation),
 }
 
 /// How many inputs, and which.
@@ -88,6 +102,20 @@ pub(crate) struct Fuzz {
     /// The first input follows from this number, each further one from the next
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+/// For how long.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Rotation {
+    /// Certificates, one every two seconds
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub(crate) rotations: u32,
+    /// Restarts of each of the two replicas
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) restarts: u32,
+    /// Beside this folder lies the plane's [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// How often, and where.
@@ -108,6 +136,22 @@ pub(crate) struct Kills {
 pub(crate) enum Benchmark {
     /// A set that is deployed, scaled in, scaled out and deleted: times, writes, processor time and memory
     Scale(Scale),
+    /// Reviews of a set, sent to the webhook server: processor time of each, and memory over all of them
+    Admission(Admission),
+}
+
+/// How many reviews.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Admission {
+    /// Reviews in all
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    pub(crate) reviews: u64,
+    /// Where the report goes [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The plane's folder [default: target/grove-bench]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// What to measure.

@@ -1,5 +1,6 @@
 //! `bench`: what the suite does, measured on a real control plane beside the same writes made by hand.
 
+pub(crate) mod admission;
 mod bare;
 mod bars;
 mod grove;

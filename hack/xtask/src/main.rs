@@ -2,6 +2,7 @@
 
 mod accounts;
 mod args;
+mod balancer;
 mod bench;
 mod binaries;
 mod control_plane;
@@ -16,6 +17,7 @@ mod processes;
 mod services;
 mod soak;
 mod test;
+mod webhooks;
 mod workspace;
 
 use anyhow::{Context, Result};
@@ -33,8 +35,11 @@ async fn main() -> ExitCode {
         Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
         Verb::Soak(Soak::Kills(wish)) => soak::kills(&source, wish).await,
         Verb::Soak(Soak::Fuzz(wish)) => soak::fuzz(&wish).await,
+        Verb::Soak(Soak::Rotation(wish)) => soak::rotation(&source, wish).await,
+        Verb::Bench(Benchmark::Admission(wish)) => bench::admission::run(&source, &wish).await,
         Verb::Bench(Benchmark::Scale(wish)) => bench::scale(&source, &wish).await,
         Verb::Generate => generate(),
+        Verb::Balance { port, backend, dir: _ } => balancer::run(port, &backend).await,
         Verb::KeepTokens { dir } => accounts::keep(&dir).await,
     };
     match outcome {

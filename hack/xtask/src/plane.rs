@@ -6,7 +6,8 @@ use crate::interrupt::interrupted;
 use crate::kubectl::Kubectl;
 use crate::ports::Ports;
 use crate::processes::{Ensured, Launch, Processes};
-use crate::{accounts, binaries, credentials, nodes, services, workspace};
+use crate::services::Replica;
+use crate::{accounts, binaries, credentials, nodes, services, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -141,7 +142,8 @@ impl Plane {
             Some(file) => self.use_cluster(file)?,
             None => self.start_control_plane(source, &ports).await?,
         }
-        self.apply_manifests(source, wish).await?;
+        let balancer = ports.of(webhooks::BALANCER).ok();
+        self.apply_manifests(source, wish, balancer).await?;
         println!("control plane ready after {:.1} s", began.elapsed().as_secs_f64());
         if !wish.no_services {
             self.start_services(wish, &ports).await?;
@@ -158,6 +160,7 @@ impl Plane {
     }
 
     fn use_cluster(&self, kubeconfig: &Path) -> Result<()> {
+        println!("without webhooks: the API server of your cluster does not reach processes of this machine");
         if self.processes.is_alive(control_plane::API_SERVER) {
             bail!("{} runs a control plane of its own; give another --dir", self.dir.display());
         }
@@ -195,7 +198,7 @@ impl Plane {
     }
 
     /// Applies what the plane needs and waits until the cluster has taken it in.
-    async fn apply_manifests(&self, source: &Source, wish: &Wish) -> Result<()> {
+    async fn apply_manifests(&self, source: &Source, wish: &Wish, balancer: Option<u16>) -> Result<()> {
         let folder = workspace::root().join("crds");
         let crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
         let mut manifests = crds.clone();
@@ -205,7 +208,7 @@ impl Plane {
             manifests.push_str(&nodes::manifests(wish.nodes.unwrap_or(DEFAULT_NODES)));
         }
         if !wish.no_services {
-            manifests.push_str(&services::manifests(&self.kubectl).await?);
+            manifests.push_str(&services::manifests(&self.kubectl, wish.config.as_deref(), balancer).await?);
         }
         let own = source.kubeconfig.is_none();
         self.while_alive(async {
@@ -227,10 +230,17 @@ impl Plane {
         self.while_alive(accounts::issue(&self.kubectl, &self.dir)).await?;
         let dir = self.dir.clone();
         self.ensure(&accounts::keeper(&dir)?).await?;
-        for replica in services::replicas(wish.replicas()) {
+        // Without a control plane of ours, the API server does not reach this machine.
+        let has_webhooks = ports.of(webhooks::BALANCER).is_ok();
+        let replicas =
+            || services::replicas(wish.replicas()).filter(|replica| has_webhooks || !replica.is_of(webhooks::SERVICE));
+        for replica in replicas() {
             self.ensure(&services::launch(&dir, ports, replica)?).await?;
         }
-        for replica in services::replicas(wish.replicas()) {
+        if has_webhooks {
+            self.ensure(&webhooks::balancer(&dir, ports, wish.replicas())?).await?;
+        }
+        for replica in replicas() {
             self.while_alive(services::until_ready(&self.processes, ports, replica)).await?;
         }
         Ok(())
@@ -241,6 +251,11 @@ impl Plane {
         // Everything has its port already, so nothing is chosen here.
         let ports = Ports::choose(&self.dir, &self.dir, &[], None)?;
         self.start_services(wish, &ports).await
+    }
+
+    /// Where the webhooks are served.
+    pub(crate) fn port_of_webhooks(&self) -> Result<u16> {
+        Ports::choose(&self.dir, &self.dir, &[], None)?.of(&services::first(webhooks::SERVICE).webhook_port())
     }
 
     /// Ends the services; everything else runs on.
@@ -279,8 +294,9 @@ fn port_names(source: &Source, wish: &Wish) -> Vec<String> {
         names.extend(control_plane::PORTS.map(str::to_owned));
     }
     if !wish.no_services {
-        for replica in services::replicas(wish.replicas()) {
-            names.extend([replica.probe_port(), replica.metrics_port()]);
+        names.extend(services::replicas(wish.replicas()).flat_map(Replica::ports));
+        if source.kubeconfig.is_none() {
+            names.push(webhooks::BALANCER.to_owned());
         }
     }
     names

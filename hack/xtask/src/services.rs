@@ -4,7 +4,7 @@ use crate::accounts;
 use crate::kubectl::Kubectl;
 use crate::ports::Ports;
 use crate::processes::{Launch, Processes};
-use crate::workspace;
+use crate::{webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,9 @@ use tokio::time::{sleep, timeout};
 pub(crate) const NAMESPACE: &str = "grove-system";
 
 /// In the order in which they are started; that order carries no meaning.
-pub(crate) const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+pub(crate) const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", webhooks::SERVICE];
+/// Those that make objects of others.
+pub(crate) const CONTROLLERS: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
@@ -31,11 +33,33 @@ pub(crate) fn replicas(of_each: u32) -> impl Iterator<Item = Replica> {
     SERVICES.into_iter().flat_map(move |service| (0..of_each).map(move |number| Replica { service, number }))
 }
 
+/// The first process of a service.
+pub(crate) fn first(service: &'static str) -> Replica {
+    Replica { service, number: 0 }
+}
+
 impl Replica {
     /// What its process and its log are called, and the replica in its lease; the first is called like the service.
     pub(crate) fn name(self) -> String {
         let Self { service, number } = self;
         if number == 0 { service.to_owned() } else { format!("{service}-{number}") }
+    }
+
+    pub(crate) fn is_of(self, service: &str) -> bool {
+        self.service == service
+    }
+
+    pub(crate) fn webhook_port(self) -> String {
+        format!("{}-webhooks", self.name())
+    }
+
+    /// The names of all ports that it needs.
+    pub(crate) fn ports(self) -> Vec<String> {
+        let mut ports = vec![self.probe_port(), self.metrics_port()];
+        if self.is_of(webhooks::SERVICE) {
+            ports.push(self.webhook_port());
+        }
+        ports
     }
 
     pub(crate) fn probe_port(self) -> String {
@@ -66,31 +90,37 @@ pub(crate) async fn build() -> Result<()> {
     Ok(())
 }
 
-/// The namespace, the configuration, the accounts and their rules; what is deployed in a cluster runs here as
-/// plain processes.
-pub(crate) async fn manifests(kubectl: &Kubectl) -> Result<String> {
-    let mut all = String::new();
+/// The namespace, the configuration, the accounts and their rules, and what the API server asks at the port of
+/// `balancer`, if it can reach that; what is deployed in a cluster runs here as plain processes.
+pub(crate) async fn manifests(kubectl: &Kubectl, given: Option<&Path>, balancer: Option<u16>) -> Result<String> {
+    let mut rendered = String::new();
     for base in ["common"].into_iter().chain(SERVICES) {
         let folder = workspace::root().join("deploy/base").join(base);
-        let rendered = kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
-        all += &without_deployments(&rendered);
+        rendered += &kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+        rendered += "\n---\n";
+    }
+    let protection = balancer.map(|_| webhooks::protection(&configuration(given)?)).transpose()?.flatten();
+    rendered += &protection.unwrap_or_default();
+    let mut all = String::new();
+    for manifest in rendered.split("\n---\n").filter(|manifest| !manifest.trim().is_empty()) {
+        if let Some(adapted) = webhooks::adapted(manifest, balancer)? {
+            all += "\n---\n";
+            all += &adapted;
+        }
     }
     Ok(all)
 }
 
-fn without_deployments(manifests: &str) -> String {
-    let documents = manifests.split("\n---\n");
-    let kept = documents.filter(|document| !document.lines().any(|line| line == "kind: Deployment"));
-    kept.flat_map(|document| ["\n---\n", document]).collect()
+/// The configuration that the services read: the given file, or what the shared `ConfigMap` carries.
+fn configuration(given: Option<&Path>) -> Result<String> {
+    match given {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display())),
+        None => shipped_configuration(),
+    }
 }
 
-/// The configuration that the services read: the given file, or what the shared `ConfigMap` carries.
 pub(crate) fn write_configuration(dir: &Path, given: Option<&Path>) -> Result<()> {
-    let text = match given {
-        Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
-        None => shipped_configuration()?,
-    };
-    workspace::write_private(&dir.join("config.yaml"), &text)
+    workspace::write_private(&dir.join("config.yaml"), &configuration(given)?)
 }
 
 fn shipped_configuration() -> Result<String> {
@@ -103,23 +133,23 @@ fn shipped_configuration() -> Result<String> {
 pub(crate) fn launch(dir: &Path, ports: &Ports, replica: Replica) -> Result<Launch> {
     let kubeconfig = accounts::folder(dir, replica.service).join("kubeconfig");
     let config = dir.join("config.yaml");
-    Ok(Launch {
-        name: replica.name(),
-        program: workspace::binary(replica.service)?,
-        arguments: vec![
-            "--kubeconfig".to_owned(),
-            kubeconfig.display().to_string(),
-            "--config".to_owned(),
-            config.display().to_string(),
-            "--identity".to_owned(),
-            replica.name(),
-            "--probe-address".to_owned(),
-            format!("127.0.0.1:{}", ports.of(&replica.probe_port())?),
-            "--metrics-address".to_owned(),
-            format!("127.0.0.1:{}", ports.of(&replica.metrics_port())?),
-        ],
-        inputs: vec![kubeconfig, config],
-    })
+    let mut arguments = vec![
+        "--kubeconfig".to_owned(),
+        kubeconfig.display().to_string(),
+        "--config".to_owned(),
+        config.display().to_string(),
+        "--identity".to_owned(),
+        replica.name(),
+        "--probe-address".to_owned(),
+        format!("127.0.0.1:{}", ports.of(&replica.probe_port())?),
+        "--metrics-address".to_owned(),
+        format!("127.0.0.1:{}", ports.of(&replica.metrics_port())?),
+    ];
+    if replica.is_of(webhooks::SERVICE) {
+        arguments.extend(webhooks::flags(ports, replica)?);
+    }
+    let program = workspace::binary(replica.service)?;
+    Ok(Launch { name: replica.name(), program, arguments, inputs: vec![kubeconfig, config] })
 }
 
 /// Waits until the process says that it is ready.
@@ -136,7 +166,7 @@ pub(crate) async fn until_ready(processes: &Processes, ports: &Ports, replica: R
     Ok(())
 }
 
-async fn is_ready(port: u16) -> bool {
+pub(crate) async fn is_ready(port: u16) -> bool {
     let ask = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await?;
@@ -149,13 +179,7 @@ async fn is_ready(port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{shipped_configuration, without_deployments};
-
-    #[test]
-    fn only_deployments_are_left_out() {
-        let text = without_deployments("kind: Role\n---\nkind: Deployment\nname: x\n---\nkind: Service\n");
-        assert_eq!(text, "\n---\nkind: Role\n---\nkind: Service\n");
-    }
+    use super::shipped_configuration;
 
     #[test]
     fn the_shipped_configuration_is_found() {

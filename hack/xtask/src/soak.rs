@@ -1,12 +1,13 @@
 //! `soak`: the tests that take too long for every change, with a seed and a count.
 
-use crate::args::{Fuzz, Kills, Source};
+use crate::args::{Fuzz, Kills, Rotation, Source};
 use crate::interrupt::interrupted;
 use crate::test::group::passes;
 use crate::test::planes::Planes;
 use crate::test::{self, END_TO_END};
 use crate::workspace;
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 
 const DIR: &str = "target/grove-soak";
 /// What is fuzzed, as Cargo chooses it; optimised, and still checking every number for overflow.
@@ -14,24 +15,34 @@ const FUZZED: [&str; 6] = ["--profile", "soak", "--package", "grove-api-types", 
 
 /// A long series of kills, by the same code as the short one that every `test` has.
 pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
+    let counts = [("GROVE_SOAK_KILLS", wish.count.to_string()), ("GROVE_SOAK_SEED", wish.seed.to_string())];
+    run(source, wish.dir, ("many_kills", counts)).await
+}
+
+/// A minute of new certificates and restarts, by the same code as the short one that every `test` has.
+pub(crate) async fn rotation(source: &Source, wish: Rotation) -> Result<()> {
+    let Rotation { rotations, restarts, dir } = wish;
+    let counts = [("GROVE_SOAK_ROTATIONS", rotations.to_string()), ("GROVE_SOAK_RESTARTS", restarts.to_string())];
+    run(source, dir, ("no_request_is_lost_for_long", counts)).await
+}
+
+/// Runs one ignored test, which brings up a plane of its own.
+async fn run(source: &Source, dir: Option<PathBuf>, (name, counts): (&str, [(&str, String); 2])) -> Result<()> {
     if source.kubeconfig.is_some() {
         bail!("services are killed here, so the control plane is one of its own; leave --kubeconfig out");
     }
-    let planes = Planes::take(wish.dir.unwrap_or_else(|| workspace::root().join(DIR))).await?;
-    let mut tests = test::cargo_test(&END_TO_END, Some("many_kills"));
+    let planes = Planes::take(dir.unwrap_or_else(|| workspace::root().join(DIR))).await?;
+    let mut tests = test::cargo_test(&END_TO_END, Some(name));
     tests.args(["--ignored", "--nocapture"]);
     tests.env("GROVE_TEST_DIR", &planes.shared).env("GROVE_XTASK", workspace::binary("xtask")?);
-    tests.env("GROVE_SOAK_KILLS", wish.count.to_string()).env("GROVE_SOAK_SEED", wish.seed.to_string());
-    tests.envs(test::of_source(source));
+    tests.envs(counts).envs(test::of_source(source));
     let outcome = tokio::select! {
         passed = passes(tests) => passed,
         reason = interrupted() => Err(reason),
     };
     let ended = planes.end_own().await;
     if !outcome? {
-        bail!(
-            "a series of kills did not end well; see above for what was killed, and in the logs of the plane's folder"
-        );
+        bail!("the series did not end well; see above for what was done, and in the logs of the plane's folder");
     }
     ended.and(planes.nothing_panicked())
 }

@@ -19,6 +19,8 @@ use xtask::permissions::{self, Requests};
 
 /// Folder of the plane that the end-to-end tests share.
 const SHARED: &str = "target/grove-test";
+/// What its services are told.
+const CONFIGURATION: &str = "e2e/configuration.yaml";
 /// The module of tests that need planes of their own.
 const OWN_PLANES: &str = "it::own_plane::";
 /// The module of tests whose pods are told how to behave, which only simulated kubelets obey.
@@ -38,7 +40,8 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
         passed = alone => passed?,
         reason = interrupted() => return Err(reason),
     };
-    let wish = Wish { dir: Some(planes.shared.clone()), ..Wish::default() };
+    let config = workspace::root().join(CONFIGURATION);
+    let wish = Wish { dir: Some(planes.shared.clone()), config: Some(config), ..Wish::default() };
     let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
         let mut tests = end_to_end(source, filter);
         if source.kubeconfig.is_some() {

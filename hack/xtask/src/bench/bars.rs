@@ -2,7 +2,7 @@
 
 use super::samples::{Phase, Samples, Who};
 use super::workload::PODS_PER_REPLICA;
-use crate::services::SERVICES;
+use crate::services::CONTROLLERS;
 use std::fmt::{self, Display, Formatter};
 
 /// Up to this size the limits for processor time and memory are meant.
@@ -56,19 +56,19 @@ pub(super) fn of(samples: &Samples, replicas: u32) -> Vec<Bar> {
     bars
 }
 
-/// Processor seconds of all services while the set is deployed.
+/// Processor seconds of the controllers while the set is deployed.
 pub(super) fn cpu(samples: &Samples, replicas: u32) -> f64 {
-    let figures = SERVICES.map(|service| format!("cpu {service} s"));
+    let figures = CONTROLLERS.map(|service| format!("cpu {service} s"));
     samples.sum(replicas, Who::Grove, Phase::Deploy, |figure| figures.iter().any(|wanted| wanted == figure))
 }
 
-/// The peaks of all services together.
+/// The peaks of the controllers together.
 pub(super) fn memory(samples: &Samples, replicas: u32) -> f64 {
-    let figures = SERVICES.map(|service| format!("peak memory {service} MB"));
+    let figures = CONTROLLERS.map(|service| format!("peak memory {service} MB"));
     samples.sum(replicas, Who::Grove, Phase::Deploy, |figure| figures.iter().any(|wanted| wanted == figure))
 }
 
-/// Writes of the services while the set is deployed, beyond one create for each object.
+/// Writes of the controllers while the set is deployed, beyond one create for each object.
 pub(super) fn other_writes(samples: &Samples, replicas: u32) -> f64 {
     let all = samples.sum(replicas, Who::Grove, Phase::Deploy, |figure| ours(figure).is_some());
     all - objects(samples, replicas)
@@ -95,7 +95,7 @@ fn expected(replicas: u32) -> f64 {
 fn ours(figure: &str) -> Option<(&str, &str)> {
     let mut words = figure.split(' ');
     let counts_writes = matches!(words.next(), Some("writes" | "refused"));
-    let account = words.next().filter(|account| counts_writes && SERVICES.contains(account));
+    let account = words.next().filter(|account| counts_writes && CONTROLLERS.contains(account));
     account.and_then(|_| Some((words.next()?, words.next()?)))
 }
 

@@ -29,10 +29,16 @@ pub(super) fn read(processes: &[(String, i32)]) -> Result<Usage> {
     Ok(usage)
 }
 
-fn of(pid: i32) -> Result<Used> {
+/// What one process has used.
+pub(super) fn of(pid: i32) -> Result<Used> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     Ok(Used { cpu_seconds: cpu_seconds(&stat), peak_mb: peak_mb(&status) })
+}
+
+/// The memory that a process has now.
+pub(super) fn resident_mb(pid: i32) -> Result<f64> {
+    Ok(megabytes(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:"))
 }
 
 fn seconds(ticks: u64) -> f64 {
@@ -48,7 +54,11 @@ fn cpu_seconds(stat: &str) -> f64 {
 }
 
 fn peak_mb(status: &str) -> f64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    megabytes(status, "VmHWM:")
+}
+
+fn megabytes(status: &str, name: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()).and_then(|field| field.parse::<f64>().ok());
     kilobytes.unwrap_or_default() / 1024.0
 }
