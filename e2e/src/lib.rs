@@ -12,6 +12,8 @@ pub mod metrics;
 pub mod namespace;
 pub mod plane;
 pub mod proxy;
+pub mod replicas;
+pub mod rows;
 pub mod sets;
 pub mod shown;
 pub mod state;

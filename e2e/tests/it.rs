@@ -26,12 +26,14 @@ mod it {
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
     mod own_plane {
+        mod admission;
         mod connection;
         mod deprived;
         mod events;
         mod faults;
         mod kills;
         mod leaders;
+        mod rotation;
         mod steady;
     }
 }

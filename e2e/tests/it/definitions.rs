@@ -132,7 +132,14 @@ updateStrategy: {type: RollingRecreate}
 template:
   cliqueStartupType: CliqueStartupTypeAnyOrder
   headlessServiceConfig: {publishNotReadyAddresses: true}
-  cliques: [{name: a, spec: {roleName: '', replicas: 0, podSpec: {containers: [{name: main}]}}}]
+  terminationDelay: 4h0m0s
+  cliques:
+  - name: a
+    spec:
+      roleName: ''
+      replicas: 1
+      minAvailable: 1
+      podSpec: {restartPolicy: Always, terminationGracePeriodSeconds: 30, containers: [{name: main}]}
   podCliqueScalingGroups: [{name: g, cliqueNames: [a], replicas: 1, minAvailable: 1}]
 ";
         assert_eq!(stored, yaml(expected));

@@ -8,7 +8,7 @@ use e2e::plane::given;
 use serde_json::Value;
 use tokio::process::Command;
 
-const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
 
 fn base(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base")).join(name)

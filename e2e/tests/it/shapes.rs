@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use e2e::{World, in_namespace, shown};
-use grove_api_types::core::PodCliqueSet;
-use kube::ResourceExt;
+use e2e::{Plane, World, in_namespace, shown};
+use grove_api_types::core::{ClusterTopology, PodCliqueSet};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
 use serde_json::Value;
 
 fn folder() -> PathBuf {
@@ -118,6 +119,10 @@ async fn an_inference_graph() {
 
 #[tokio::test]
 async fn every_field() {
+    let topology = "{metadata: {name: racks}, spec: {levels: [{domain: block, key: b}, {domain: rack, key: r}, {domain: host, key: h}]}}";
+    let topology: ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
+    let topologies = Api::<ClusterTopology>::all(Plane::shared().client().await);
+    topologies.create(&PostParams::default(), &topology).await.expect("the topology is created");
     check("e2e-shape-all", folder().join("every-field.yaml")).await;
 }
 

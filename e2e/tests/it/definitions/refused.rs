@@ -109,6 +109,11 @@ async fn both_ways_to_write_a_constraint_are_let_in() {
             "{packDomain: rack, pack: {required: rack}}",
             "{packDomain: rack, pack: {preferred: host}}",
         ];
+        for name in ["t", "grove-topology"] {
+            let levels = "[{domain: rack, key: rack}, {domain: host, key: host}]";
+            let topology = format!("{{apiVersion: grove.io/v1alpha1, kind: ClusterTopology, metadata: {{name: {name}}}, spec: {{levels: {levels}}}}}");
+            kubectl(&["create", "-f", "-"], &topology).await.expect("the topology is created");
+        }
         for constraint in constraints {
             let mut set = set("s", "[{name: main}]");
             template(&mut set)["topologyConstraint"] = yaml(constraint);

@@ -1,0 +1,83 @@
+//! Replicas of a service that a test has taken over from its plane: with flags of the test's own, stopped and started as it
+//! likes.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::http;
+use crate::plane::Plane;
+use crate::world::LIMIT;
+
+/// Between two looks at what has no watch.
+const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// One process. Ends with its owner.
+pub struct Replica {
+    name: String,
+    command: Vec<String>,
+    log: std::path::PathBuf,
+    probes: u16,
+    process: Child,
+}
+
+impl Replica {
+    /// Ends the plane's own process of that name and starts it anew with further flags.
+    ///
+    /// # Panics
+    /// When it does not run or cannot be started.
+    pub async fn take_over(plane: &Plane, name: &str, flags: &[&str]) -> Self {
+        let mut command = plane.command_of(name);
+        command.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        plane.end(name).await;
+        let log = plane.dir().join("log").join(name).with_added_extension("log");
+        let process = start(&command, &log);
+        let replica =
+            Self { name: name.to_owned(), command, log, probes: plane.port(&format!("{name}-probe")), process };
+        replica.until_ready().await;
+        replica
+    }
+
+    /// Gives a flag another value, from the next start on.
+    ///
+    /// # Panics
+    /// When it does not have the flag.
+    pub fn set(&mut self, flag: &str, value: &str) {
+        let at = self.command.iter().position(|argument| argument == flag).expect("it has the flag");
+        value.clone_into(&mut self.command[at + 1]);
+    }
+
+    /// Stops it as Kubernetes does, waits until it has ended, and starts it again.
+    ///
+    /// # Panics
+    /// When it does not end well.
+    pub async fn restart(&mut self) {
+        let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        kill_process(pid.expect("it runs"), Signal::TERM).expect("it is told to stop");
+        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
+        let status = ended.expect("it ends").expect("it can be waited for");
+        assert!(status.success(), "{} ended with {status}; its log is {}", self.name, self.log.display());
+        self.process = start(&self.command, &self.log);
+        self.until_ready().await;
+    }
+
+    async fn until_ready(&self) {
+        let asking = async {
+            while !matches!(http::ask(self.probes, "GET", "/readyz", "").await, Ok((200, _))) {
+                let _ = tokio::time::timeout(ASK_AGAIN, std::future::pending::<()>()).await;
+            }
+        };
+        let ready = tokio::time::timeout(LIMIT, asking).await;
+        assert!(ready.is_ok(), "{} does not become ready; its log is {}", self.name, self.log.display());
+    }
+}
+
+fn start(command: &[String], log: &std::path::Path) -> Child {
+    let log = File::options().append(true).create(true).open(log).expect("the log opens");
+    let mut process = Command::new(&command[0]);
+    process.args(&command[1..]).stdin(Stdio::null()).kill_on_drop(true);
+    process.stdout(log.try_clone().expect("the log")).stderr(log);
+    process.spawn().expect("the replica starts")
+}

@@ -1,0 +1,116 @@
+//! One question to the API server, changing nothing, and what it says.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::core::Request;
+use serde_json::{Value, json};
+
+/// Between two tries.
+pub(super) const AGAIN: Duration = Duration::from_millis(200);
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Act {
+    Create(Value),
+    Update(Value),
+    Scale(i32),
+}
+
+/// A question, and the answer that the table has.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) title: String,
+    /// The path of the kind in the API.
+    pub(super) path: String,
+    pub(super) name: String,
+    pub(super) act: Act,
+    /// Who asks, if not the administrator.
+    pub(super) user: Option<String>,
+    /// The webhook that answers.
+    pub(super) webhook: &'static str,
+    pub(super) refused: Vec<String>,
+    pub(super) warned: Vec<String>,
+    pub(super) by_definition: bool,
+}
+
+/// What was said.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    code: u16,
+    message: String,
+    warnings: Vec<String>,
+}
+
+impl Asked {
+    pub(super) async fn ask(&self, client: &Client) -> Said {
+        let (requests, dry) = (Request::new(&self.path), PostParams { dry_run: true, ..PostParams::default() });
+        let bytes = |object: &Value| serde_json::to_vec(object).expect("JSON");
+        let request = match &self.act {
+            Act::Create(object) => requests.create(&dry, bytes(object)),
+            Act::Update(object) => requests.replace(&self.name, &dry, bytes(object)),
+            Act::Scale(replicas) => {
+                let (params, patch) = (
+                    PatchParams { dry_run: true, ..PatchParams::default() },
+                    json!({ "spec": { "replicas": replicas } }),
+                );
+                requests.patch_subresource("scale", &self.name, &params, &Patch::Merge(patch))
+            }
+        };
+        let mut request = request.expect("a request").map(Body::from);
+        if let Some(user) = &self.user {
+            request.headers_mut().insert("impersonate-user", user.parse().expect("a header"));
+            // What it may do is the rules', not its roles', concern.
+            request.headers_mut().insert("impersonate-group", "system:masters".parse().expect("a header"));
+        }
+        let response = client.send(request).await.expect("the API server answers");
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let warnings = warnings.map(|warning| told(&String::from_utf8_lossy(warning.as_bytes()))).collect();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        Said { code, message: body["message"].as_str().unwrap_or_default().to_owned(), warnings }
+    }
+
+    pub(super) fn is_answered_by(&self, said: &Said) -> bool {
+        let is_right = if self.refused.is_empty() {
+            // It passes, and then there is one of that name.
+            [200, 201].contains(&said.code) || said.code == 409 && said.message.contains("already exists")
+        } else if self.by_definition {
+            said.code == 422
+        } else {
+            said.code == 403 && said.message == self.expected()
+        };
+        is_right && (self.by_definition || self.warned.iter().all(|warning| said.warnings.contains(warning)))
+    }
+
+    fn expected(&self) -> String {
+        let text = match self.refused.as_slice() {
+            [error] => error.clone(),
+            errors => format!("[{}]", errors.join(", ")),
+        };
+        format!("admission webhook {:?} denied the request: {text}", self.webhook)
+    }
+
+    pub(super) fn complaint(&self, said: &Said) -> String {
+        let Said { code, message, warnings } = said;
+        let expected = match (self.refused.is_empty(), self.by_definition) {
+            (true, _) => "to be accepted".to_owned(),
+            (false, true) => "to be refused by the definition".to_owned(),
+            (false, false) => self.expected(),
+        };
+        format!(
+            "{}\n  expected {expected}, warned {:?}\n  answered {code} {message}, warned {warnings:?}",
+            self.title, self.warned
+        )
+    }
+}
+
+/// The text of a header such as `299 - "text"`.
+fn told(header: &str) -> String {
+    let text = header.split_once('"').map_or(header, |(_, text)| text);
+    text.trim_end_matches('"').replace("\\\"", "\"")
+}
