@@ -13,7 +13,6 @@ pub mod namespace;
 pub mod plane;
 pub mod proxy;
 pub mod replicas;
-pub mod rows;
 pub mod sets;
 pub mod shown;
 pub mod state;

@@ -44,8 +44,7 @@ pub(crate) async fn awaited(question: Question, request: &Request, cluster: &Clu
 fn default_set(request: &Request, cluster: &Cluster) -> Result<Answer, String> {
     let object = sent(request.object.as_ref())?;
     let changes = default_pod_clique_set(object, request.old_object.as_ref(), &cluster.of_new_set());
-    // What is no set is refused by the definition a moment later, which names every field that is wrong.
-    Ok(Answer { changes: changes.unwrap_or_default(), ..Answer::default() })
+    Ok(Answer { changes, ..Answer::default() })
 }
 
 fn validate_set(request: &Request, cluster: &Cluster) -> Result<Answer, String> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Facts, default, syntax::is_blank};
+use crate::configuration::TopologyDomain;
 use crate::core::{AutoScalingConfig, PodCliqueSet};
 use crate::fabric::{asks_for_gpu, brings_own_claim};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
@@ -71,14 +72,16 @@ pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts
     changes.list
 }
 
-/// Puts the levels of a `ClusterTopology` in order, the broadest first.
+/// Puts the levels of a `ClusterTopology` in order, the broadest first. Those of which one is unknown stay as they are, so
+/// that whoever refuses it names its place as it was written.
 pub fn default_cluster_topology(object: &Value) -> Vec<Change> {
     let written = object.get("spec").and_then(|spec| spec.get("levels")?.as_array()).cloned().unwrap_or_default();
     let domain = |level: &Value| level.get("domain").and_then(Value::as_str).map_or(usize::MAX, breadth);
     let mut ordered = written.clone();
     ordered.sort_by_key(domain);
     let is_leaving = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
-    if is_leaving || ordered == written {
+    let is_known = written.iter().all(|level| domain(level) < TopologyDomain::ALL.len());
+    if is_leaving || !is_known || ordered == written {
         return vec![];
     }
     vec![Change::Replace { path: "/spec/levels".to_owned(), value: ordered.into() }]

@@ -8,94 +8,61 @@ use std::collections::BTreeMap;
 
 use ask::{Asked, Said};
 use e2e::replicas::Replica;
-use e2e::rows::{self, Facts, Row};
 use e2e::{Plane, world::LIMIT};
 use futures::{StreamExt, stream};
 use ground::Ground;
 use kube::Client;
-use serde::Deserialize;
+use serde_json::json;
 
-/// The files of the tables about objects.
-const FILES: [&str; 9] = [
-    "cliques.yaml",
-    "groups.yaml",
-    "names.yaml",
-    "pods.yaml",
-    "sharing.yaml",
-    "topology.yaml",
-    "mnnvl.yaml",
-    "update.yaml",
-    "topologies.yaml",
-];
-/// The definitions let nothing be larger.
-const MOST: i32 = 100_000;
+use crate::rows::{Known, patches, rows, scales};
+
 /// Rows that are asked at a time.
 const AT_ONCE: usize = 8;
 
-/// A row about a scale.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Scale {
-    case: String,
-    of: String,
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    clique: Option<String>,
-    from: i32,
-    to: i32,
-    #[serde(default)]
-    min_available: Option<i32>,
-    #[serde(default)]
-    refused: Vec<String>,
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rules_hold_at_the_api_server() {
-    let first = configuration_file("first", &Facts::default().configuration());
-    let plane = Plane::own_with("admission", &["--config", &first]).await;
+    let plane = Plane::own_with("admission", &["--config", &configuration_file("first", &Known::default())]).await;
     // What is stored here is to be judged, not to be made real.
     for controller in ["pcs-controller", "pclq-controller"] {
         plane.end(controller).await;
     }
     let client = plane.client().await;
     let ground = Ground::clear(&client).await;
-    let mut questions: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
-    let mut left_out = Vec::new();
-    for (number, row) in rows::rows::<Row>(&FILES).into_iter().enumerate() {
-        if !row.facts.can_be_configured() || is_leaving(&row) {
-            left_out.push(format!("{}: {}", row.rule, row.case));
-            continue;
-        }
-        let of_row = ground.prepare(number, &row).await;
-        questions.entry(row.facts.configuration()).or_default().extend(of_row);
+    // What the rows take for granted beyond objects of their own: the configuration, and Volcano's queues.
+    let mut asked: BTreeMap<Known, Vec<Asked>> = BTreeMap::new();
+    for (number, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none() && is_valid(&row.facts)) {
+        asked.entry(shared(&row.facts)).or_default().extend(ground.prepare(number, row).await);
     }
-    for (number, scale) in rows::rows::<Scale>(&["scales.yaml"]).into_iter().enumerate() {
-        if scale.from > MOST {
-            left_out.push(format!("scale: {}", scale.case));
-            continue;
-        }
-        let configuration = Facts::default().configuration();
-        questions.entry(configuration).or_default().push(ground.prepare_scale(number, &scale).await);
+    for (number, row) in scales().iter().enumerate() {
+        asked.entry(Known::default()).or_default().extend(ground.prepare_scale(number, row).await);
+    }
+    for (number, row) in patches().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
+        asked.entry(shared(&row.facts)).or_default().extend(ground.prepare_patch(number, row).await);
     }
     ground.register_again().await;
     let mut server = Replica::take_over(&plane, "webhook-server", &[]).await;
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for (at, (configuration, asked)) in questions.into_iter().enumerate() {
-        server.set("--config", &configuration_file(&at.to_string(), &configuration));
+    for (at, (known, asked)) in asked.into_iter().enumerate() {
+        ground.queues(&known).await;
+        server.set("--config", &configuration_file(&at.to_string(), &known));
         server.restart().await;
         count += asked.len();
         wrong.extend(play(&client, asked).await);
     }
-    println!("{count} questions; rows that no client can ask: {left_out:#?}");
+    println!("{count} questions");
     assert!(wrong.is_empty(), "{} of {count} answers differ from the table:\n{}", wrong.len(), wrong.join("\n"));
     drop(server);
     plane.down().await;
 }
 
-/// Only the API server itself marks an object as leaving.
-fn is_leaving(row: &Row) -> bool {
-    row.change.keys().chain(row.before.keys()).any(|pointer| pointer.contains("deletionTimestamp"))
+/// Whether there can be such a configuration: the default scheduler is one that is enabled.
+fn is_valid(known: &Known) -> bool {
+    known.default_scheduler.as_ref().is_none_or(|default| !known.without.contains(default))
+}
+
+/// Of what a row knows, what it shares with other rows.
+fn shared(known: &Known) -> Known {
+    Known { scheduled: false, taken: false, grove: false, referring: vec![], ..known.clone() }
 }
 
 /// The answers that are not those of the table. The caches of the webhook server may be a moment behind what was stored, so
@@ -120,11 +87,28 @@ async fn play(client: &Client, asked: Vec<Asked>) -> Vec<String> {
     playing.buffer_unordered(AT_ONCE).filter_map(async |wrong| wrong).collect().await
 }
 
-/// A file with the configuration, outside of the plane's folder, which is not there yet.
-fn configuration_file(name: &str, text: &str) -> String {
+/// The schedulers that there are.
+const SCHEDULERS: [&str; 4] = ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"];
+
+/// A file with the configuration that rows take for granted, outside of the plane's folder, which is not there yet. JSON is
+/// YAML.
+fn configuration_file(name: &str, known: &Known) -> String {
+    let enabled: Vec<_> =
+        SCHEDULERS.iter().filter(|name| !known.without.iter().any(|other| other == *name)).copied().collect();
+    let default = known.default_scheduler.as_deref().filter(|name| enabled.contains(name));
+    let profiles: Vec<_> = enabled.iter().map(|name| json!({ "name": name })).collect();
+    let levels =
+        if known.default_levels { json!([{ "domain": "rack", "key": "example.com/rack" }]) } else { json!([]) };
+    let configuration = json!({
+        "apiVersion": "operator.config.grove.io/v1alpha1",
+        "kind": "OperatorConfiguration",
+        "topologyAwareScheduling": { "enabled": !known.topology_off, "levels": levels },
+        "network": { "autoMNNVLEnabled": !known.mnnvl_off },
+        "scheduler": { "profiles": profiles, "defaultProfileName": default.unwrap_or("default-scheduler") },
+    });
     let folder = Plane::shared().dir().join("admission");
     std::fs::create_dir_all(&folder).expect("a folder for the files of this test");
     let file = folder.join(name).with_extension("yaml");
-    std::fs::write(&file, text).expect("the configuration is written");
+    std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
     file.display().to_string()
 }

@@ -34,7 +34,10 @@ pub(super) struct Asked {
     pub(super) webhook: &'static str,
     pub(super) refused: Vec<String>,
     pub(super) warned: Vec<String>,
-    pub(super) by_definition: bool,
+    /// Words that the definition refuses it with before any webhook judges.
+    pub(super) definition: Vec<String>,
+    /// What is filled in, as operations of a JSON patch. Whether the object is accepted then is another row's concern.
+    pub(super) filled_in: Option<Vec<Value>>,
 }
 
 /// What was said.
@@ -43,6 +46,7 @@ pub(super) struct Said {
     code: u16,
     message: String,
     warnings: Vec<String>,
+    object: Value,
 }
 
 impl Asked {
@@ -72,19 +76,26 @@ impl Asked {
         let warnings = warnings.map(|warning| told(&String::from_utf8_lossy(warning.as_bytes()))).collect();
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        Said { code, message: body["message"].as_str().unwrap_or_default().to_owned(), warnings }
+        Said { code, message: body["message"].as_str().unwrap_or_default().to_owned(), warnings, object: body }
     }
 
     pub(super) fn is_answered_by(&self, said: &Said) -> bool {
+        if !self.definition.is_empty() {
+            let is_webhooks = said.message.contains("denied the request");
+            return said.code >= 400 && !is_webhooks && self.definition.iter().all(|part| said.message.contains(part));
+        }
+        if let Some(operations) = &self.filled_in {
+            let is_judged = said.code == 403 && said.message.contains(self.webhook);
+            let is_there = [200, 201].contains(&said.code);
+            return is_judged || is_there && operations.iter().all(|operation| is_done(operation, &said.object));
+        }
         let is_right = if self.refused.is_empty() {
             // It passes, and then there is one of that name.
             [200, 201].contains(&said.code) || said.code == 409 && said.message.contains("already exists")
-        } else if self.by_definition {
-            said.code == 422
         } else {
             said.code == 403 && said.message == self.expected()
         };
-        is_right && (self.by_definition || self.warned.iter().all(|warning| said.warnings.contains(warning)))
+        is_right && self.warned.iter().all(|warning| said.warnings.contains(warning))
     }
 
     fn expected(&self) -> String {
@@ -96,16 +107,40 @@ impl Asked {
     }
 
     pub(super) fn complaint(&self, said: &Said) -> String {
-        let Said { code, message, warnings } = said;
-        let expected = match (self.refused.is_empty(), self.by_definition) {
-            (true, _) => "to be accepted".to_owned(),
-            (false, true) => "to be refused by the definition".to_owned(),
-            (false, false) => self.expected(),
+        let Said { code, message, warnings, object } = said;
+        let expected = match (self.refused.is_empty(), self.definition.is_empty()) {
+            (_, false) => format!("the definition's words {:?}", self.definition),
+            (true, true) => format!("to be accepted with {}", json!(self.filled_in)),
+            (false, true) => self.expected(),
         };
+        let (title, warned) = (&self.title, &self.warned);
+        let object = if self.filled_in.is_none() { "" } else { &object.to_string() };
         format!(
-            "{}\n  expected {expected}, warned {:?}\n  answered {code} {message}, warned {warnings:?}",
-            self.title, self.warned
+            "{title}\n  expected {expected}, warned {warned:?}\n  answered {code} {message}, warned {warnings:?} {object}"
         )
+    }
+}
+
+/// Whether the object is as the operation leaves it.
+fn is_done(operation: &Value, object: &Value) -> bool {
+    let there = object.pointer(operation["path"].as_str().expect("a path"));
+    if operation["op"] == "remove" {
+        there.is_none()
+    } else {
+        there.is_some_and(|there| is_kept(there, &operation["value"]))
+    }
+}
+
+/// Whether it is stored as it was sent, but for fields that the definition does not have.
+fn is_kept(stored: &Value, sent: &Value) -> bool {
+    match (stored, sent) {
+        (Value::Object(stored), Value::Object(sent)) => {
+            stored.iter().all(|(key, stored)| sent.get(key).is_some_and(|sent| is_kept(stored, sent)))
+        }
+        (Value::Array(stored), Value::Array(sent)) => {
+            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| is_kept(stored, sent))
+        }
+        _ => stored == sent,
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use e2e::rows::{Facts, Row, changed, object};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -14,12 +13,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Scale;
 use super::ask::{Act, Asked};
+use crate::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, changed, object};
 
-const SETS: &str = "pcs.validating.webhooks.grove.io";
-const TOPOLOGIES: &str = "clustertopology.validating.webhooks.grove.io";
-const SCALES: &str = "scale.validating.webhooks.grove.io";
+const OF_SETS: &str = "pcs.validating.webhooks.grove.io";
+const OF_TOPOLOGIES: &str = "clustertopology.validating.webhooks.grove.io";
+const OF_SCALES: &str = "scale.validating.webhooks.grove.io";
+
+/// Namespaces of rows about defaults are numbered from here on.
+const PATCHES: usize = 1000;
 
 pub(super) struct Ground {
     client: Client,
@@ -34,16 +36,17 @@ impl Ground {
         let validating = taken_away(client).await;
         let ground = Self { client: client.clone(), mutating, validating };
         ground.volcano().await;
-        for (name, domains) in
-            [("grove-topology", &["zone", "block", "rack", "host"][..]), ("racks", &["zone", "rack", "host"])]
-        {
-            ground.store("ClusterTopology", None, topology(name, domains)).await;
+        for (name, domains, is_leaving) in TOPOLOGIES {
+            let mut topology = topology(name, domains);
+            if is_leaving {
+                // It is to be deleted, and cannot.
+                topology["metadata"]["finalizers"] = json!(["test.grove.io/stays"]);
+            }
+            ground.store("ClusterTopology", None, topology).await;
+            if is_leaving {
+                ground.api("ClusterTopology", None).delete(name, &DeleteParams::default()).await.expect("it leaves");
+            }
         }
-        // One that is leaving, and cannot.
-        let mut leaving = topology("leaving", &["rack", "host"]);
-        leaving["metadata"]["finalizers"] = json!(["test.grove.io/stays"]);
-        ground.store("ClusterTopology", None, leaving).await;
-        ground.api("ClusterTopology", None).delete("leaving", &DeleteParams::default()).await.expect("it leaves");
         ground
     }
 
@@ -72,28 +75,35 @@ impl Ground {
         definitions.create(&PostParams::default(), &definition).await.expect("Volcano's queues are defined");
         let established = conditions::is_crd_established();
         await_condition(definitions, &definition.name_any(), established).await.expect("they are served");
-        self.queue("default", true).await;
     }
 
-    async fn queue(&self, name: &str, is_open: bool) {
-        let state = if is_open { "Open" } else { "Closed" };
-        let queue = json!({ "metadata": { "name": name }, "status": { "state": state } });
-        self.store("Queue", None, queue).await;
+    /// Volcano's queues as these rows know them, and no others.
+    pub(super) async fn queues(&self, known: &Known) {
+        let all = self.api("Queue", None);
+        for queue in all.list(&ListParams::default()).await.expect("the queues").items {
+            all.delete(&queue.name_any(), &DeleteParams::default()).await.expect("the queue is deleted");
+        }
+        let mut queues = known.queues.clone();
+        if !known.no_queues {
+            queues.entry("default".to_owned()).or_insert(true);
+        }
+        for (name, is_open) in queues {
+            let state = if is_open { "Open" } else { "Closed" };
+            let queue = json!({ "metadata": { "name": name }, "status": { "state": state } });
+            self.store("Queue", None, queue).await;
+        }
     }
 
     /// Stores what the row is about and what it knows; the questions that it asks.
     pub(super) async fn prepare(&self, number: usize, row: &Row) -> Vec<Asked> {
-        for (name, is_open) in &row.facts.queues {
-            self.queue(name, *is_open).await;
-        }
-        let acts = match row.on.as_str() {
-            "create" => &["create"][..],
-            "update" => &["update"],
-            _ => &["create", "update"],
+        let acts = match row.on {
+            On::Create => &["create"][..],
+            On::Update => &["update"],
+            On::Both => &["create", "update"],
         };
         let mut asked = Vec::new();
         for act in acts {
-            asked.push(if row.object == "set" {
+            asked.extend(if row.object == "set" {
                 self.prepare_set(number, row, act).await
             } else {
                 self.prepare_topology(number, row, act).await
@@ -102,7 +112,29 @@ impl Ground {
         asked
     }
 
-    async fn prepare_set(&self, number: usize, row: &Row, act: &str) -> Asked {
+    /// What is to be filled in of a set or topology.
+    pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Option<Asked> {
+        let act = if row.before.is_some() { On::Update } else { On::Create };
+        let row_of_object = Row {
+            rule: "filled in".to_owned(),
+            case: row.case.clone(),
+            source: row.source.clone(),
+            object: row.object.clone(),
+            on: act,
+            before: row.before.clone().unwrap_or_default(),
+            change: row.change.clone(),
+            facts: row.facts.clone(),
+            refused: vec![],
+            warned: vec![],
+            definition: vec![],
+            unreadable: false,
+            only_here: None,
+        };
+        let asked = self.prepare(number + PATCHES, &row_of_object).await.pop()?;
+        Some(Asked { filled_in: Some(row.patch.clone()), ..asked })
+    }
+
+    async fn prepare_set(&self, number: usize, row: &Row, act: &str) -> Option<Asked> {
         let namespace = format!("team-{number}-{act}");
         self.namespace(&namespace).await;
         let mut new = row.new_object();
@@ -111,7 +143,7 @@ impl Ground {
         if act == "update" {
             let mut old = row.old_object();
             old["metadata"]["namespace"] = json!(namespace);
-            let stored = self.store("PodCliqueSet", Some(&namespace), old).await;
+            let stored = self.stored("PodCliqueSet", Some(&namespace), old).await?;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
             if row.facts.scheduled {
                 self.scheduled(&namespace, &name).await;
@@ -119,21 +151,22 @@ impl Ground {
         }
         let translated =
             |texts: &[String]| texts.iter().map(|text| text.replace("team/", &format!("{namespace}/"))).collect();
-        Asked {
+        Some(Asked {
             title: format!("{}: {} ({act})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"),
             act: if act == "update" { Act::Update(new) } else { Act::Create(new) },
             name,
             user: None,
-            webhook: SETS,
+            webhook: OF_SETS,
             refused: translated(&row.refused),
             warned: translated(&row.warned),
-            by_definition: row.by_definition,
-        }
+            definition: row.definition.clone(),
+            filled_in: None,
+        })
     }
 
     /// Each row has a topology of its own: what refers to one must not refer to another's.
-    async fn prepare_topology(&self, number: usize, row: &Row, act: &str) -> Asked {
+    async fn prepare_topology(&self, number: usize, row: &Row, act: &str) -> Option<Asked> {
         let (mut new, mut old) = (row.new_object(), row.old_object());
         let kind = new["kind"].as_str().expect("a kind").to_owned();
         let (plain, was_changed) =
@@ -157,9 +190,9 @@ impl Ground {
             self.store(other, None, taken).await;
         }
         if act == "update" {
-            let stored = self.store(&kind, None, old).await;
+            let stored = self.stored(&kind, None, old).await?;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
-            self.refer(&area, &name, &row.facts, &new).await;
+            self.refer(&area, &name, &row.facts.referring, &new).await;
         }
         let translated = |texts: &[String]| {
             let translate = |text: &String| {
@@ -171,21 +204,22 @@ impl Ground {
             };
             texts.iter().map(translate).collect()
         };
-        Asked {
+        Some(Asked {
             title: format!("{}: {} ({act})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/{}", plural(&kind)),
             act: if act == "update" { Act::Update(new) } else { Act::Create(new) },
             name: name.clone(),
             user: row.facts.grove.then(|| "system:serviceaccount:grove-system:topology-controller".to_owned()),
-            webhook: TOPOLOGIES,
+            webhook: OF_TOPOLOGIES,
             refused: translated(&row.refused),
             warned: translated(&row.warned),
-            by_definition: row.by_definition,
-        }
+            definition: row.definition.clone(),
+            filled_in: None,
+        })
     }
 
     /// Sets that refer to the topology.
-    async fn refer(&self, namespace: &str, topology: &str, Facts { referring, .. }: &Facts, new: &Value) {
+    async fn refer(&self, namespace: &str, topology: &str, referring: &[Refers], new: &Value) {
         if !referring.is_empty() {
             self.namespace(namespace).await;
         }
@@ -208,7 +242,7 @@ impl Ground {
         }
     }
 
-    pub(super) async fn prepare_scale(&self, number: usize, row: &Scale) -> Asked {
+    pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Option<Asked> {
         let namespace = format!("scale-{number}");
         self.namespace(&namespace).await;
         let of_set = if row.of == "set" { row.from } else { 1 };
@@ -224,27 +258,28 @@ impl Ground {
             "group" => {
                 spec["cliqueNames"] = json!([row.clique.as_deref().unwrap_or("worker")]);
                 let group = json!({ "metadata": metadata, "spec": spec });
-                self.store("PodCliqueScalingGroup", Some(&namespace), group).await;
+                self.stored("PodCliqueScalingGroup", Some(&namespace), group).await?;
                 "podcliquescalinggroups"
             }
             "clique" => {
                 spec["podSpec"] = json!({ "containers": [{ "name": "main", "image": "pause" }] });
-                self.store("PodClique", Some(&namespace), json!({ "metadata": metadata, "spec": spec })).await;
+                self.stored("PodClique", Some(&namespace), json!({ "metadata": metadata, "spec": spec })).await?;
                 "podcliques"
             }
             _ => "podcliquesets",
         };
-        Asked {
+        Some(Asked {
             title: format!("scale: {} {}", row.of, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/{plural}"),
             act: Act::Scale(row.to),
             name,
             user: None,
-            webhook: SCALES,
+            webhook: OF_SCALES,
             refused: row.refused.clone(),
             warned: vec![],
-            by_definition: row.to < 0,
-        }
+            definition: row.definition.clone(),
+            filled_in: None,
+        })
     }
 
     /// A clique of the set has pods on nodes.
@@ -266,6 +301,12 @@ impl Ground {
 
     /// Creates it, or leaves what is there. While the API server still asks webhooks that were taken away, it is tried again.
     async fn store(&self, kind: &str, namespace: Option<&str>, object: Value) -> DynamicObject {
+        let told = object.to_string();
+        self.stored(kind, namespace, object).await.unwrap_or_else(|| panic!("{kind} is not let in: {told}"))
+    }
+
+    /// The same; nothing if the definition does not let it in any more, so that nobody can have it stored.
+    async fn stored(&self, kind: &str, namespace: Option<&str>, object: Value) -> Option<DynamicObject> {
         let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
         let mut object = object;
         object["kind"] = json!(kind);
@@ -274,11 +315,12 @@ impl Ground {
         let api = self.api(kind, namespace);
         loop {
             match api.create(&PostParams::default(), &object).await {
-                Ok(stored) => return stored,
+                Ok(stored) => return Some(stored),
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    return api.get(&name).await.expect("it is there");
+                    return api.get(&name).await.ok();
                 }
                 Err(kube::Error::Api(status)) if status.message.contains("webhook") => {}
+                Err(kube::Error::Api(status)) if status.code == 422 => return None,
                 Err(error) => panic!("{kind} {name} cannot be stored: {error}\n{object:#?}"),
             }
         }
