@@ -1,7 +1,9 @@
 //! What admission answers: everything that is wrong with an object, each with field, value and remedy, in the words that
 //! Kubernetes has for fields; and what is legal and looks like a mistake.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -143,44 +145,79 @@ pub(super) fn warning(text: String) -> String {
     cut(text, LONGEST_WARNING)
 }
 
-/// The path of a field, as Kubernetes writes it: `spec.template.cliques[0].spec.replicas`.
+/// The path of a field, as Kubernetes writes it: `spec.template.cliques[0].spec.replicas`. Most are never told, so what is
+/// told is put together only then.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldPath {
-    shown: String,
-    /// Stands for the same with the names of items in place of their indices, so that an item that moved is still itself.
-    identity: u64,
+pub struct FieldPath(Arc<Step>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    before: Option<FieldPath>,
+    to: To,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum To {
+    Field(Cow<'static, str>),
+    /// The index of an item, and what stands for its name.
+    Item(usize, u64),
 }
 
 impl FieldPath {
     /// A path from the root of the object.
-    pub fn new(path: &str) -> Self {
-        Self { shown: path.to_owned(), identity: identity_of(path) }
+    pub fn new(path: &'static str) -> Self {
+        Self(Arc::new(Step { before: None, to: To::Field(Cow::Borrowed(path)) }))
     }
 
     /// A field within.
-    pub fn field(&self, name: &str) -> Self {
-        Self { shown: [&self.shown, ".", name].concat(), identity: identity_of((self.identity, name)) }
+    pub fn field(&self, name: &'static str) -> Self {
+        self.to(To::Field(Cow::Borrowed(name)))
+    }
+
+    /// A field whose name is the user's: a label, for instance.
+    pub fn key(&self, name: &str) -> Self {
+        self.to(To::Field(Cow::Owned(name.to_owned())))
     }
 
     /// An item of a list, and how it is told apart from the others.
     pub fn item(&self, index: usize, name: &str) -> Self {
-        Self { shown: format!("{}[{index}]", self.shown), identity: identity_of((self.identity, (), name)) }
+        self.to(To::Item(index, identity_of(name)))
     }
 
-    /// What tells the field apart from all others of the object.
+    fn to(&self, to: To) -> Self {
+        Self(Arc::new(Step { before: Some(self.clone()), to }))
+    }
+
+    /// What tells the field apart from all others of the object. It has the names of items in place of their indices, so
+    /// that an item that moved is still itself.
     pub(super) fn identity(&self) -> u64 {
-        self.identity
+        let before = self.0.before.as_ref().map_or(0, Self::identity);
+        match &self.0.to {
+            To::Field(name) => identity_of((before, name)),
+            To::Item(_, name) => identity_of((before, (), name)),
+        }
     }
 
     /// Whether the field lies within the spec, and not in the metadata of the object.
     pub(super) fn is_within_spec(&self) -> bool {
-        self.shown.starts_with("spec.")
+        match (&self.0.before, &self.0.to) {
+            (Some(before), _) => before.is_within_spec(),
+            (None, To::Field(name)) => name.starts_with("spec"),
+            (None, To::Item(..)) => false,
+        }
     }
 }
 
 impl Display for FieldPath {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        if let Some(before) = &self.0.before {
+            before.fmt(f)?;
+        }
+        match &self.0.to {
+            To::Field(name) if self.0.before.is_some() => write!(f, ".{name}"),
+            To::Field(name) => f.write_str(name),
+            To::Item(index, _) => write!(f, "[{index}]"),
+        }
     }
 }

@@ -109,7 +109,7 @@ fn claim<'a>(owner: &[Part<'a>], share: &Share<'a>) -> Vec<Part<'a>> {
 fn names(path: &FieldPath, owner: &[Part<'_>], shares: &[Share<'_>], found: &mut Findings) {
     let mut seen = BTreeSet::new();
     for share in shares {
-        let field = path.field(&share.field);
+        let field = path.key(&share.field);
         if share.template.trim().is_empty() || !seen.insert(share.template) {
             continue;
         }

@@ -73,7 +73,7 @@ pub(super) fn at_creation(judged: &Judged<'_>, found: &mut Findings) {
 fn labels(path: &FieldPath, labels: &BTreeMap<String, String>, found: &mut Findings) {
     for (name, value) in labels {
         if is_groves(name) {
-            found.warn(&path.field(name), "is a label of Grove's, which is written over this value");
+            found.warn(&path.key(name), "is a label of Grove's, which is written over this value");
         }
         if let Err(said) = key(name) {
             found.invalid(Rule::CliqueMetadata, path, name.as_str(), said);

@@ -21,19 +21,19 @@ struct Annotated<'a> {
 fn annotated<'a>(judged: &Judged<'a>, old: &'a PodCliqueSet, key: &'a str) -> Vec<Annotated<'a>> {
     let text = |value: Option<&'a String>| value.map(String::as_str);
     let mut all = vec![Annotated {
-        path: FieldPath::new("metadata.annotations").field(key),
+        path: FieldPath::new("metadata.annotations").key(key),
         now: text(judged.set.annotations().get(key)),
         before: text(old.annotations().get(key)),
     }];
     for (path, clique, before) in judged.cliques_since(&old.spec.template.cliques) {
         let Some(before) = before else { continue };
-        let path = path.field("annotations").field(key);
+        let path = path.field("annotations").key(key);
         let (now, before) = (text(clique.annotations.get(key)), text(before.annotations.get(key)));
         all.push(Annotated { path, now, before });
     }
     for (path, group, before) in judged.groups_since(&old.spec.template.pod_clique_scaling_groups) {
         let Some(before) = before else { continue };
-        let path = path.field("annotations").field(key);
+        let path = path.field("annotations").key(key);
         let (now, before) = (text(group.annotations.get(key)), text(before.annotations.get(key)));
         all.push(Annotated { path, now, before });
     }

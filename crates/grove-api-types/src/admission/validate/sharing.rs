@@ -81,7 +81,7 @@ fn asks_for_devices(template: &ResourceClaimTemplateConfig) -> bool {
 fn references(path: &FieldPath, shares: &[Share<'_>], internal: &BTreeSet<&str>, found: &mut Findings) {
     let mut seen = BTreeSet::new();
     for share in shares {
-        let field = path.field(&share.field);
+        let field = path.key(&share.field);
         if share.template.trim().is_empty() {
             found.required(Rule::SharedTemplate, &field, NO_SHARED_NAME);
             continue;
@@ -93,7 +93,7 @@ fn references(path: &FieldPath, shares: &[Share<'_>], internal: &BTreeSet<&str>,
         if let (true, Some(namespace)) = (is_internal, share.namespace) {
             let text = "namespace must be empty when name matches an internal resourceClaimTemplate";
             let entry = share.field.strip_suffix(".name").unwrap_or(&share.field);
-            found.invalid(Rule::SharedNamespace, &path.field(entry).field("namespace"), namespace, text);
+            found.invalid(Rule::SharedNamespace, &path.key(entry).field("namespace"), namespace, text);
         }
         if is_internal && share.is_short {
             let text = "means a ResourceClaimTemplate in the namespace, not the template of this name within the set";
@@ -156,7 +156,7 @@ fn crowds(path: &FieldPath, shares: &[Share<'_>], pods: impl Fn(&Share<'_>) -> i
         let pods = pods(share);
         if pods > MOST_PODS {
             let text = format!("up to {pods} pods would share one claim, and Kubernetes reserves it for {MOST_PODS}");
-            found.warn(&path.field(&share.field), text);
+            found.warn(&path.key(&share.field), text);
         }
     }
 }
