@@ -29,7 +29,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use tracing::Instrument;
+use tracing::{Instrument, Span, field::Empty};
 
 use self::{
     lanes::Lanes,
@@ -289,13 +289,9 @@ impl<C: Send + Sync + 'static> Attempts<C> {
         F: Fn(Arc<K>, Arc<C>) -> R,
         R: Future<Output = Result<Next, E>> + Send + 'static,
     {
-        let span = tracing::info_span!(
-            "reconcile",
-            controller = self.name,
-            namespace = object.namespace().unwrap_or_default(),
-            name = object.name_any()
-        );
         let leads = self.leadership.is_held();
+        // Who stands by does nothing that could be told.
+        let span = if leads { self.span(&**object) } else { Span::none() };
         let reconciling = leads.then(|| reconcile(Arc::clone(object), Arc::clone(&self.context)));
         let object = Arc::clone(object);
         let attempt = async move {
@@ -310,10 +306,17 @@ impl<C: Send + Sync + 'static> Attempts<C> {
             });
             if result.is_ok() {
                 self.failures.forget(&*object);
+            } else {
+                Span::current().record("otel.status_code", "ERROR");
             }
             result.map(|next| self.come_back(&*object, next))
         };
         attempt.instrument(span)
+    }
+
+    fn span<K: Resource>(&self, object: &K) -> Span {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        tracing::info_span!("reconcile", controller = self.name, namespace, name, otel.status_code = Empty)
     }
 
     /// What is only to be told comes back behind all acts.

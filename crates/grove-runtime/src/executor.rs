@@ -17,6 +17,7 @@ use kube::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::timeout};
+use tracing::{Instrument, Span, field::Empty};
 
 pub use self::outcome::{Done, Error, Failure, Outcome};
 use self::{announce::announcements, outcome::Effect};
@@ -223,14 +224,22 @@ impl Executor {
         target: &Target,
         call: impl Future<Output = Result<Effect, kube::Error>>,
     ) -> Result<Effect, Failure> {
-        // The semaphore is never closed, so acquiring cannot fail.
-        let _permit = self.permits.acquire().await;
-        let result = tokio::select! {
-            biased;
-            _ = self.leadership.ended() => Err(Failure::not_leading()),
-            result = in_time(call) => result,
+        let span = span(verb, target);
+        let asking = async {
+            // The semaphore is never closed, so acquiring cannot fail.
+            let _permit = self.permits.acquire().await;
+            tokio::select! {
+                biased;
+                _ = self.leadership.ended() => Err(Failure::not_leading()),
+                result = in_time(call) => result,
+            }
         };
+        let result = asking.instrument(span.clone()).await;
         let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "ok".to_owned());
+        span.record("result", &code);
+        if result.is_err() {
+            span.record("otel.status_code", "ERROR");
+        }
         self.metrics.wrote(verb, &target.resource.kind, &code);
         result
     }
@@ -258,6 +267,13 @@ impl Executor {
             self.recorder.record(subject.object_ref(&()), event);
         }
     }
+}
+
+/// For traces; in the log only with `debug`.
+fn span(verb: &str, target: &Target) -> Span {
+    let Target { resource, namespace, name, uid: _ } = target;
+    let (kind, namespace) = (&resource.kind, namespace.as_deref());
+    tracing::debug_span!("write", verb, kind, namespace, name, result = Empty, otel.status_code = Empty)
 }
 
 fn outcome(stage: &Stage, step: &Step, result: Result<Effect, Failure>) -> Outcome {

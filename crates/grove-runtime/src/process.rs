@@ -2,7 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::{args::CommonArgs, config, service::Service, telemetry::error_chain};
+use crate::{
+    args::CommonArgs,
+    config,
+    service::Service,
+    telemetry::{self, error_chain},
+};
 
 /// The configuration makes no sense; the same as for flags that make none.
 const MISCONFIGURED: u8 = 2;
@@ -19,7 +24,10 @@ pub async fn run(
         work(&service).await
     };
     match worked.await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            telemetry::finish().await;
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             tell(&error);
             code(&error)

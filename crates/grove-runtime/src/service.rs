@@ -34,7 +34,7 @@ use crate::{
     rbac::SYSTEM_NAMESPACE,
     ready::Ready,
     shutdown::{Shutdown, Signals},
-    telemetry,
+    telemetry::{self, Who},
 };
 
 /// What was begun may take this long after the service was asked to stop.
@@ -70,9 +70,10 @@ impl Service {
     /// Reads the configuration, starts logging, connects, and answers probes: alive at once, ready when the caches are.
     pub async fn start(name: &'static str, args: &CommonArgs) -> anyhow::Result<Self> {
         client::install_crypto_provider();
-        let Loaded { configuration, warnings: _, hash } = configure(args)?;
         let identity = args.identity.clone().unwrap_or_else(identity::made_up);
         let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
+        let who = Who { service: name, version, identity: &identity };
+        let Loaded { configuration, warnings: _, hash } = configure(args, &who)?;
         let agent = format!("{name}/{version} ({identity})");
         let Connection { clients, leases, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
@@ -301,11 +302,11 @@ impl Service {
     }
 }
 
-fn configure(args: &CommonArgs) -> anyhow::Result<Loaded> {
+fn configure(args: &CommonArgs, who: &Who<'_>) -> anyhow::Result<Loaded> {
     let loaded = config::load(args.config.as_deref())?;
     let configuration = &loaded.configuration;
     let level = args.log_level.as_deref().unwrap_or(configuration.log_level.as_str());
-    telemetry::start(args.log_format.unwrap_or(configuration.log_format.into()), level)?;
+    telemetry::start(args.log_format.unwrap_or(configuration.log_format.into()), level, who)?;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
