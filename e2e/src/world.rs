@@ -100,6 +100,12 @@ pub fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+/// Whether `now` is a later version than `then`.
+pub fn is_later<K: Resource>(now: &K, then: &K) -> bool {
+    let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
+    version(now) > version(then)
+}
+
 impl Display for World {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for set in self.sets.values() {

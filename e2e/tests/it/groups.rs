@@ -1,6 +1,6 @@
 //! Scaling groups: what they consist of, how they grow and shrink, and that their gangs wait for the base gang.
 
-use e2e::{World, in_namespace, sets, shown};
+use e2e::{World, in_namespace, sets, shown, world::is_later};
 use expect_test::{Expect, expect};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -162,14 +162,20 @@ async fn deleted_and_edited_parts_of_a_group_come_back() {
             rests(world, "m", 14) && group.is_some_and(|group| group.metadata.uid != of_group)
         })
         .await;
+        let of_autoscaler = world.autoscalers["m-0-g"].uid();
         ns.remove::<HorizontalPodAutoscaler>("m-0-g").await;
-        ns.until("the autoscaler is back", |world| world.autoscalers.contains_key("m-0-g")).await;
-        ns.patch::<HorizontalPodAutoscaler>("m-0-f", json!({ "spec": { "maxReplicas": 99 } })).await;
-        ns.patch::<PodCliqueScalingGroup>("m-0-g", json!({ "spec": { "minAvailable": 2 } })).await;
+        ns.until("another autoscaler", |world| {
+            world.autoscalers.get("m-0-g").is_some_and(|live| live.uid() != of_autoscaler)
+        })
+        .await;
+        let autoscaler = json!({ "spec": { "maxReplicas": 99 } });
+        let autoscaler = ns.patch::<HorizontalPodAutoscaler>("m-0-f", autoscaler).await;
+        let group = ns.patch::<PodCliqueScalingGroup>("m-0-g", json!({ "spec": { "minAvailable": 2 } })).await;
         ns.until("both are put right", |world| {
-            let max = |hpa: &HorizontalPodAutoscaler| hpa.spec.max_replicas == 4;
-            world.autoscalers.get("m-0-f").is_some_and(max)
-                && world.groups.get("m-0-g").is_some_and(|group| group.spec.min_available == Some(1))
+            // The world may still be the one before the edits, which looks the same.
+            let right = |live: &HorizontalPodAutoscaler| live.spec.max_replicas == 4 && is_later(live, &autoscaler);
+            let minimum = |live: &PodCliqueScalingGroup| live.spec.min_available == Some(1) && is_later(live, &group);
+            world.autoscalers.get("m-0-f").is_some_and(right) && world.groups.get("m-0-g").is_some_and(minimum)
         })
         .await;
     })

@@ -1,6 +1,6 @@
 //! Every managed object that is deleted or edited comes back, woken by the event itself.
 
-use e2e::{Namespace, World, in_namespace, sets};
+use e2e::{Namespace, World, in_namespace, sets, world::is_later};
 use grove_api_types::core::{PodClique, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -105,10 +105,4 @@ async fn edited_objects_are_put_right() {
         .await;
     })
     .await;
-}
-
-/// Whether `now` is a later version than `then`.
-fn is_later<K: Resource>(now: &K, then: &K) -> bool {
-    let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
-    version(now) > version(then)
 }

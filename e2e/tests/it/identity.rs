@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use e2e::{Namespace, World, in_namespace, sets};
+use e2e::{Namespace, World, in_namespace, sets, world::is_later};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -42,10 +42,9 @@ where
             && live.owner_references() == before.owner_references()
     };
     assert!(!same(&edited), "the edit changed nothing");
-    let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
     ns.until("the object is as it was", |world| {
         assert_eq!(uids(world), pods, "pods came or went");
-        of(world).is_some_and(|live| same(live) && version(live) > version(&edited))
+        of(world).is_some_and(|live| same(live) && is_later(live, &edited))
     })
     .await;
 }
