@@ -52,11 +52,17 @@ fn running(gang: &grove_api_types::scheduler_group::PodGang) -> bool {
 
 /// The place in the audit log after which nothing came for two seconds: events are sent in the background.
 async fn quiet_mark(plane: &Plane) -> usize {
-    loop {
-        let mark = audit::mark(plane.dir());
-        let _ = tokio::time::timeout(Duration::from_secs(2), std::future::pending::<()>()).await;
-        if audit::writes_since(plane.dir(), mark).is_empty() {
-            return mark;
+    let mut last = Vec::new();
+    let waiting = async {
+        loop {
+            let mark = audit::mark(plane.dir());
+            let _ = tokio::time::timeout(Duration::from_secs(2), std::future::pending::<()>()).await;
+            last = audit::writes_since(plane.dir(), mark);
+            if last.is_empty() {
+                return mark;
+            }
         }
-    }
+    };
+    let waited = tokio::time::timeout(e2e::world::LIMIT, waiting).await;
+    waited.unwrap_or_else(|_| panic!("the services do not come to rest; in two seconds they wrote {last:#?}"))
 }
