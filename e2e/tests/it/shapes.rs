@@ -108,6 +108,11 @@ async fn nothing_but_groups() {
 }
 
 #[tokio::test]
+async fn two_cliques_alone_and_a_group() {
+    check("e2e-shape-two-alone", folder().join("two-alone-and-a-group.yaml")).await;
+}
+
+#[tokio::test]
 async fn names_within_names() {
     check("e2e-shape-names", folder().join("nested-names.yaml")).await;
 }
