@@ -17,6 +17,7 @@ mod it {
     mod groups;
     mod healing;
     mod identity;
+    mod neighbours;
     mod objects;
     mod pods;
     mod refusals;
