@@ -5,8 +5,9 @@ use std::fmt::Debug;
 
 use e2e::metrics::{self, Samples};
 use e2e::{Namespace, Plane, World, sets, world::is_ready};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::core::NamespaceResourceScope;
 use kube::{Resource, ResourceExt};
@@ -21,13 +22,32 @@ async fn every_child_that_is_deleted_comes_back_by_an_event() {
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
     ns.until("the set is whole", whole).await;
     let before = counted(&plane).await;
-    comes_back::<Service>(&ns, |world| world.services.values().collect()).await;
-    comes_back::<PodGang>(&ns, |world| world.gangs.values().collect()).await;
-    comes_back::<PodClique>(&ns, |world| world.cliques.values().collect()).await;
-    comes_back::<Pod>(&ns, |world| world.live_pods().collect()).await;
+    comes_back::<Service>(&ns, whole, |world| world.services.values().collect()).await;
+    comes_back::<PodGang>(&ns, whole, |world| world.gangs.values().collect()).await;
+    comes_back::<PodClique>(&ns, whole, |world| world.cliques.values().collect()).await;
+    comes_back::<Pod>(&ns, whole, |world| world.live_pods().collect()).await;
     by_events_alone(&before, &counted(&plane).await);
+    children_of_a_set_with_a_group_come_back(&plane).await;
     a_name_that_becomes_free_is_taken(&plane).await;
     plane.down().await;
+}
+
+/// Groups, their cliques and gangs, and autoscalers; of pods that of the last gang, which waits for the base gang.
+async fn children_of_a_set_with_a_group_come_back(plane: &Plane) {
+    let ns = Namespace::create(&plane.client().await, "e2e-events-groups").await;
+    ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
+    ns.until("the set is whole", whole_with_a_group).await;
+    let before = counted(plane).await;
+    comes_back::<HorizontalPodAutoscaler>(&ns, whole_with_a_group, |world| world.autoscalers.values().collect()).await;
+    comes_back::<PodCliqueScalingGroup>(&ns, whole_with_a_group, |world| world.groups.values().collect()).await;
+    comes_back::<PodGang>(&ns, whole_with_a_group, |world| world.gangs.values().collect()).await;
+    comes_back::<PodClique>(&ns, whole_with_a_group, |world| world.cliques.values().collect()).await;
+    comes_back::<Pod>(&ns, whole_with_a_group, |world| {
+        let of_last = |pod: &&Pod| pod.labels().get("grove.io/podgang").is_some_and(|gang| gang == "m-0-g-1");
+        world.live_pods().filter(of_last).collect()
+    })
+    .await;
+    by_events_alone(&before, &counted(plane).await);
 }
 
 /// A set waits for the name of its Service, and is completed when that is given up.
@@ -75,7 +95,7 @@ async fn counted(plane: &Plane) -> BTreeMap<&'static str, Samples> {
 }
 
 /// Deletes the objects of a kind one by one; each is followed by another of its name or index.
-async fn comes_back<K>(ns: &Namespace, all: fn(&World) -> Vec<&K>)
+async fn comes_back<K>(ns: &Namespace, whole: fn(&World) -> bool, all: fn(&World) -> Vec<&K>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
@@ -91,16 +111,31 @@ where
     }
 }
 
-/// A pod whose clique is gone goes, too, though its successor has not come yet.
-fn has_its_clique(world: &World, pod: &Pod) -> bool {
-    let cliques: Vec<_> = world.cliques.values().filter_map(ResourceExt::uid).collect();
-    pod.owner_references().iter().any(|owner| cliques.contains(&owner.uid))
+/// What lost its owner goes, too, though its successor has not come yet.
+fn has_its_owner<K: Resource>(world: &World, object: &K) -> bool {
+    let World { sets, groups, cliques, .. } = world;
+    let sets = sets.values().filter_map(ResourceExt::uid);
+    let owners = sets.chain(groups.values().filter_map(ResourceExt::uid));
+    let owners: Vec<_> = owners.chain(cliques.values().filter_map(ResourceExt::uid)).collect();
+    object.owner_references().iter().any(|owner| owners.contains(&owner.uid))
+}
+
+/// Whether the set is available and each of so many pods is ready, has its owner, and is referred to by its gang.
+fn serves(world: &World, set: &str, pods: usize) -> bool {
+    let references = world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len());
+    world.is_available(set)
+        && world.pods.len() == pods
+        && world.live_pods().filter(|pod| is_ready(pod) && has_its_owner(world, *pod)).count() == pods
+        && world.cliques.values().all(|clique| has_its_owner(world, clique))
+        && references.sum::<usize>() == pods
 }
 
 fn whole(world: &World) -> bool {
-    let refers = |gang: &PodGang| gang.spec.podgroups.iter().map(|group| group.pod_references.len()).sum::<usize>();
-    world.is_available("llm")
-        && (world.services.len(), world.gangs.len(), world.cliques.len(), world.pods.len()) == (1, 1, 3, 5)
-        && world.live_pods().filter(|pod| is_ready(pod) && has_its_clique(world, pod)).count() == 5
-        && world.gangs.values().map(refers).sum::<usize>() == 5
+    (world.services.len(), world.gangs.len(), world.cliques.len()) == (1, 1, 3) && serves(world, "llm", 5)
+}
+
+fn whole_with_a_group(world: &World) -> bool {
+    let World { services, gangs, cliques, groups, autoscalers, .. } = world;
+    (services.len(), gangs.len(), cliques.len(), groups.len(), autoscalers.len()) == (1, 3, 7, 1, 2)
+        && serves(world, "m", 14)
 }
