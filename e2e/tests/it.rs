@@ -23,6 +23,7 @@ mod it {
     mod refusals;
     mod scale;
     mod shapes;
+    mod waits;
     mod without_webhook;
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
