@@ -1,7 +1,7 @@
 //! The control planes that tests run on: the shared one, and planes of a test's own.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -48,13 +48,28 @@ impl Plane {
     /// # Panics
     /// When it does not start.
     pub async fn own_with(name: &str, flags: &[&str]) -> Self {
+        let plane = Self::of_own(name, flags).await;
+        plane.up().await;
+        plane
+    }
+
+    /// A plane that does not come up, with the words in which `cargo xtask up` says why.
+    ///
+    /// # Panics
+    /// When it does come up.
+    pub async fn failed(name: &str, flags: &[&str]) -> (Self, String) {
+        let plane = Self::of_own(name, flags).await;
+        let output = plane.run("up", &plane.flags).await;
+        assert!(!output.status.success(), "the plane {name} came up");
+        (plane, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    async fn of_own(name: &str, flags: &[&str]) -> Self {
         let permit = OWN_PLANES.acquire().await.expect("the semaphore is never closed");
         let shared = PathBuf::from(given("GROVE_TEST_DIR"));
         let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let plane = Self { dir: shared.with_file_name(beside), own: Some(permit), flags };
-        plane.up().await;
-        plane
+        Self { dir: shared.with_file_name(beside), own: Some(permit), flags }
     }
 
     /// Starts whatever of the plane does not run.
@@ -134,6 +149,23 @@ impl Plane {
         text.split_terminator('\0').map(str::to_owned).collect()
     }
 
+    /// What runs on this machine with the plane's folder in its command line.
+    ///
+    /// # Panics
+    /// When the machine does not tell.
+    pub fn processes(&self) -> Vec<String> {
+        let folder = self.dir.display().to_string();
+        let processes = std::fs::read_dir("/proc").expect("the machine's processes");
+        let commands = processes.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
+        // The name of another plane's folder may go on where ours ends.
+        let is_ours = |argument: &str| {
+            argument
+                .match_indices(&folder)
+                .any(|(at, _)| matches!(argument[at + folder.len()..].chars().next(), None | Some('/')))
+        };
+        commands.filter(|command| command.split('\0').any(is_ours)).map(|command| command.replace('\0', " ")).collect()
+    }
+
     async fn signal(&self, process: &str, signal: &str) {
         assert!(self.own.is_some(), "nothing of the shared plane is killed");
         let pid = self.pid(process).to_string();
@@ -156,10 +188,14 @@ impl Plane {
         self.xtask("down", &[]).await;
     }
 
-    async fn xtask(&self, verb: &str, flags: &[String]) {
+    async fn run(&self, verb: &str, flags: &[String]) -> Output {
         let mut command = Command::new(given("GROVE_XTASK"));
         command.args([verb, "--dir"]).arg(&self.dir).args(flags).stdin(Stdio::null()).kill_on_drop(true);
-        let output = command.output().await.expect("xtask runs");
+        command.output().await.expect("xtask runs")
+    }
+
+    async fn xtask(&self, verb: &str, flags: &[String]) {
+        let output = self.run(verb, flags).await;
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "xtask {verb} failed:\n{text}");
     }

@@ -33,6 +33,7 @@ mod it {
         mod connection;
         mod deprived;
         mod events;
+        mod failed_up;
         mod faults;
         mod kills;
         mod leaders;

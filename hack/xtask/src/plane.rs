@@ -282,8 +282,12 @@ impl Plane {
 }
 
 async fn find_kubectl(source: &Source) -> Result<PathBuf> {
-    match source.kubeconfig {
-        Some(_) => binaries::any_kubectl(source),
+    match &source.kubeconfig {
+        Some(file) => {
+            // Before anything is built or begun for it.
+            File::open(file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
+            binaries::any_kubectl(source)
+        }
         None => Ok(binaries::folder(source).await?.join("kubectl")),
     }
 }

@@ -1,0 +1,17 @@
+//! An `up` that fails says why, and ends all that it had started.
+
+use e2e::Plane;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_up_that_fails_leaves_nothing_running() {
+    let config = format!("{}/tests/it/own_plane/failed_up.yaml", env!("CARGO_MANIFEST_DIR"));
+    let (failed, said) = Plane::failed("failed-up", &["--config", &config]).await;
+    assert!(said.contains("-controller died") && said.contains("logLevel"), "{said}");
+    assert_eq!(failed.processes(), Vec::<String>::new());
+    assert!(failed.dir().join("log/kube-apiserver.log").is_file(), "the control plane had been started");
+    // Nothing that it left is in the way of the next attempt.
+    drop(failed);
+    let plane = Plane::own("failed-up").await;
+    assert!(!plane.processes().is_empty());
+    plane.down().await;
+}
