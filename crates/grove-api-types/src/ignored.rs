@@ -34,11 +34,12 @@ pub fn fields(set: &PodCliqueSet) -> Vec<String> {
 pub fn message(fields: &[String]) -> Option<String> {
     let named = fields.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = fields.len().saturating_sub(NAMED);
-    match (fields.len(), more) {
-        (0, _) => None,
-        (_, 0) => Some(format!("kept, and not acted on by this version: {named}")),
-        _ => Some(format!("kept, and not acted on by this version: {named} and {more} more")),
-    }
+    let named = match (fields.len(), more) {
+        (0, _) => return None,
+        (_, 0) => named,
+        _ => format!("{named} and {more} more"),
+    };
+    Some(format!("kept, and not acted on by this version: {named}; remove them, or run a version that acts on them"))
 }
 
 #[derive(Default)]

@@ -94,7 +94,8 @@ spec:
 fn a_message_names_the_first_and_counts_the_rest() {
     let fields = |count: usize| (0..count).map(|index| index.to_string()).collect::<Vec<_>>();
     assert_eq!(ignored::message(&fields(0)), None);
-    assert_eq!(ignored::message(&fields(2)).as_deref(), Some("kept, and not acted on by this version: 0, 1"));
-    assert!(ignored::message(&fields(20)).is_some_and(|message| message.ends_with(", 18, 19")));
-    assert!(ignored::message(&fields(25)).is_some_and(|message| message.ends_with(", 19 and 5 more")));
+    let two = "kept, and not acted on by this version: 0, 1; remove them, or run a version that acts on them";
+    assert_eq!(ignored::message(&fields(2)).as_deref(), Some(two));
+    assert!(ignored::message(&fields(20)).is_some_and(|message| message.contains(", 18, 19; ")));
+    assert!(ignored::message(&fields(25)).is_some_and(|message| message.contains(", 19 and 5 more; ")));
 }

@@ -36,9 +36,22 @@ pub(crate) fn manifests(count: u32) -> String {
     text
 }
 
+/// Those of our nodes that a plane of `count` has too many; `listed` is what `kubectl get nodes --output=name` prints.
+pub(crate) fn surplus(listed: &str, count: u32) -> Vec<&str> {
+    let number = |node: &str| node.strip_prefix("node/node-")?.parse::<u32>().ok();
+    listed.lines().filter(|node| number(node).is_some_and(|number| number >= count)).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::manifests;
+    use super::{manifests, surplus};
+
+    #[test]
+    fn what_a_smaller_plane_has_too_many_is_the_highest_numbers() {
+        let listed = "node/node-0\nnode/node-1\nnode/node-10\nnode/node-2\nnode/somebody-elses\n";
+        assert_eq!(surplus(listed, 2), ["node/node-10", "node/node-2"]);
+        assert!(surplus(listed, 11).is_empty());
+    }
 
     #[test]
     fn nodes_are_spread_over_racks_and_zones() {

@@ -215,6 +215,9 @@ impl Plane {
             self.kubectl.apply(&manifests).await?;
             self.kubectl.feed(&["wait", "--for=condition=Established", "--timeout=60s", "-f", "-"], &crds).await?;
             if own {
+                if let Some(count) = wish.nodes {
+                    self.remove_surplus_nodes(count).await?;
+                }
                 self.kubectl.run(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=90s"]).await?;
                 // Until it exists, the API server refuses every pod of the namespace.
                 let account = ["wait", "--for=create", "serviceaccount/default", "-n", "default", "--timeout=60s"];
@@ -223,6 +226,18 @@ impl Plane {
             Ok(())
         })
         .await
+    }
+
+    /// A plane that ran already may have had more nodes.
+    async fn remove_surplus_nodes(&self, count: u32) -> Result<()> {
+        let listed = self.kubectl.run(&["get", "nodes", "--output=name"]).await?;
+        let surplus = nodes::surplus(&listed, count);
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        self.kubectl.run(&[["delete"].as_slice(), &surplus].concat()).await?;
+        println!("removed {}; pods on them go within a minute", surplus.join(", "));
+        Ok(())
     }
 
     async fn start_services(&mut self, wish: &Wish, ports: &Ports) -> Result<()> {

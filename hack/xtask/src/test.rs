@@ -13,6 +13,7 @@ use crate::plane::{Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
+use std::process::Stdio;
 use tokio::process::Command;
 use xtask::generate;
 use xtask::permissions::{self, Requests};
@@ -26,15 +27,23 @@ const OWN_PLANES: &str = "it::own_plane::";
 /// The module of tests whose pods are told how to behave, which only simulated kubelets obey.
 const SIMULATED: &str = "it::pods::";
 
+/// How Cargo chooses the tests that need no control plane.
+const ALONE: [&str; 3] = ["--workspace", "--exclude", "e2e"];
 /// How Cargo chooses the end-to-end tests.
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
 /// Runs the end-to-end tests even if others failed, so that one run shows everything.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
     let planes = Planes::take(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
+    if let Some(filter) = filter {
+        tokio::select! {
+            found = some_test_is_meant(filter) => found?,
+            reason = interrupted() => return Err(reason),
+        }
+    }
     let alone = async {
         let silent = filter.is_some() || lints::are_silent().await?;
-        Ok::<_, anyhow::Error>(passes(cargo_test(&["--workspace", "--exclude", "e2e"], filter)).await? && silent)
+        Ok::<_, anyhow::Error>(passes(cargo_test(&ALONE, filter)).await? && silent)
     };
     let alone = tokio::select! {
         passed = alone => passed?,
@@ -67,6 +76,26 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
         bail!("tests or lints failed; see above");
     }
     Ok(())
+}
+
+/// A filter that fits no test is a slip, and no test that passed.
+async fn some_test_is_meant(filter: &str) -> Result<()> {
+    for packages in [ALONE.as_slice(), END_TO_END.as_slice()] {
+        let mut listing = cargo_test(packages, Some(filter));
+        let listed = listing.args(["--list", "--format=terse"]).stderr(Stdio::inherit()).output().await?;
+        if !listed.status.success() {
+            bail!("the tests cannot be listed; see above");
+        }
+        if names_a_test(&String::from_utf8_lossy(&listed.stdout)) {
+            return Ok(());
+        }
+    }
+    bail!("no test has {filter:?} in its name; `cargo test --workspace -- --list` names all")
+}
+
+/// Whether a list of tests, as `--list --format=terse` prints it, is not empty.
+fn names_a_test(listed: &str) -> bool {
+    listed.lines().any(|line| line.ends_with(": test"))
 }
 
 /// Each service was allowed exactly what its rules grant, and used all of it.
@@ -122,4 +151,16 @@ pub(crate) fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {
     let mut cargo = workspace::cargo();
     cargo.arg("test").args(packages).arg("--").args(filter);
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_a_test;
+
+    #[test]
+    fn a_list_without_a_test_names_none() {
+        assert!(!names_a_test(""));
+        assert!(!names_a_test("speed: benchmark\n"));
+        assert!(names_a_test("it::scale::a_set_scales_out_and_in: test\n"));
+    }
 }

@@ -62,7 +62,7 @@ fn fields_that_nothing_acts_on_are_named_until_they_are_gone() {
     let told = status::of_set(&seen, &Done::default(), at(1));
     let ignored = told.conditions.iter().find(|condition| condition.type_ == "FieldsIgnored").expect("the condition");
     assert_eq!((ignored.status.as_str(), ignored.reason.as_str()), ("True", "FieldsNotActedOn"));
-    assert!(ignored.message.ends_with("spec.template.terminationDelay"), "{}", ignored.message);
+    assert!(ignored.message.contains(": spec.template.terminationDelay; "), "{}", ignored.message);
     seen = Observed { set: seen.set, ..new(SET) };
     seen.set.status = Some(told);
     let told = status::of_set(&seen, &Done::default(), at(2));
