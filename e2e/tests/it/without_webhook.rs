@@ -92,7 +92,9 @@ async fn answers(ns: &Namespace, at: usize, row: &Row, judged: impl Fn(Value) ->
 
 /// What a definition answers to a row, where that is not what the row says.
 fn misjudged(row: &Row, answer: Option<String>) -> Option<String> {
-    let refusal = answer.filter(|words| !words.contains("denied the request"));
+    // What a webhook refuses, or what is there because of another test, the definition has let pass.
+    let passed = |words: &String| words.contains("denied the request") || words.ends_with("already exists");
+    let refusal = answer.filter(|words| !passed(words));
     let words = refusal.clone().unwrap_or_default();
     let is_said =
         refusal.is_some() != row.definition.is_empty() && row.definition.iter().all(|part| words.contains(part));
