@@ -273,9 +273,9 @@ impl Plane {
         Ports::choose(&self.dir, &self.dir, &[], None)?.of(&services::first(webhooks::SERVICE).webhook_port())
     }
 
-    /// Ends the services; everything else runs on.
-    pub(crate) async fn stop_services(&mut self) -> Result<()> {
-        self.processes.end(&services::SERVICES.map(str::to_owned)).await
+    /// Ends the controllers; everything else runs on, whoever the API server asks before it stores something included.
+    pub(crate) async fn stop_controllers(&mut self) -> Result<()> {
+        self.processes.end(&services::CONTROLLERS.map(str::to_owned)).await
     }
 
     async fn ensure(&mut self, launch: &Launch) -> Result<()> {

@@ -1,5 +1,5 @@
 //! The measure of things: the very objects that the services would create, created and deleted by their own executor in
-//! one go, with the services stopped.
+//! one go, with the controllers stopped.
 
 use super::Round;
 use super::measure::Meter;
@@ -19,9 +19,9 @@ use kube::api::PostParams;
 use pclq_controller::clique as pclq;
 use pcs_controller::set as pcs;
 
-/// Measures with the services stopped.
+/// Measures with the controllers stopped.
 pub(super) async fn run(plane: &mut Plane, clients: &Clients, round: Round, samples: &mut Samples) -> Result<()> {
-    plane.stop_services().await?;
+    plane.stop_controllers().await?;
     let tally = Tally::begin(clients).await?;
     tally.until_empty().await?;
     let executor = Executor::new(clients.requests.clone(), Recorder::silent(), Metrics::new()?);

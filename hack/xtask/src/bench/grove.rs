@@ -16,13 +16,13 @@ use serde_json::json;
 
 /// Measures with services that were just started, and stops them again.
 pub(super) async fn run(plane: &mut Plane, clients: &Clients, round: Round, samples: &mut Samples) -> Result<()> {
-    plane.stop_services().await?;
+    plane.stop_controllers().await?;
     plane.resume_services(&Wish::default()).await?;
     let tally = Tally::begin(clients).await?;
     tally.until_empty().await?;
     let life = Life { plane, tally, round, api: Api::namespaced(clients.requests.clone(), NAMESPACE) };
     plane.while_alive(life.lived(samples)).await?;
-    plane.stop_services().await
+    plane.stop_controllers().await
 }
 
 struct Life<'a> {
