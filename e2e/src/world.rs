@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -57,9 +58,7 @@ impl World {
     fn look_for_doubles(&mut self) {
         let mut holders: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for pod in self.live_pods() {
-            let Some(owner) = pod.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
-                continue;
-            };
+            let Some(owner) = controller_of(&pod.metadata) else { continue };
             let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
             holders.entry((owner.uid.clone(), hostname)).or_default().push(pod.name_any());
         }

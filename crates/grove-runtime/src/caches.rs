@@ -13,6 +13,7 @@ use std::{
 };
 
 use futures::{Stream, channel::mpsc};
+use grove_api_types::ownership::is_controlled_by;
 use kube::{
     Api, Resource, ResourceExt,
     runtime::{reflector::ObjectRef, watcher},
@@ -223,11 +224,6 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     }
 }
 
-fn is_controlled_by<K: Resource, Owner: Resource>(object: &K, owner: &Owner) -> bool {
-    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    controller.is_some_and(|controller| Some(&controller.uid) == owner.meta().uid.as_ref())
-}
-
 /// Starts the watch of one kind on its own task. `ready` is told once the first complete list is in the cache, or the API
 /// server does not know the kind.
 ///
@@ -260,12 +256,11 @@ where
         if let (Event::Trouble(trouble), Some(ready)) = (&event, &ready) {
             ready.waits_because(trouble);
         }
-        let is_list = matches!(event, Event::Listed(_) | Event::Relisted(_));
         for change in feed.take(event) {
             // Nobody listening is no reason to let the cache go stale.
             let _ = sender.unbounded_send(change);
         }
-        if is_list {
+        if served == Some(true) {
             feed.lists.send_modify(|lists| *lists += 1);
         }
         feed.changed.notify_waiters();

@@ -10,6 +10,7 @@ mod requests;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use grove_api_types::ownership::controller_of;
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{ApiResource, DynamicObject, PartialObjectMeta},
@@ -170,7 +171,7 @@ impl Executor {
         let object = object.value();
         let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
-        let theirs = live.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let theirs = controller_of(&live.metadata);
         match (ours, theirs) {
             (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::Found(live.uid())),
             _ => Err(Failure { reason: Failure::NAME_TAKEN.into(), ..failure }),
@@ -207,7 +208,7 @@ impl Executor {
         };
         let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
         let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
-        let live = live.filter(|live| live.owner_references().iter().all(|owner| owner.controller != Some(true)));
+        let live = live.filter(|live| controller_of(&live.metadata).is_none());
         let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Moot) };
         let others = metadata.owner_references.into_iter().flatten();
         let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_api_types::ownership::controller_of;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde_json::Value;
@@ -46,8 +47,7 @@ impl Namesake {
     pub fn is_adoptable(&self, labels: &BTreeMap<String, String>) -> bool {
         let own = self.metadata.labels.as_ref();
         let has = |(key, value): (&String, &String)| own.and_then(|own| own.get(key)) == Some(value);
-        let controlled = self.metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
-        !self.is_leaving() && !controlled && labels.iter().all(has)
+        !self.is_leaving() && controller_of(&self.metadata).is_none() && labels.iter().all(has)
     }
 }
 
@@ -104,9 +104,8 @@ impl<Owner: Resource<DynamicType = ()>> Claims<'_, Owner> {
     }
 
     fn waiting(&self, Namesake { target, metadata }: &Namesake) -> Waiting {
-        let controllers = metadata.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
         // Of an owner of the same name that is gone, and whose children follow it.
-        let orphaned = controllers.into_iter().any(|controller| {
+        let orphaned = controller_of(metadata).is_some_and(|controller| {
             controller.kind == Owner::kind(&()) && Some(&controller.name) == self.owner.meta().name.as_ref()
         });
         if metadata.deletion_timestamp.is_some() || orphaned {

@@ -1,6 +1,7 @@
 //! From a change of one object to the object whose reconciliation it calls for.
 
 use futures::{Stream, StreamExt, channel::mpsc, stream::BoxStream};
+use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
 use crate::caches::{Cache, Change};
@@ -47,7 +48,7 @@ where
     Child: Resource,
     Owner: Resource<DynamicType = ()>,
 {
-    let owner = child.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let owner = controller_of(child.meta())?;
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     (owner.kind == Owner::kind(&()) && group == Owner::group(&())).then(|| {
         let object = ObjectRef::new(&owner.name);

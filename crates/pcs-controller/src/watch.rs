@@ -1,13 +1,17 @@
 //! One watch per kind for all reconcilers of this service: the caches they share, and what each of them hears.
 
+use std::sync::Arc;
+
 use futures::stream::BoxStream;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::service::Service as GroveService;
 use grove_runtime::triggers::fan_out;
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher;
+use kube::{Resource, ResourceExt};
 
 use crate::children::autoscaler::Autoscaler;
 use crate::gang;
@@ -23,6 +27,15 @@ pub(crate) struct Caches {
     pub(crate) gangs: Cache<PodGang>,
     pub(crate) services: Cache<Service>,
     pub(crate) autoscalers: Cache<Autoscaler>,
+}
+
+impl Caches {
+    /// The very set that controls the child, also while it is being deleted.
+    pub(crate) fn set_of<K: Resource>(&self, child: &K) -> Option<Arc<PodCliqueSet>> {
+        let owner = controller_of(child.meta())?;
+        let set = self.sets.get(&child.namespace()?, &owner.name)?;
+        is_controlled_by(child, &*set).then_some(set)
+    }
 }
 
 /// The changes of the kinds that both reconcilers listen to.

@@ -56,25 +56,14 @@ const SCALES: (&str, &str) = ("scales", "object.spec.?replicas.orValue(0) != old
 /// The configurations that fill in.
 pub fn mutating() -> Vec<MutatingWebhookConfiguration> {
     vec![
-        mutating_configuration(
-            DEFAULT_SET,
-            Webhook {
-                name: "pcs.defaulting.webhooks.grove.io",
-                question: Question::DefaultSet,
-                rules: vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)],
-                conditions: vec![STAYS.into(), CHANGES.into()],
-                selector: None,
-            },
-        ),
+        mutating_configuration(DEFAULT_SET, of_sets("pcs.defaulting.webhooks.grove.io", Question::DefaultSet)),
         mutating_configuration(
             DEFAULT_TOPOLOGY,
-            Webhook {
-                name: "clustertopology.defaulting.webhooks.grove.io",
-                question: Question::DefaultTopology,
-                rules: vec![rule(GROVE, "v1alpha1", &["clustertopologies"], &[CREATE, UPDATE], CLUSTER)],
-                conditions: vec![STAYS.into(), CHANGES_SPEC.into()],
-                selector: None,
-            },
+            of_topologies(
+                "clustertopology.defaulting.webhooks.grove.io",
+                Question::DefaultTopology,
+                &["clustertopologies"],
+            ),
         ),
     ]
 }
@@ -84,25 +73,10 @@ pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
     let topologies = ["clustertopologies", "clustertopologybindings"];
     let scales = ["podcliquesets/scale", "podcliquescalinggroups/scale", "podcliques/scale"];
     vec![
-        validating_configuration(
-            VALIDATE_SET,
-            Webhook {
-                name: "pcs.validating.webhooks.grove.io",
-                question: Question::ValidateSet,
-                rules: vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)],
-                conditions: vec![STAYS.into(), CHANGES.into()],
-                selector: None,
-            },
-        ),
+        validating_configuration(VALIDATE_SET, of_sets("pcs.validating.webhooks.grove.io", Question::ValidateSet)),
         validating_configuration(
             VALIDATE_TOPOLOGY,
-            Webhook {
-                name: "clustertopology.validating.webhooks.grove.io",
-                question: Question::ValidateTopology,
-                rules: vec![rule(GROVE, "v1alpha1", &topologies, &[CREATE, UPDATE], CLUSTER)],
-                conditions: vec![STAYS.into(), CHANGES_SPEC.into()],
-                selector: None,
-            },
+            of_topologies("clustertopology.validating.webhooks.grove.io", Question::ValidateTopology, &topologies),
         ),
         validating_configuration(
             VALIDATE_SCALE,
@@ -168,6 +142,18 @@ struct Webhook {
     rules: Vec<RuleWithOperations>,
     conditions: Vec<Condition>,
     selector: Option<LabelSelector>,
+}
+
+/// Asked when a set is created, or changed where a rule reads.
+fn of_sets(name: &'static str, question: Question) -> Webhook {
+    let rules = vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)];
+    Webhook { name, question, rules, conditions: vec![STAYS.into(), CHANGES.into()], selector: None }
+}
+
+/// Asked when a topology of these kinds is created, or its spec changed.
+fn of_topologies(name: &'static str, question: Question, kinds: &[&str]) -> Webhook {
+    let rules = vec![rule(GROVE, "v1alpha1", kinds, &[CREATE, UPDATE], CLUSTER)];
+    Webhook { name, question, rules, conditions: vec![STAYS.into(), CHANGES_SPEC.into()], selector: None }
 }
 
 /// A condition in CEL without which the API server does not ask.

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
 use super::{Change, Keep, Slot};
@@ -205,8 +206,7 @@ fn key<K: Resource>(object: &K) -> (String, String) {
 }
 
 fn owner_uid<K: Resource>(object: &K) -> String {
-    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    controller.map_or_else(|| NOBODY.to_owned(), |owner| owner.uid.clone())
+    controller_of(object.meta()).map_or_else(|| NOBODY.to_owned(), |owner| owner.uid.clone())
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

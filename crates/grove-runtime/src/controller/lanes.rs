@@ -140,11 +140,8 @@ impl Lanes {
     }
 
     /// The object is gone, or was never there.
-    pub(super) fn forgets<R>(&self, object: &ObjectRef<R>)
-    where
-        R: Resource,
-    {
-        let key = (object.namespace.clone().unwrap_or_default(), object.name.clone());
+    pub(super) fn forgets<K: Resource>(&self, object: &ObjectRef<K>) {
+        let key = key(object);
         let mut state = self.lock();
         state.is_covered(&key);
         state.acting.remove(&key);

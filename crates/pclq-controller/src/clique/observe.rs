@@ -9,6 +9,7 @@ use grove_api_types::admission::default;
 use grove_api_types::core::PodClique;
 use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
+use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_group::{PodGang, PodGroup};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::controller::Wake;
@@ -131,7 +132,7 @@ fn base_gang_of(caches: &Caches, namespace: &str, name: &str) -> BaseGang {
 
 /// Whether a clique controls the pod, or could.
 pub(super) fn matters(pod: &SlimPod) -> bool {
-    match pod.owner_references().iter().find(|owner| owner.controller == Some(true)) {
+    match controller_of(pod.meta()) {
         Some(owner) => is_clique(owner),
         None => claims(pod).is_some(),
     }
@@ -151,8 +152,7 @@ fn claims(pod: &SlimPod) -> Option<&str> {
 /// The cliques that a change of a pod matters to: the one that controls it or did, else the one that could.
 pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
     let mut cliques = triggers::owners_of(change);
-    let uncontrolled =
-        change.after.iter().filter(|pod| pod.owner_references().iter().all(|o| o.controller != Some(true)));
+    let uncontrolled = change.after.iter().filter(|pod| controller_of(pod.meta()).is_none());
     for pod in uncontrolled {
         let namespace = pod.namespace().unwrap_or_default();
         let claimed = claims(pod).map(|name| ObjectRef::new(name).within(&namespace));

@@ -81,8 +81,8 @@ pub fn farewell(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Plan {
 }
 
 fn deletion(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Stage {
-    let going = pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating() && !leaves_children(clique));
-    deleted(going)
+    let pods = if leaves_children(clique) { &[] } else { pods };
+    deleted(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating()))
 }
 
 /// Pods that failed, were evicted or succeeded: nothing removes them but us, and their indices are free.

@@ -42,14 +42,6 @@ pub(super) fn observe(caches: &Caches, gang: &PodGang) -> Observed {
     let namespace = gang.namespace().unwrap_or_default();
     let groups = gang.spec.podgroups.iter();
     let cliques = groups.filter_map(|group| caches.cliques.get(&namespace, &group.name));
-    Observed { gang: gang.clone(), cliques: by_name(cliques), has_set: has_set(caches, gang, &namespace) }
-}
-
-/// Whether the very set that controls the gang is there, and stays.
-fn has_set(caches: &Caches, gang: &PodGang, namespace: &str) -> bool {
-    let owner = gang.owner_references().iter().find(|owner| owner.controller == Some(true));
-    let set = owner.and_then(|owner| Some((owner, caches.sets.get(namespace, &owner.name)?)));
-    set.is_some_and(|(owner, set)| {
-        set.metadata.uid.as_ref() == Some(&owner.uid) && set.metadata.deletion_timestamp.is_none()
-    })
+    let has_set = caches.set_of(gang).is_some_and(|set| set.metadata.deletion_timestamp.is_none());
+    Observed { gang: gang.clone(), cliques: by_name(cliques), has_set }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, StreamExt};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
+use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::scheduler_group::PodGang;
 use grove_api_types::shape::LiveScale;
 use grove_api_types::{admission, labels};
@@ -79,7 +80,7 @@ fn of_gang(sets: &Cache<PodCliqueSet>, gang: Option<&PodGang>) -> Vec<ObjectRef<
 
 /// What is known about `group` now.
 pub(super) fn observe(caches: &Caches, group: &PodCliqueScalingGroup) -> Observed {
-    let set = set_of(caches, group).map(|set| admission::default::pod_clique_set(&set));
+    let set = caches.set_of(group).map(|set| admission::default::pod_clique_set(&set));
     let place = set.as_ref().zip(set_replica(group));
     let siblings: Vec<_> = place.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // The group itself comes last: it is newer than the cache.
@@ -104,12 +105,6 @@ pub(super) fn cliques(caches: &Caches, group: &PodCliqueScalingGroup) -> ByName<
     by_name(caches.cliques.owned_by(&group.uid().unwrap_or_default()))
 }
 
-fn set_of(caches: &Caches, group: &PodCliqueScalingGroup) -> Option<Arc<PodCliqueSet>> {
-    let owner = group.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-    let set = caches.sets.get(&group.namespace()?, &owner.name)?;
-    (set.metadata.uid.as_ref() == Some(&owner.uid)).then_some(set)
-}
-
 /// The groups of one replica of `set`.
 fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqueScalingGroup>> {
     let (name, namespace) = (PodCliqueSetName::new(set.name_any()), set.namespace().unwrap_or_default());
@@ -128,11 +123,7 @@ fn gangs(caches: &Caches, set: &PodCliqueSet, index: i32, group: &PodCliqueScali
     let scaled = (0..beyond).map(|number| PodGangName::scaled(&name, number));
     let stands = |gang: &PodGangName| {
         let gang = caches.gangs.get(&namespace, gang.as_str());
-        let is_ours = |gang: &PodGang| {
-            let owner = gang.owner_references().iter().find(|owner| owner.controller == Some(true));
-            owner.is_some_and(|owner| set.metadata.uid.as_ref() == Some(&owner.uid))
-        };
-        gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none() && is_ours(&gang))
+        gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none() && is_controlled_by(&*gang, set))
     };
     scaled.chain([base]).filter(stands).map(String::from).collect()
 }

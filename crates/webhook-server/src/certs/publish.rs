@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::time::Duration;
 
-use grove_runtime::executor::Failure;
+use grove_runtime::executor::{Failure, PATIENCE};
 use grove_runtime::metrics::Metrics;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -17,9 +16,6 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::observed::{Configuration, Kind};
-
-/// One write takes no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whom the Secret belongs to, as the Go operator labels its own.
 const LABELS: [(&str, &str); 3] = [
