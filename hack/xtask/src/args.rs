@@ -87,7 +87,8 @@ pub(crate) enum Verb {
 pub(crate) enum Soak {
     /// Kill services right after a write was sent, while sets are created, scaled and deleted
     Kills(Kills),
-    /// Ask for admission with objects that nobody would write, and check the laws that hold for all
+    /// Ask for admission with objects that nobody would write, of the rules and of each webhook, and check the laws that hold
+    /// for all
     Fuzz(Fuzz),
     /// Certificates that change every two seconds, and restarts of who serves them, while sets are created all the time
     Rotation(Rotation),
@@ -96,12 +97,15 @@ pub(crate) enum Soak {
 /// How many inputs, and which.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Fuzz {
-    /// Inputs in all
-    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    /// Inputs for each webhook; the rules by themselves get four times as many
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) inputs: u64,
     /// The first input follows from this number, each further one from the next
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Only these: `rules`, or a webhook by the last part of its path [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) of: Vec<String>,
 }
 
 /// For how long.

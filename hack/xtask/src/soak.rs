@@ -7,11 +7,19 @@ use crate::test::planes::Planes;
 use crate::test::{self, END_TO_END};
 use crate::workspace;
 use anyhow::{Result, bail};
+use std::iter;
 use std::path::PathBuf;
+use webhook_server::question::Question;
 
 const DIR: &str = "target/grove-soak";
-/// What is fuzzed, as Cargo chooses it; optimised, and still checking every number for overflow.
-const FUZZED: [&str; 6] = ["--profile", "soak", "--package", "grove-api-types", "--test", "admission"];
+/// How Cargo chooses what is fuzzed; optimised, and still checking every number for overflow. Both at once, so that nothing
+/// is compiled twice.
+const FUZZED: [&str; 8] =
+    ["--profile", "soak", "--package", "grove-api-types", "--package", "webhook-server", "--lib", "--test=admission"];
+/// What the rules by themselves are called, beside the names of the webhooks.
+const RULES: &str = "rules";
+/// So many times as many inputs as a webhook.
+const OF_RULES: u64 = 4;
 
 /// A long series of kills, by the same code as the short one that every `test` has.
 pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
@@ -47,17 +55,25 @@ async fn run(source: &Source, dir: Option<PathBuf>, (name, counts): (&str, [(&st
     ended.and(planes.nothing_panicked())
 }
 
-/// A long series of inputs, by the same code as the short one that every `test` has.
+/// Long series of inputs, by the same code as the short ones that every `test` has.
 pub(crate) async fn fuzz(wish: &Fuzz) -> Result<()> {
-    let mut tests = test::cargo_test(&FUZZED, Some("many_inputs"));
-    tests.args(["--ignored", "--nocapture"]);
-    tests.env("GROVE_FUZZ_INPUTS", wish.inputs.to_string()).env("GROVE_FUZZ_SEED", wish.seed.to_string());
-    let passed = tokio::select! {
-        passed = passes(tests) => passed?,
-        reason = interrupted() => return Err(reason),
-    };
-    if !passed {
-        bail!("an input breaks a law; see above for the law, the input and the seed that makes it again");
+    let all: Vec<&str> = iter::once(RULES).chain(Question::ALL.map(Question::name)).collect();
+    if let Some(unknown) = wish.of.iter().find(|name| !all.contains(&name.as_str())) {
+        bail!("nothing called {unknown:?} is fuzzed; --of takes {}", all.join(", "));
+    }
+    for name in all.into_iter().filter(|name| wish.of.is_empty() || wish.of.iter().any(|of| of == name)) {
+        let inputs = if name == RULES { wish.inputs.saturating_mul(OF_RULES) } else { wish.inputs };
+        let mut tests = test::cargo_test(&FUZZED, Some("many_inputs"));
+        tests.args(["--ignored", "--nocapture"]);
+        tests.env("GROVE_FUZZ_INPUTS", inputs.to_string()).env("GROVE_FUZZ_SEED", wish.seed.to_string());
+        tests.env("GROVE_FUZZ_OF", name);
+        let passed = tokio::select! {
+            passed = passes(tests) => passed?,
+            reason = interrupted() => return Err(reason),
+        };
+        if !passed {
+            bail!("an input breaks a law; see above for the law, the input and the seed that makes it again");
+        }
     }
     Ok(())
 }

@@ -9,15 +9,21 @@ use tower::ServiceExt;
 use super::*;
 use crate::answer::tests::cluster;
 
+mod fuzzed;
+
 struct Server {
     routes: Router,
     metrics: Metrics,
 }
 
 fn server(is_stopping: bool) -> Server {
+    serving(cluster(OperatorConfiguration::default(), &[]), is_stopping)
+}
+
+fn serving(cluster: Cluster, is_stopping: bool) -> Server {
     let metrics = Metrics::new().unwrap();
     let counters = Counters::new(metrics.registry()).unwrap();
-    let desk = Desk::new(cluster(OperatorConfiguration::default(), &[]), counters);
+    let desk = Desk::new(cluster, counters);
     Server { routes: routes(&desk, move || is_stopping), metrics }
 }
 
