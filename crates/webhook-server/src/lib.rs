@@ -26,6 +26,7 @@ pub mod question;
 pub mod rbac;
 pub mod registration;
 mod review;
+mod room;
 mod routes;
 mod serve;
 

@@ -17,6 +17,7 @@ pub(crate) struct Counters {
     seconds: HistogramVec,
     refusals: IntCounterVec,
     in_flight: IntGauge,
+    bytes: IntGauge,
     expiry: Gauge,
 }
 
@@ -33,6 +34,8 @@ pub(crate) enum Outcome {
     TooLarge,
     /// Its body did not come in time.
     TooSlow,
+    /// There was no room for it in time.
+    Busy,
     /// Answering it went wrong.
     Panicked,
     /// Who asked did not wait for the answer.
@@ -48,6 +51,7 @@ impl Outcome {
             Self::Malformed => "malformed",
             Self::TooLarge => "too-large",
             Self::TooSlow => "too-slow",
+            Self::Busy => "busy",
             Self::Panicked => "panicked",
             Self::Abandoned => "abandoned",
         }
@@ -64,7 +68,7 @@ impl Counters {
         let counters = Self {
             reviews: counter(
                 "grove_admission_reviews_total",
-                "Reviews by webhook and outcome: allowed, changed, refused, malformed, too-large, too-slow, panicked, \
+                "Reviews by webhook and outcome: allowed, changed, refused, malformed, too-large, too-slow, busy, panicked, \
                  abandoned.",
                 &["webhook", "outcome"],
             )?,
@@ -75,6 +79,10 @@ impl Counters {
                 &["rule"],
             )?,
             in_flight: IntGauge::new("grove_admission_reviews_in_flight", "Reviews that are not answered yet.")?,
+            bytes: IntGauge::new(
+                "grove_admission_review_bytes_in_flight",
+                "Bytes of reviews that are being received: those that there is room for.",
+            )?,
             expiry: Gauge::new(
                 "grove_webhook_certificate_expiry_timestamp_seconds",
                 "When the certificate that is served expires, in seconds since 1970.",
@@ -84,6 +92,7 @@ impl Counters {
         registry.register(Box::new(counters.seconds.clone()))?;
         registry.register(Box::new(counters.refusals.clone()))?;
         registry.register(Box::new(counters.in_flight.clone()))?;
+        registry.register(Box::new(counters.bytes.clone()))?;
         registry.register(Box::new(counters.expiry.clone()))?;
         Ok(counters)
     }
@@ -92,6 +101,11 @@ impl Counters {
     pub(crate) fn review(&self, question: Question) -> Reviewing {
         self.in_flight.inc();
         Reviewing { counters: self.clone(), question, outcome: Outcome::Abandoned, began: Instant::now() }
+    }
+
+    /// How many bytes are being received.
+    pub(crate) fn bytes(&self) -> IntGauge {
+        self.bytes.clone()
     }
 
     pub(crate) fn refused(&self, rule: Rule) {

@@ -4,7 +4,7 @@
 use grove_api_types::admission::{Change, Rule};
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -88,6 +88,16 @@ impl Request {
             return Err(Malformed::Version(asked.api_version));
         }
         asked.request.ok_or(Malformed::Empty)
+    }
+
+    /// Without all of the objects but their replicas, which is what there is to know of a scale.
+    pub(crate) fn of_scale(self) -> Self {
+        let replicas = |scale: &Value| {
+            let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64);
+            json!({ "spec": { "replicas": replicas } })
+        };
+        let (object, old_object) = (self.object.as_ref().map(replicas), self.old_object.as_ref().map(replicas));
+        Self { object, old_object, ..self }
     }
 
     /// `namespace/name`; on creation the name may be the server's to make.
@@ -203,8 +213,6 @@ impl<'a> Status<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn read(review: &Value) -> Result<Request, String> {
@@ -219,6 +227,17 @@ mod tests {
         let request = read(&review).unwrap();
         assert_eq!(request.object, Some(object));
         assert_eq!((request.old_object, request.operation), (None, Operation::Create));
+    }
+
+    #[test]
+    fn of_a_scale_only_the_number_is_kept() {
+        let scale = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 3 } });
+        let odd = json!({ "spec": { "replicas": [[]] } });
+        let request = json!({ "uid": "1", "operation": "UPDATE", "name": "a", "object": scale, "oldObject": odd });
+        let review = json!({ "apiVersion": "admission.k8s.io/v1", "request": request });
+        let request = read(&review).unwrap().of_scale();
+        assert_eq!(request.object, Some(json!({ "spec": { "replicas": 3 } })));
+        assert_eq!((request.old_object, request.name.as_str()), (Some(json!({ "spec": { "replicas": null } })), "a"));
     }
 
     #[test]

@@ -1,20 +1,18 @@
 //! One route per question. Whatever is sent, there is an answer, it is bounded in size and time, and what goes wrong with
 //! one request is no other's concern.
 
-use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use http_body_util::LengthLimitError;
-use tokio::sync::Semaphore;
+use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::answer::{answer, awaited};
@@ -22,24 +20,22 @@ use crate::cluster::Cluster;
 use crate::metrics::{Counters, Outcome, Reviewing};
 use crate::question::Question;
 use crate::review::{Answer, Request};
+use crate::room::{self, LARGEST, Place, Room};
 
-/// A review carries an object twice, and the API server takes objects of three megabytes.
-const LARGEST: usize = 8 << 20;
 /// For what arrives slowly; the API server gives up after as long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bodies that are in memory at a time; who comes later waits for its turn.
-const AT_ONCE: usize = 32;
 
 /// What every request needs.
 pub(crate) struct Desk {
     cluster: Cluster,
     counters: Counters,
-    turns: Semaphore,
+    room: Room,
 }
 
 impl Desk {
     pub(crate) fn new(cluster: Cluster, counters: Counters) -> Arc<Self> {
-        Arc::new(Self { cluster, counters, turns: Semaphore::new(AT_ONCE) })
+        let room = Room::new(counters.bytes());
+        Arc::new(Self { cluster, counters, room })
     }
 }
 
@@ -64,10 +60,8 @@ pub(crate) fn routes(desk: &Arc<Desk>, is_stopping: impl Fn() -> bool + Clone + 
 
 async fn review(State((desk, question)): State<(Arc<Desk>, Question)>, request: HttpRequest) -> Response {
     let mut reviewing = desk.counters.review(question);
-    // The semaphore is never closed, so acquiring cannot fail.
-    let _turn = desk.turns.acquire().await;
-    let body = match body(request).await {
-        Ok(body) => body,
+    let (body, place) = match body(request, &desk.room).await {
+        Ok(received) => received,
         Err((outcome, code, text)) => return refuse(&mut reviewing, outcome, (code, text)),
     };
     let asked = match Request::read(&body) {
@@ -77,6 +71,10 @@ async fn review(State((desk, question)): State<(Arc<Desk>, Question)>, request: 
         }
     };
     drop(body);
+    // From here on nothing is waited for, but for what is scaled, of which only a number is left: so this thread has no
+    // other object at the same time.
+    let asked = if question == Question::ValidateScale { asked.of_scale() } else { asked };
+    drop(place);
     awaited(question, &asked, &desk.cluster).await;
     let answered = isolated(|| {
         let answer = answer(question, &asked, &desk.cluster);
@@ -101,33 +99,51 @@ fn isolated<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 type Refused = (Outcome, StatusCode, String);
 
-async fn body(request: HttpRequest) -> Result<axum::body::Bytes, Refused> {
+/// What was sent, once there is room for it.
+async fn body(request: HttpRequest, room: &Room) -> Result<(Vec<u8>, Place<'_>), Refused> {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_json = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     if !is_json {
         let text = "Content-Type must be application/json".to_owned();
         return Err((Outcome::Malformed, StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
-    read(request.into_body()).await
-}
-
-async fn read(body: Body) -> Result<axum::body::Bytes, Refused> {
-    match timeout(PATIENCE, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_too_large(&error) => {
-            let text = format!("a review may have {LARGEST} bytes");
-            Err((Outcome::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, text))
-        }
-        Ok(Err(error)) => Err((Outcome::Malformed, StatusCode::BAD_REQUEST, error.to_string())),
-        Err(_) => {
-            let text = format!("the review did not arrive within {PATIENCE:?}");
-            Err((Outcome::TooSlow, StatusCode::REQUEST_TIMEOUT, text))
-        }
+    let body = request.into_body();
+    // Who does not say how long it is may send as much as anybody.
+    let length = body.size_hint().upper().map_or(Ok(LARGEST), usize::try_from);
+    let length = length.ok().filter(|length| *length <= LARGEST).ok_or_else(too_large)?;
+    let Some(place) = room.place(length).await else {
+        let text =
+            format!("there was no room for the review within {:?}, as others are large; try again", room::PATIENCE);
+        return Err((Outcome::Busy, StatusCode::SERVICE_UNAVAILABLE, text));
+    };
+    let received = timeout(PATIENCE, received(body, length)).await.unwrap_or_else(|_| {
+        let text = format!("the review did not arrive within {PATIENCE:?}");
+        Err((Outcome::TooSlow, StatusCode::REQUEST_TIMEOUT, text))
+    })?;
+    if room::is_too_heavy(&received) {
+        let text = "the review consists of too many small parts".to_owned();
+        return Err((Outcome::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, text));
     }
+    Ok((received, place))
 }
 
-fn is_too_large(error: &axum::Error) -> bool {
-    error.source().is_some_and(<dyn Error>::is::<LengthLimitError>)
+/// All that is sent, and no second copy of it.
+async fn received(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
+    let mut bytes = Vec::with_capacity(body.size_hint().upper().map_or(0, |_| most));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| (Outcome::Malformed, StatusCode::BAD_REQUEST, error.to_string()))?;
+        // Trailers say nothing.
+        let Ok(data) = frame.into_data() else { continue };
+        if data.len() > most - bytes.len() {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+fn too_large() -> Refused {
+    (Outcome::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {LARGEST} bytes"))
 }
 
 fn outcome(answer: &Answer) -> Outcome {

@@ -27,6 +27,9 @@ const HEAD: Duration = Duration::from_mins(2);
 const LAST_ANSWERS: Duration = Duration::from_secs(12);
 /// A peer that does not answer a ping for so long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
+/// So much may be sent on one request, and on all of a connection together, before anybody looks at it: small reviews come
+/// whole, and large ones that wait for room do not stop them.
+const WINDOWS: (u32, u32) = (64 << 10, 8 << 20);
 /// Connections at a time; further ones wait.
 const CONNECTIONS: usize = 1000;
 /// After an error that will last a moment, such as too many open files.
@@ -89,6 +92,7 @@ async fn carry(stream: TcpStream, tls: &TlsAcceptor, routes: Router, watcher: Wa
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(PATIENCE);
+    builder.http2().initial_stream_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!("a connection broke: {error}");

@@ -1,6 +1,7 @@
 //! What is sent, and what comes back.
 
-use axum::body::Bytes;
+use axum::body::{Bytes, to_bytes};
+use futures::StreamExt;
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_runtime::metrics::Metrics;
 use serde_json::{Value, json};
@@ -74,22 +75,51 @@ async fn whatever_else_is_sent_is_answered_too() {
     assert_eq!(server.refused("text/plain", "{}").await.0, 415);
     assert_eq!(server.refused(JSON, "{").await.0, 400);
     assert!(server.refused(JSON, "[1]").await.1.starts_with("the body is no AdmissionReview"));
-    let nested = [vec![b'['; 1 << 20], vec![b']'; 1 << 20]].concat();
+    let nested = [vec![b'['; 1 << 19], vec![b']'; 1 << 19]].concat();
     assert_eq!(server.refused(JSON, nested).await.0, 400);
     assert_eq!(
         server.refused(JSON, vec![b' '; LARGEST + 1]).await,
         (413, "a review may have 8388608 bytes".to_owned())
     );
-    assert!(server.counts(r#"reviews_total{outcome="too-large",webhook="validate-podcliqueset"} 1"#));
+    let chunks = futures::stream::iter(0..9).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20]));
+    assert_eq!(server.refused(JSON, Body::from_stream(chunks)).await.0, 413);
+    assert_eq!(
+        server.refused(JSON, r#"{"":0},"#.repeat(1 << 20)).await,
+        (413, "the review consists of too many small parts".to_owned())
+    );
+    assert!(server.counts(r#"reviews_total{outcome="too-large",webhook="validate-podcliqueset"} 3"#));
     assert!(server.counts(r#"reviews_total{outcome="malformed",webhook="validate-podcliqueset"} 4"#));
-    assert!(server.counts("reviews_in_flight 0"));
+    assert!(server.counts("reviews_in_flight 0") && server.counts("review_bytes_in_flight 0"));
+}
+
+fn never() -> Body {
+    Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_large_and_never_comes_takes_no_more_than_its_room() {
+    let server = server(false);
+    let large = vec![b' '; 100_000];
+    let (first, second, third, small) = tokio::join!(
+        server.refused(JSON, never()),
+        server.refused(JSON, never()),
+        server.refused(JSON, large),
+        async {
+            let (status, _, _) = server.send(Question::DefaultSet, JSON, review(&json!({})).into()).await;
+            assert!(server.counts("review_bytes_in_flight 16777216"), "two may come, each of any size");
+            status
+        }
+    );
+    let full = "there was no room for the review within 5s, as others are large; try again".to_owned();
+    assert_eq!((first.0, second.0, third, small), (408, 408, (503, full), 200));
+    assert!(server.counts(r#"reviews_total{outcome="busy",webhook="validate-podcliqueset"} 1"#));
+    assert!(server.counts("review_bytes_in_flight 0"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_finish_sending_is_answered_in_time() {
     let server = server(false);
-    let never = futures::stream::pending::<Result<Bytes, std::io::Error>>();
-    let (status, text) = server.refused(JSON, Body::from_stream(never)).await;
+    let (status, text) = server.refused(JSON, never()).await;
     assert_eq!((status, text.as_str()), (408, "the review did not arrive within 10s"));
 }
 
