@@ -52,6 +52,20 @@ pub fn replicas_that_wrote(dir: &Path, service: &str) -> Vec<String> {
     replicas
 }
 
+/// Who was refused by this webhook, and what: `verb resource name (user)`.
+///
+/// # Panics
+/// When the log cannot be read or is not what an API server writes.
+pub fn refused_by(dir: &Path, webhook: &str) -> Vec<String> {
+    let refused = |event: &Value| {
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let [verb, user, resource, name] =
+            ["/verb", "/user/username", "/objectRef/resource", "/objectRef/name"].map(text);
+        text("/responseStatus/message").contains(webhook).then(|| format!("{verb} {resource} {name} ({user})"))
+    };
+    read(dir).lines().filter_map(|line| refused(&serde_json::from_str(line).expect("JSON"))).collect()
+}
+
 /// A user agent is `service/version (replica)`.
 fn arrival_and_replica(event: &Value) -> (String, String) {
     let agent = event["userAgent"].as_str().unwrap_or_default();

@@ -29,6 +29,8 @@ mod it {
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
     mod own_plane {
         mod admission;
+        mod ask;
+        mod authorizer;
         mod certificates;
         mod connection;
         mod deprived;

@@ -228,6 +228,9 @@ pub struct ManagedRow {
     /// The refusal.
     #[serde(default)]
     pub denied: Option<String>,
+    /// Words of the API server's, where it refuses before a webhook is asked.
+    #[serde(default)]
+    pub definition: Vec<String>,
     /// The warnings.
     #[serde(default)]
     pub warned: Vec<String>,
@@ -258,6 +261,18 @@ impl Row {
     /// The object before an update.
     pub fn old_object(&self) -> Value {
         changed(&object(&self.object), &self.before)
+    }
+}
+
+impl ManagedRow {
+    /// The object as it is to be.
+    pub fn new_object(&self) -> Value {
+        changed(&managed_object(&self.kind), &self.change)
+    }
+
+    /// The object as it is.
+    pub fn old_object(&self) -> Value {
+        changed(&managed_object(&self.kind), &self.before)
     }
 }
 
@@ -299,6 +314,17 @@ pub fn managed() -> Vec<ManagedRow> {
 pub fn object(name: &str) -> Value {
     static OBJECTS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| read(data!("objects.yaml")));
     OBJECTS.get(name).unwrap_or_else(|| panic!("there is no object {name}")).clone()
+}
+
+/// A valid object of the kind, as Grove makes it.
+fn managed_object(kind: &str) -> Value {
+    let mut managed = object("managed");
+    managed["kind"] = json!(kind);
+    let of_kind = object("managedKinds")[kind].clone();
+    for (field, value) in of_kind.as_object().unwrap_or_else(|| panic!("Grove makes no {kind}")) {
+        managed[field] = value.clone();
+    }
+    managed
 }
 
 /// The object with fields changed.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use grove_api_types::admission::{Authorization, Operation, Parent, Request, authorize};
-use grove_test_support::rows::{ManagedRow, changed, managed, object};
+use grove_test_support::rows::{ManagedRow, managed};
 use serde_json::json;
 
 /// The accounts of Grove, and those that the configuration exempts.
@@ -12,7 +12,7 @@ const ACCOUNTS: [&str; 2] =
     ["system:serviceaccount:grove-system:pcs-controller", "system:serviceaccount:kube-system:job-controller"];
 
 fn answer(row: &ManagedRow) -> Authorization {
-    let (new, old) = (changed(&object("managed"), &row.change), changed(&object("managed"), &row.before));
+    let (new, old) = (row.new_object(), row.old_object());
     let (operation, new, old) = match row.operation.as_str() {
         "create" => (Operation::Create, Some(&new), None),
         "update" => (Operation::Update, Some(&new), Some(&old)),

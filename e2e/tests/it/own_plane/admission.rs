@@ -1,23 +1,17 @@
 //! The tables of admission, played through a real API server: every row is asked as it stands there, under the configuration
 //! and in the cluster that it takes for granted, and the answer is compared word by word.
 
-mod ask;
 mod ground;
 
 use std::collections::BTreeMap;
 
-use ask::{Asked, Said};
+use e2e::Plane;
 use e2e::replicas::Replica;
-use e2e::{Plane, world::LIMIT};
-use futures::{StreamExt, stream};
 use ground::Ground;
-use kube::Client;
 use serde_json::json;
 
+use super::ask::{Asked, play};
 use crate::rows::{Known, patches, rows, scales};
-
-/// Rows that are asked at a time.
-const AT_ONCE: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rules_hold_at_the_api_server() {
@@ -63,28 +57,6 @@ fn is_valid(known: &Known) -> bool {
 /// Of what a row knows, what it shares with other rows.
 fn shared(known: &Known) -> Known {
     Known { scheduled: false, taken: false, grove: false, referring: vec![], ..known.clone() }
-}
-
-/// The answers that are not those of the table. The caches of the webhook server may be a moment behind what was stored, so
-/// it is asked until it answers as expected.
-async fn play(client: &Client, asked: Vec<Asked>) -> Vec<String> {
-    let playing = stream::iter(asked).map(|question| async move {
-        let mut said = Said::default();
-        let asking = async {
-            loop {
-                said = question.ask(client).await;
-                if question.is_answered_by(&said) {
-                    return;
-                }
-                let _ = tokio::time::timeout(ask::AGAIN, std::future::pending::<()>()).await;
-            }
-        };
-        match tokio::time::timeout(LIMIT / 10, asking).await {
-            Ok(()) => None,
-            Err(_) => Some(question.complaint(&said)),
-        }
-    });
-    playing.buffer_unordered(AT_ONCE).filter_map(async |wrong| wrong).collect().await
 }
 
 /// The schedulers that there are.

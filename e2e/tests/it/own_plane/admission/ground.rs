@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::ask::{Act, Asked};
+use crate::it::own_plane::ask::{Act, Asked};
 use crate::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, changed, object};
 
 const OF_SETS: &str = "pcs.validating.webhooks.grove.io";

@@ -1,22 +1,49 @@
-//! One question to the API server, changing nothing, and what it says.
+//! Questions to the API server, changing nothing, and what it says.
 
 use std::time::Duration;
 
+use e2e::world::LIMIT;
+use futures::{StreamExt, stream};
 use http_body_util::BodyExt;
 use kube::Client;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::core::Request;
 use serde_json::{Value, json};
 
 /// Between two tries.
-pub(super) const AGAIN: Duration = Duration::from_millis(200);
+const AGAIN: Duration = Duration::from_millis(200);
+/// Questions that are asked at a time.
+const AT_ONCE: usize = 8;
+
+/// The answers that are not those of the table. The caches of the webhook server may be a moment behind what was stored, so
+/// it is asked until it answers as expected.
+pub(super) async fn play(client: &Client, asked: Vec<Asked>) -> Vec<String> {
+    let playing = stream::iter(asked).map(|question| async move {
+        let mut said = Said::default();
+        let asking = async {
+            loop {
+                said = question.ask(client).await;
+                if question.is_answered_by(&said) {
+                    return;
+                }
+                let _ = tokio::time::timeout(AGAIN, std::future::pending::<()>()).await;
+            }
+        };
+        match tokio::time::timeout(LIMIT / 10, asking).await {
+            Ok(()) => None,
+            Err(_) => Some(question.complaint(&said)),
+        }
+    });
+    playing.buffer_unordered(AT_ONCE).filter_map(async |wrong| wrong).collect().await
+}
 
 /// What is to be done.
 #[derive(Debug)]
 pub(super) enum Act {
     Create(Value),
     Update(Value),
+    Delete,
     Scale(i32),
 }
 
@@ -42,7 +69,7 @@ pub(super) struct Asked {
 
 /// What was said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+struct Said {
     code: u16,
     message: String,
     warnings: Vec<String>,
@@ -50,12 +77,13 @@ pub(super) struct Said {
 }
 
 impl Asked {
-    pub(super) async fn ask(&self, client: &Client) -> Said {
+    async fn ask(&self, client: &Client) -> Said {
         let (requests, dry) = (Request::new(&self.path), PostParams { dry_run: true, ..PostParams::default() });
         let bytes = |object: &Value| serde_json::to_vec(object).expect("JSON");
         let request = match &self.act {
             Act::Create(object) => requests.create(&dry, bytes(object)),
             Act::Update(object) => requests.replace(&self.name, &dry, bytes(object)),
+            Act::Delete => requests.delete(&self.name, &DeleteParams { dry_run: true, ..DeleteParams::default() }),
             Act::Scale(replicas) => {
                 let (params, patch) = (
                     PatchParams { dry_run: true, ..PatchParams::default() },
@@ -79,7 +107,7 @@ impl Asked {
         Said { code, message: body["message"].as_str().unwrap_or_default().to_owned(), warnings, object: body }
     }
 
-    pub(super) fn is_answered_by(&self, said: &Said) -> bool {
+    fn is_answered_by(&self, said: &Said) -> bool {
         if !self.definition.is_empty() {
             let is_webhooks = said.message.contains("denied the request");
             return said.code >= 400 && !is_webhooks && self.definition.iter().all(|part| said.message.contains(part));
@@ -106,7 +134,7 @@ impl Asked {
         format!("admission webhook {:?} denied the request: {text}", self.webhook)
     }
 
-    pub(super) fn complaint(&self, said: &Said) -> String {
+    fn complaint(&self, said: &Said) -> String {
         let Said { code, message, warnings, object } = said;
         let expected = match (self.refused.is_empty(), self.definition.is_empty()) {
             (_, false) => format!("the definition's words {:?}", self.definition),
