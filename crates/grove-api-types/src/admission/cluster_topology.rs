@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use super::findings::Findings;
 use super::syntax::{LONGEST_LABEL, key};
@@ -18,10 +18,7 @@ const MOST_LEVELS: usize = 7;
 
 /// Judges a `ClusterTopology` that is created.
 pub fn validate_cluster_topology_create(topology: &ClusterTopology, facts: &TopologyFacts) -> Verdict {
-    let mut found = Findings::default();
-    of_topology(topology, &mut found);
-    identity(&topology.name_any(), ("ClusterTopologyBinding", facts), &mut found);
-    found.verdict()
+    created(topology, facts, "ClusterTopologyBinding", of_topology)
 }
 
 /// Judges what a `ClusterTopology` is changed to.
@@ -30,23 +27,12 @@ pub fn validate_cluster_topology_update(
     old: &ClusterTopology,
     facts: &TopologyFacts,
 ) -> Verdict {
-    if new.metadata.deletion_timestamp.is_some() || new.spec == old.spec {
-        return Verdict::default();
-    }
-    let mut found = Findings::of_stored();
-    of_topology(old, &mut found);
-    let mut found = found.of_change();
-    of_topology(new, &mut found);
-    in_use(&new.into(), &old.into(), &facts.referring, &mut found);
-    found.verdict()
+    if new.spec == old.spec { Verdict::default() } else { updated(new, old, facts, of_topology) }
 }
 
 /// Judges a `ClusterTopologyBinding` that is created.
 pub fn validate_topology_binding_create(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Verdict {
-    let mut found = Findings::default();
-    of_binding(binding, facts, &mut found);
-    identity(&binding.name_any(), ("ClusterTopology", facts), &mut found);
-    found.verdict()
+    created(binding, facts, "ClusterTopology", of_binding)
 }
 
 /// Judges what a `ClusterTopologyBinding` is changed to.
@@ -55,13 +41,31 @@ pub fn validate_topology_binding_update(
     old: &ClusterTopologyBinding,
     facts: &TopologyFacts,
 ) -> Verdict {
-    if new.metadata.deletion_timestamp.is_some() || new.spec == old.spec {
+    if new.spec == old.spec { Verdict::default() } else { updated(new, old, facts, of_binding) }
+}
+
+/// What of a topology has to do with itself alone.
+type Judge<K> = fn(&K, &TopologyFacts, &mut Findings);
+
+fn created<K: Resource>(topology: &K, facts: &TopologyFacts, other_kind: &str, judge: Judge<K>) -> Verdict {
+    let mut found = Findings::default();
+    judge(topology, facts, &mut found);
+    identity(&topology.name_any(), (other_kind, facts), &mut found);
+    found.verdict()
+}
+
+/// The spec has changed.
+fn updated<'a, K: Resource>(new: &'a K, old: &'a K, facts: &TopologyFacts, judge: Judge<K>) -> Verdict
+where
+    Topology: From<&'a K>,
+{
+    if new.meta().deletion_timestamp.is_some() {
         return Verdict::default();
     }
     let mut found = Findings::of_stored();
-    of_binding(old, facts, &mut found);
+    judge(old, facts, &mut found);
     let mut found = found.of_change();
-    of_binding(new, facts, &mut found);
+    judge(new, facts, &mut found);
     in_use(&new.into(), &old.into(), &facts.referring, &mut found);
     found.verdict()
 }
@@ -85,7 +89,7 @@ fn identity(name: &str, (other_kind, facts): (&str, &TopologyFacts), found: &mut
     }
 }
 
-fn of_topology(topology: &ClusterTopology, found: &mut Findings) {
+fn of_topology(topology: &ClusterTopology, _: &TopologyFacts, found: &mut Findings) {
     let levels: Vec<Level> = topology.spec.levels.iter().map(Level::from).collect();
     unique(&levels, found);
     let path = FieldPath::new("spec.levels");
