@@ -13,7 +13,14 @@ use crate::plane::Plane;
 /// # Panics
 /// When kubectl cannot be run.
 pub async fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
-    let plane = Plane::shared();
+    kubectl_on(&Plane::shared(), arguments, input).await
+}
+
+/// The same, against another plane.
+///
+/// # Panics
+/// When kubectl cannot be run.
+pub async fn kubectl_on(plane: &Plane, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut child = Command::new(plane.dir().join("kubectl"))
         .arg("--kubeconfig")
         .arg(plane.dir().join("admin.kubeconfig"))

@@ -37,6 +37,7 @@ mod it {
         mod events;
         mod failed_up;
         mod faults;
+        mod kept;
         mod kills;
         mod leaders;
         mod rotation;
