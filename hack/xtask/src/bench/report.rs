@@ -8,7 +8,7 @@ use crate::args::Scale;
 use crate::workspace;
 use anyhow::{Context, Result};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Between these lines of a document the figures stand; what is written around them stays.
 const BEGIN: &str = "<!-- figures -->";
@@ -16,17 +16,28 @@ const END: &str = "<!-- end of figures -->";
 
 /// Prints the report, and writes it with its CSV and plots into the wished folder.
 pub(super) fn write(samples: &Samples, conditions: &[String], wish: &Scale) -> Result<()> {
-    let folder = wish.out.clone().unwrap_or_else(|| workspace::root().join("target/bench"));
+    let folder = folder(wish.out.as_ref())?;
     let name = if samples.sizes().len() > 1 { "growth" } else { "scale" };
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let plots = plot::draw(samples, &folder, name)?;
     let text = text(samples, conditions, wish, &plots);
     println!("\n{text}");
     put(&folder.join(name).with_extension("csv"), &csv(samples))?;
+    page(&folder, name, &text)
+}
+
+/// Where reports go, made if it is not there.
+pub(super) fn folder(wished: Option<&PathBuf>) -> Result<PathBuf> {
+    let folder = wished.cloned().unwrap_or_else(|| workspace::root().join("target/bench"));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Puts the figures on the page of that name.
+pub(super) fn page(folder: &Path, name: &str, text: &str) -> Result<()> {
     let page = folder.join(name).with_extension("md");
-    let around = std::fs::read_to_string(&page).unwrap_or_else(|_| format!("# Scale\n\n{BEGIN}\n{END}\n"));
-    put(&page, &between(&around, &text))?;
-    println!("written: {}", folder.display());
+    let around = std::fs::read_to_string(&page).unwrap_or_else(|_| format!("# The bench {name}\n\n{BEGIN}\n{END}\n"));
+    put(&page, &between(&around, text))?;
+    println!("written: {}", page.display());
     Ok(())
 }
 
