@@ -2,7 +2,7 @@
 //! likes.
 
 use std::fs::File;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
@@ -54,13 +54,27 @@ impl Replica {
     /// # Panics
     /// When it does not end well.
     pub async fn restart(&mut self) {
-        let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        kill_process(pid.expect("it runs"), Signal::TERM).expect("it is told to stop");
-        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
-        let status = ended.expect("it ends").expect("it can be waited for");
+        let status = self.end(Signal::TERM).await;
         assert!(status.success(), "{} ended with {status}; its log is {}", self.name, self.log.display());
         self.process = start(&self.command, &self.log);
         self.until_ready().await;
+    }
+
+    /// Kills it, as a crash would, and starts it again.
+    ///
+    /// # Panics
+    /// When it does not come back.
+    pub async fn crash(&mut self) {
+        self.end(Signal::KILL).await;
+        self.process = start(&self.command, &self.log);
+        self.until_ready().await;
+    }
+
+    async fn end(&mut self, signal: Signal) -> ExitStatus {
+        let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        kill_process(pid.expect("it runs"), signal).expect("it is told to end");
+        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
+        ended.expect("it ends").expect("it can be waited for")
     }
 
     async fn until_ready(&self) {

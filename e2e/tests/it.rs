@@ -42,5 +42,6 @@ mod it {
         mod leaders;
         mod rotation;
         mod steady;
+        mod webhook_kills;
     }
 }

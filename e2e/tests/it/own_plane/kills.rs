@@ -28,7 +28,7 @@ enum Step {
 }
 
 /// A standalone clique, and a scaling group of two cliques whose second replica has a gang of its own.
-fn set(name: &str) -> String {
+pub(super) fn set(name: &str) -> String {
     let containers = "containers: [{name: main, image: registry.k8s.io/pause:3.10}]";
     format!(
         "
@@ -68,7 +68,7 @@ async fn take(step: Step, ns: &Namespace) {
 }
 
 /// Whether everything that the sets ask for serves.
-fn is_whole(world: &World) -> bool {
+pub(super) fn is_whole(world: &World) -> bool {
     let sizes = world.cliques.values().map(|clique| usize::try_from(clique.spec.replicas).unwrap_or_default());
     let pods = sizes.sum::<usize>();
     let referred = world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len());
@@ -142,7 +142,7 @@ impl Life {
     }
 }
 
-fn differences(expected: &BTreeSet<String>, world: &World) -> String {
+pub(super) fn differences(expected: &BTreeSet<String>, world: &World) -> String {
     let found = state::of(world);
     let missing = expected.difference(&found).map(|line| format!("- {line}\n"));
     let surplus = found.difference(expected).map(|line| format!("+ {line}\n"));

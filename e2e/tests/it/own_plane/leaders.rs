@@ -4,7 +4,10 @@ use e2e::{Namespace, Plane, World, audit, sets};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use grove_api_types::core::PodCliqueSet;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
@@ -130,5 +133,58 @@ async fn of_two_replicas_one_acts_and_the_other_takes_over() {
     for (service, leaders) in SERVICES.iter().zip(leaders) {
         assert_eq!(audit::replicas_that_wrote(plane.dir(), service), leaders, "each wrote only while it led");
     }
+    plane.down().await;
+}
+
+/// Takes from the API server whom it trusts, and waits until it is told again.
+async fn trusted_again(client: &Client) {
+    let name = "podcliqueset-validating-webhook";
+    let all = Api::<ValidatingWebhookConfiguration>::all(client.clone());
+    let bundle = |configuration: &ValidatingWebhookConfiguration| {
+        let webhook = configuration.webhooks.as_ref().and_then(|webhooks| webhooks.first());
+        webhook.and_then(|webhook| webhook.client_config.ca_bundle.clone())
+    };
+    let before = bundle(&all.get(name).await.expect("a configuration"));
+    assert!(before.is_some(), "the API server trusts nobody");
+    let change = serde_json::json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
+    let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
+    all.patch(name, &PatchParams::default(), &patch).await.expect("it is forgotten");
+    let is_back = move |found: Option<&ValidatingWebhookConfiguration>| found.and_then(bundle) == before;
+    let waited = tokio::time::timeout(e2e::world::LIMIT, await_condition(all, name, is_back)).await;
+    waited.expect("somebody tells the API server").expect("a watch");
+}
+
+/// All of them answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_webhook_servers_one_writes_certificates_and_the_other_takes_over() {
+    const SERVICE: &str = "webhook-server";
+    let plane = Plane::own_with("certificate-leaders", &["--replicas", "2"]).await;
+    let client = plane.client().await;
+    let ns = Namespace::create(&client, "e2e-certificate-leaders").await;
+    let mut lease = Watched::start(&client, SERVICE);
+    let mut leaders = Vec::from_iter(lease.until(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
+    trusted_again(&client).await;
+
+    leaders.push(stopped(&plane, &mut lease, &leaders[0]).await);
+    trusted_again(&client).await;
+
+    plane.up().await;
+    plane.kill(&leaders[1]).await;
+    leaders.push(expired(&mut lease, &leaders[1]).await);
+    trusted_again(&client).await;
+
+    // Who stood still while another took over hears of it before it writes.
+    plane.up().await;
+    plane.freeze(&leaders[2]).await;
+    leaders.push(expired(&mut lease, &leaders[2]).await);
+    trusted_again(&client).await;
+    plane.thaw(&leaders[2]).await;
+    plane.until_logged(&leaders[2], &format!("was taken by {}", leaders[3])).await;
+    trusted_again(&client).await;
+
+    let set: PodCliqueSet = serde_saphyr::from_str(&sets::three_cliques("llm", 1)).expect("a set");
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    ns.api::<PodCliqueSet>().create(&dry, &set).await.expect("the API server trusts who answers");
+    assert_eq!(audit::replicas_that_wrote(plane.dir(), SERVICE), leaders, "each wrote only while it led");
     plane.down().await;
 }

@@ -85,14 +85,14 @@ async fn rotated(client: &Client, times: usize) -> Seen {
 }
 
 /// Sets that are created without being kept, by several clients at a time.
-struct Load {
+pub(super) struct Load {
     answered: watch::Sender<usize>,
     over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<String>>>,
 }
 
 impl Load {
-    fn start(ns: &Namespace) -> Self {
+    pub(super) fn start(ns: &Namespace) -> Self {
         let (answered, over) = (watch::Sender::default(), Arc::new(AtomicBool::new(false)));
         let set: PodCliqueSet = serde_saphyr::from_str(&sets::three_cliques("llm", 1)).expect("a set");
         let clients = (0..CLIENTS).map(|_| {
@@ -113,19 +113,19 @@ impl Load {
         Self { clients: clients.collect(), answered, over }
     }
 
-    fn answered(&self) -> usize {
+    pub(super) fn answered(&self) -> usize {
         *self.answered.borrow()
     }
 
     /// Waits for further answers, so that none is missing only because nobody asked.
-    async fn until_answered(&self, count: usize) {
+    pub(super) async fn until_answered(&self, count: usize) {
         let mut answered = self.answered.subscribe();
         let waiting = answered.wait_for(|answered| *answered >= count);
         tokio::time::timeout(LIMIT, waiting).await.expect("requests are answered").expect("there are clients");
     }
 
     /// How many were answered, and what was said to those that were not.
-    async fn end(self) -> (usize, Vec<String>) {
+    pub(super) async fn end(self) -> (usize, Vec<String>) {
         self.over.store(true, Ordering::SeqCst);
         let failed = join_all(self.clients).await.into_iter().flat_map(|failed| failed.expect("a client"));
         let failed = failed.collect();

@@ -35,7 +35,7 @@ async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
     };
     ns.until("all sets are available", at_rest).await;
     let before = audit::writes_since(plane.dir(), 0);
-    for account in ["(pcs-controller)", "(pclq-controller)"] {
+    for account in ["(pcs-controller)", "(pclq-controller)", "(webhook-server)"] {
         assert!(before.iter().any(|write| write.ends_with(account)), "the audit log knows no write of {account}");
     }
     let quiet = quiet_mark(&plane).await;
