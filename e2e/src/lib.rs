@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod http;
 pub mod kubectl;
+pub mod kustomize;
 pub mod metrics;
 pub mod namespace;
 pub mod plane;

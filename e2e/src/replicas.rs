@@ -49,6 +49,11 @@ impl Replica {
         value.clone_into(&mut self.command[at + 1]);
     }
 
+    /// Gives it a further flag, from the next start on.
+    pub fn add(&mut self, flag: &str) {
+        self.command.push(flag.to_owned());
+    }
+
     /// Stops it as Kubernetes does, waits until it has ended, and starts it again.
     ///
     /// # Panics

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use e2e::Plane;
 use e2e::kubectl::kubectl;
+use e2e::kustomize::{differences, overlay, rendered};
 use e2e::plane::given;
 use serde_json::Value;
 use tokio::process::Command;
@@ -21,6 +23,31 @@ async fn every_base_can_be_applied_plainly() {
         let applied = kubectl(&["apply", "--dry-run=server", "-k", &folder], "").await.expect("kubectl applies it");
         let expected = if name == "common" { "configmap/" } else { "deployment.apps/" };
         assert!(applied.contains(expected), "{name}: {applied}");
+    }
+}
+
+/// The one of cert-manager is shown where its Secret is written as well.
+#[tokio::test]
+async fn components_add_what_they_are_for_and_nothing_else() {
+    let plane = Plane::shared();
+    let components = [
+        ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"][..]),
+        (
+            "common",
+            "admission-policy",
+            &[
+                "ValidatingAdmissionPolicy/podcliquesets.grove.io is added",
+                "ValidatingAdmissionPolicyBinding/podcliquesets.grove.io is added",
+            ],
+        ),
+    ];
+    for (base, component, expected) in components {
+        let folder = overlay(&plane, base, &[component]);
+        let plain = rendered(&plane, &overlay(&plane, base, &[])).await;
+        let whole = rendered(&plane, &folder).await;
+        assert_eq!(differences(&plain, &whole), expected, "{component}");
+        let applied = kubectl(&["apply", "--dry-run=server", "-k", &folder.display().to_string()], "").await;
+        applied.unwrap_or_else(|words| panic!("{component}: {words}"));
     }
 }
 

@@ -48,6 +48,11 @@ impl Identity {
         Ok(is_new)
     }
 
+    /// Whether there is a certificate to serve.
+    pub(crate) fn is_there(&self) -> bool {
+        self.current().is_some()
+    }
+
     /// The certificate that is served.
     #[cfg(test)]
     pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {

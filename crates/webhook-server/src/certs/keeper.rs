@@ -42,6 +42,8 @@ pub(crate) struct Keeper {
     counters: Counters,
     /// The newest authority, and since when it has been seen to be trusted.
     trusted: Option<(String, Timestamp)>,
+    /// Whether cert-manager was seen to look after the Secret.
+    leaves_alone: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +79,7 @@ impl Keeper {
             clock: service.clock(),
             counters: counters.clone(),
             trusted: None,
+            leaves_alone: false,
         }
     }
 
@@ -104,10 +107,13 @@ impl Keeper {
 
     /// Serves what the Secret holds, and says what is seen.
     fn look(&mut self) -> Observed {
-        if let Some((certificate, key)) = self.seen.pair() {
+        let mut seen = self.seen.observed();
+        // What cert-manager has made nobody trusts before it says so a moment later; what is served is trusted until then.
+        let must_wait = seen.theirs.is_some() && self.identity.is_there() && seen.lacking().next().is_some();
+        if let Some((certificate, key)) = self.seen.pair().filter(|_| !must_wait) {
             self.assume(&certificate, &key);
         }
-        let mut seen = self.seen.observed();
+        self.tell_whose(&seen);
         let newest = seen.kept.as_ref().map(|kept| (kept.authority.pem.clone(), kept.bundle.clone()));
         self.trusted =
             newest.filter(|(_, bundle)| seen.configurations.iter().all(|one| one.has(bundle))).map(|(authority, _)| {
@@ -131,23 +137,35 @@ impl Keeper {
         }
     }
 
+    fn tell_whose(&mut self, seen: &Observed) {
+        let is_theirs = seen.theirs.is_some();
+        if is_theirs && !self.leaves_alone {
+            tracing::warn!(
+                secret = self.publisher.secret,
+                "cert-manager looks after the Secret, so nothing is renewed here: start with --cert-provision-mode=manual, or \
+                 delete the Certificate and then the Secret"
+            );
+        }
+        self.leaves_alone = is_theirs;
+    }
+
     /// Ready means: whoever is told to trust anybody by our configurations trusts what is served here.
     fn tell(&mut self, seen: &Observed, plan: &Plan) {
-        let why = match plan {
-            Plan::Begin => Some("the Secret does not hold one yet".to_owned()),
-            Plan::Inject(lacking) => {
-                let names: Vec<_> = lacking.iter().map(|one| one.name.as_str()).collect();
-                Some(["the API server is not told to trust it yet by ", &names.join(", ")].concat())
-            }
-            Plan::Authority | Plan::Certificate | Plan::Rest(_) => None,
+        let lacking: Vec<_> = seen.lacking().map(|one| one.name.as_str()).collect();
+        let why = if *plan == Plan::Begin || !self.identity.is_there() {
+            Some("the Secret does not hold one yet".to_owned())
+        } else if lacking.is_empty() {
+            None
+        } else {
+            Some(["the API server is not told to trust it yet by ", &lacking.join(", ")].concat())
         };
         match (why, self.ready.take()) {
             (Some(why), Some(ready)) => {
                 ready.waits_because(&why);
                 self.ready = Some(ready);
             }
-            (None, Some(ready)) if seen.kept.is_some() => ready.ready(),
-            (_, ready) => self.ready = ready,
+            (None, Some(ready)) => ready.ready(),
+            (_, None) => {}
         }
     }
 
@@ -170,8 +188,8 @@ impl Keeper {
         match (step, &seen.kept) {
             (Plan::Authority, Some(kept)) => self.add_authority(version, kept).await,
             (Plan::Certificate, Some(kept)) => self.renew(version, kept).await,
-            (Plan::Inject(lacking), Some(kept)) => self.inject(lacking, kept).await,
-            (Plan::Begin | Plan::Authority | Plan::Certificate | Plan::Inject(_), _) => self.begin(version).await,
+            (Plan::Inject(lacking), _) => self.inject(lacking, seen.bundle().unwrap_or_default()).await,
+            (Plan::Begin | Plan::Authority | Plan::Certificate, _) => self.begin(version).await,
             (Plan::Rest(_), _) => Ok(()),
         }
     }
@@ -208,9 +226,9 @@ impl Keeper {
         Ok(self.write(version, [(CERTIFICATE, certificate), (CERTIFICATE_KEY, key)]).await?)
     }
 
-    async fn inject(&self, lacking: &[Configuration], kept: &Kept) -> Result<(), Error> {
+    async fn inject(&self, lacking: &[Configuration], bundle: &str) -> Result<(), Error> {
         for configuration in lacking {
-            self.publisher.inject(configuration, &kept.bundle).await?;
+            self.publisher.inject(configuration, bundle).await?;
             tracing::info!(configuration = configuration.name, "the API server is told whom to trust");
         }
         Ok(())

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 
-use super::observed::{Configuration, Kept, Kind, Observed};
+use super::observed::{ASKS_CERT_MANAGER, AUTHORITIES, Configuration, Kept, Kind, OF_CERT_MANAGER, Observed};
 use crate::registration::OURS;
 
 /// What is followed.
@@ -54,8 +54,13 @@ impl Seen {
             let webhooks = one.webhooks.iter().flatten();
             configuration(Kind::Validating, &*one, webhooks.map(|webhook| (&webhook.name, &webhook.client_config)))
         });
+        let theirs = secret.as_ref().filter(|secret| secret.annotations().contains_key(OF_CERT_MANAGER));
+        let authorities = |secret: &Secret| secret.data.as_ref()?.get(AUTHORITIES).cloned();
+        let theirs = theirs.map(|secret| authorities(secret).unwrap_or_default().0);
+        let ours = secret.as_ref().filter(|_| theirs.is_none());
         Observed {
-            kept: secret.as_ref().and_then(|secret| Kept::read(secret.data.as_ref()?)),
+            kept: ours.and_then(|secret| Kept::read(secret.data.as_ref()?)),
+            theirs: theirs.map(|bundle| String::from_utf8_lossy(&bundle).into_owned()),
             secret: secret.map(|secret| secret.resource_version().unwrap_or_default()),
             configurations: mutating.chain(validating).collect(),
             trusted_since: None,
@@ -81,5 +86,6 @@ fn configuration<'a>(
         name: object.name_any(),
         version: object.resource_version().unwrap_or_default(),
         bundles: webhooks.map(|(name, config)| (name.clone(), bundle(config))).collect(),
+        asks_cert_manager: object.annotations().keys().any(|key| key.starts_with(ASKS_CERT_MANAGER)),
     }
 }

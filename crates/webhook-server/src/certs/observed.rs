@@ -18,13 +18,20 @@ pub(crate) const CERTIFICATE_KEY: &str = "tls.key";
 pub(crate) const AUTHORITIES: &str = "ca.crt";
 pub(crate) const AUTHORITY_KEY: &str = "ca.key";
 
+/// By this annotation cert-manager marks a Secret that it looks after.
+pub(crate) const OF_CERT_MANAGER: &str = "cert-manager.io/certificate-name";
+/// How the annotations begin by which a configuration asks cert-manager to say whom to trust.
+pub(crate) const ASKS_CERT_MANAGER: &str = "cert-manager.io/inject-";
+
 /// Everything that the next step depends on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
     /// The Secret's version; absent if there is no Secret.
     pub(crate) secret: Option<String>,
-    /// What it holds, if that is whole.
+    /// What it holds, if that is whole and ours.
     pub(crate) kept: Option<Kept>,
+    /// The authorities that it holds, if cert-manager looks after it.
+    pub(crate) theirs: Option<String>,
     /// What the API server is told to trust, by each configuration.
     pub(crate) configurations: Vec<Configuration>,
     /// Since when all configurations have been seen to trust the newest authority.
@@ -71,12 +78,33 @@ pub(crate) struct Configuration {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) bundles: BTreeMap<String, Vec<u8>>,
+    /// Whether cert-manager is asked to say whom to trust. It does so once the Secret is its own.
+    pub(crate) asks_cert_manager: bool,
+}
+
+impl Observed {
+    /// Whom the API server is to trust.
+    pub(crate) fn bundle(&self) -> Option<&str> {
+        self.theirs.as_deref().or(self.kept.as_ref().map(|kept| kept.bundle.as_str()))
+    }
+
+    /// The configurations that say otherwise. What others write may say more.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = &Configuration> {
+        let says =
+            |one: &Configuration, bundle| if self.theirs.is_some() { one.includes(bundle) } else { one.has(bundle) };
+        self.configurations.iter().filter(move |one| self.bundle().is_some_and(|bundle| !says(one, bundle)))
+    }
 }
 
 impl Configuration {
     /// Whether all its webhooks are trusted by this bundle, and no other.
     pub(crate) fn has(&self, bundle: &str) -> bool {
         self.bundles.values().all(|had| had == bundle.as_bytes())
+    }
+
+    /// Whether this bundle is among what all its webhooks are trusted by.
+    fn includes(&self, bundle: &str) -> bool {
+        self.bundles.values().all(|had| String::from_utf8_lossy(had).contains(bundle.trim()))
     }
 }
 

@@ -41,11 +41,16 @@ pub(crate) enum Plan {
 
 /// The next step.
 pub(crate) fn plan(seen: &Observed, terms: &Terms, now: Timestamp) -> Plan {
+    if seen.theirs.is_some() {
+        // Whatever cert-manager writes is left alone.
+        let lacking: Vec<_> = seen.lacking().filter(|one| !one.asks_cert_manager).cloned().collect();
+        return if lacking.is_empty() { Plan::Rest(Timestamp::MAX) } else { Plan::Inject(lacking) };
+    }
     let Some(kept) = &seen.kept else { return Plan::Begin };
     if kept.certificate.expires <= now || kept.authority.expires <= now {
         return Plan::Begin;
     }
-    let lacking: Vec<_> = seen.configurations.iter().filter(|one| !one.has(&kept.bundle)).cloned().collect();
+    let lacking: Vec<_> = seen.lacking().cloned().collect();
     if !lacking.is_empty() {
         return Plan::Inject(lacking);
     }

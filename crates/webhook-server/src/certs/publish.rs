@@ -76,7 +76,7 @@ impl Publisher {
 
     /// Writes the authorities into all webhooks of a configuration.
     pub(crate) async fn inject(&self, into: &Configuration, bundle: &str) -> Result<(), Error> {
-        let Configuration { kind, name, version, bundles } = into;
+        let Configuration { kind, name, version, bundles, asks_cert_manager: _ } = into;
         let bundle = ByteString(bundle.as_bytes().to_vec());
         let webhook = |name: &String| json!({ "name": name, "clientConfig": { "caBundle": bundle } });
         let webhooks: Vec<Value> = bundles.keys().map(webhook).collect();

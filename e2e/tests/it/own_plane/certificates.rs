@@ -1,10 +1,13 @@
 //! The certificate comes from somebody else, as cert-manager does it: it lies in a Secret, the kubelet mounts that, and the
-//! authority is written into the configurations. A new one is served from the moment it is there.
+//! authority is written into the configurations. A new one is served from the moment it is there, and a replica that makes
+//! its own certificates leaves all of that alone.
+
+mod component;
 
 use std::path::{Path, PathBuf};
 
 use e2e::replicas::Replica;
-use e2e::{Namespace, Plane, sets};
+use e2e::{Namespace, Plane, audit, sets};
 use grove_api_types::core::PodCliqueSet;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -39,34 +42,53 @@ async fn a_certificate_of_cert_managers_is_served_and_followed() {
     let plane = Plane::own("certificates").await;
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-certificates").await;
+    let component = component::applied(&plane).await;
+    accepted(&ns).await;
     let mount = plane.dir().join("mounted");
+
+    // A replica that makes certificates itself is there still; it gives way, and does not write over anything.
+    let mark = audit::mark(plane.dir());
     let first = issue();
     issued(&client, &mount, &first, 1).await;
-    let config = plane.dir().join("manual.yaml");
+    trust(&client, &first.authority).await;
+    accepted(&ns).await;
+    let second = issue();
+    issued(&client, &mount, &second, 2).await;
+    trust(&client, &second.authority).await;
+    accepted(&ns).await;
+    holds(&client, &second).await;
+    let writes = audit::writes_since(plane.dir(), mark);
+    assert_eq!(writes, [] as [String; 0], "everything is left to cert-manager");
+    plane.until_logged("webhook-server", "cert-manager looks after the Secret").await;
+
+    let config = plane.dir().join("mounted.yaml");
     let text = json!({ "apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration",
-        "server": { "webhooks": { "certProvisionMode": "manual", "serverCertDir": mount.display().to_string() } } });
+        "server": { "webhooks": { "serverCertDir": mount.display().to_string() } } });
     std::fs::write(&config, text.to_string()).expect("the configuration is written");
     let mut server = Replica::take_over(&plane, "webhook-server", &[]).await;
     server.set("--config", &config.display().to_string());
+    server.add(&component.flag);
     server.restart().await;
-    // Until then the server took the Secret for its own.
-    issued(&client, &mount, &first, 2).await;
-    trust(&client, &first.authority).await;
     accepted(&ns).await;
 
     // cert-manager replaces both; the kubelet is the slower of the two.
-    let second = issue();
-    trust(&client, &[first.authority, second.authority.clone()].concat()).await;
+    let third = issue();
+    trust(&client, &[second.authority, third.authority.clone()].concat()).await;
     accepted(&ns).await;
-    issued(&client, &mount, &second, 3).await;
-    trust(&client, &second.authority).await;
+    issued(&client, &mount, &third, 3).await;
+    trust(&client, &third.authority).await;
     accepted(&ns).await;
-    let kept =
-        Api::<Secret>::namespaced(client, "grove-system").get("grove-webhook-server-cert").await.expect("it is there");
-    let kept = kept.data.unwrap_or_default();
-    assert_eq!(kept["tls.crt"].0, second.certificate.into_bytes(), "it is left to who made it");
+    holds(&client, &third).await;
     drop(server);
     plane.down().await;
+}
+
+/// The Secret is as cert-manager wrote it.
+async fn holds(client: &Client, issued: &Issued) {
+    let secrets = Api::<Secret>::namespaced(client.clone(), "grove-system");
+    let kept = secrets.get("grove-webhook-server-cert").await.expect("it is there").data.unwrap_or_default();
+    assert_eq!(kept["tls.crt"].0, issued.certificate.as_bytes(), "it is left to who made it");
+    assert_eq!(kept["ca.crt"].0, issued.authority.as_bytes(), "it is left to who made it");
 }
 
 /// A set is let in once the API server trusts what is served; until then it says that it does not.
@@ -87,7 +109,10 @@ async fn issued(client: &Client, mount: &Path, issued: &Issued, version: u32) {
     let Issued { authority, certificate, key } = issued;
     let data = [("ca.crt", authority), ("tls.crt", certificate), ("tls.key", key)];
     let bytes = data.map(|(name, text)| (name.to_owned(), json!(ByteString(text.clone().into_bytes()))));
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+    let annotations = json!({ "cert-manager.io/certificate-name": "webhook-server", "cert-manager.io/issuer-name": "webhook-server",
+        "cert-manager.io/issuer-kind": "Issuer", "cert-manager.io/issuer-group": "" });
+    let metadata = json!({ "annotations": annotations, "labels": { "controller.cert-manager.io/fao": "true" } });
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata,
         "data": serde_json::Map::from_iter(bytes) });
     let secrets = Api::<Secret>::namespaced(client.clone(), "grove-system");
     let params = PatchParams::apply("cert-manager-certificates-issuing").force();

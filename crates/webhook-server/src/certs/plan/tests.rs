@@ -25,20 +25,27 @@ struct World {
     bundles: [Vec<u8>; 2],
     trusted: Option<(String, Timestamp)>,
     now: Timestamp,
+    /// Whether the Secret is cert-manager's.
+    is_theirs: bool,
+    /// Whether the first configuration asks cert-manager whom to trust.
+    asks: bool,
 }
 
 impl World {
     fn new() -> Self {
-        Self { data: BTreeMap::new(), bundles: [vec![], vec![]], trusted: None, now: at(0) }
+        let (data, bundles) = (BTreeMap::new(), [vec![], vec![]]);
+        Self { data, bundles, trusted: None, now: at(0), is_theirs: false, asks: false }
     }
 
     fn seen(&mut self) -> Observed {
-        let kept = Kept::read(&self.data);
+        let kept = Kept::read(&self.data).filter(|_| !self.is_theirs);
+        let theirs = self.is_theirs.then(|| self.text(AUTHORITIES));
         let configuration = |(name, bundle): (&str, &Vec<u8>)| Configuration {
             kind: Kind::Mutating,
             name: name.to_owned(),
             version: String::new(),
             bundles: BTreeMap::from([("hook".to_owned(), bundle.clone())]),
+            asks_cert_manager: name == "a" && self.asks,
         };
         let configurations: Vec<_> = ["a", "b"].into_iter().zip(&self.bundles).map(configuration).collect();
         let newest = kept.as_ref().filter(|kept| configurations.iter().all(|one| one.has(&kept.bundle)));
@@ -47,7 +54,7 @@ impl World {
             _ => (kept.authority.pem.clone(), self.now),
         });
         let trusted_since = self.trusted.as_ref().map(|(_, since)| *since);
-        Observed { secret: None, kept, configurations, trusted_since }
+        Observed { secret: None, kept, theirs, configurations, trusted_since }
     }
 
     fn put<const N: usize>(&mut self, data: [(&str, &str); N]) {
@@ -180,4 +187,27 @@ fn what_expired_is_begun_anew() {
     world.step(&terms());
     world.now = at(24 * 3600 + 1);
     assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Begin);
+}
+
+#[test]
+fn what_cert_manager_looks_after_is_left_alone() {
+    let mut world = World::new();
+    world.step(&terms());
+    world.step(&terms());
+    // Asked for in the configurations, and not there yet: what was made here goes on.
+    world.asks = true;
+    assert!(matches!(plan(&world.seen(), &terms(), world.now), Plan::Rest(_)));
+    world.bundles[0].clear();
+    assert!(matches!(plan(&world.seen(), &terms(), world.now), Plan::Inject(_)));
+
+    // It writes over the Secret; the key of the authority stays in it.
+    world.is_theirs = true;
+    let others = authority::authority(world.now, HOUR).unwrap();
+    world.put([(AUTHORITIES, &others.certificate), (CERTIFICATE, &others.certificate), (CERTIFICATE_KEY, &others.key)]);
+    let unasked = world.seen().configurations[1].clone();
+    assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Inject(vec![unasked]), "nobody else would");
+    world.bundles[1] = world.text(AUTHORITIES).into_bytes();
+    for seconds in [0, 25 * 3600] {
+        assert_eq!(plan(&world.seen(), &terms(), at(seconds)), Plan::Rest(Timestamp::MAX), "even when it has expired");
+    }
 }
