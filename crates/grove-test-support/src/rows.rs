@@ -77,6 +77,9 @@ pub struct Row {
     /// The errors; none means that the object is accepted.
     #[serde(default)]
     pub refused: Vec<String>,
+    /// Errors that come in addition when the unchanged object becomes it, because it may not change there.
+    #[serde(default)]
+    pub also_on_update: Vec<String>,
     /// The warnings.
     #[serde(default)]
     pub warned: Vec<String>,

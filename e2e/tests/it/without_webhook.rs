@@ -82,7 +82,8 @@ async fn answers(ns: &Namespace, at: usize, row: &Row, judged: impl Fn(Value) ->
     if row.on != On::Update {
         answers.push(created(ns, row, judged(row.new_object())).await);
     }
-    if row.on != On::Create {
+    // What may not change is other rows' concern.
+    if row.on != On::Create && row.also_on_update.is_empty() {
         let objects = (row.old_object(), judged(row.new_object()));
         let answer = changed(ns, row, objects, &format!("{}-{at}", ns.name)).await;
         answers.extend(answer.map(Result::err));

@@ -87,7 +87,7 @@ rules! {
     SharedNamespace = "shared-namespace",
     /// A filter names something, and what it names exists at its level.
     SharingFilter = "sharing-filter",
-    /// The names of claims are valid, and no claim of a pod has the name of one that Grove adds.
+    /// The names of claims and of fabrics are valid, and no claim of a pod has the name of one that Grove adds.
     ClaimName = "claim-name",
     /// Constraints need topology-aware scheduling.
     TopologyEnabled = "topology-enabled",

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use expect_test::expect_file;
 use grove_api_types::admission::Rule;
 use grove_test_support::rows::{self, FILES, On, Row, managed, patches, scales};
+use serde_json::Value;
 
 const INTRODUCTION: &str = "# Admission
 
@@ -24,7 +25,7 @@ are joined as `[first, second]`. Warnings are told and nothing is refused for th
 - Where the definition of the kind says the same (its schema or a rule in CEL), the API server refuses first and in its own words;
   those rows are marked *definition*. They hold when the webhook is down, too.
 - Clusters without the webhook can have what Kubernetes can check of the rest as a `ValidatingAdmissionPolicy`:
-  `deploy/components/admission-policy`; its annotation `grove.io/covered-rules` names the rules.
+  `deploy/components/admission-policy`. [Which rules that are](#without-the-webhooks) its annotation `grove.io/covered-rules` names, too.
 - An answer is never longer than can be carried: after a hundred errors or sixteen kilobytes the others are counted.
 
 The column *source*: V, T, U and D are the numbered rules of the wire format's admission (of the Go operator at fcc3b3bb), `wire` and
@@ -69,7 +70,9 @@ fn of_file(page: &mut String, rows: &[Row], title: &str) {
     for row in rows {
         let (rule, case, source) = (&row.rule, cell(&row.case), &row.source);
         let told = if row.unreadable { &row.definition } else { &row.refused };
-        let (when, answer) = (when(row), answer(told, &row.warned));
+        let also = row.also_on_update.iter().map(|text| format!("on update also: {text}"));
+        let told: Vec<_> = told.iter().cloned().chain(also).collect();
+        let (when, answer) = (when(row), answer(&told, &row.warned));
         writeln!(page, "| `{rule}` | {case} | {when} | {answer} | {source} |").expect("a text takes more");
     }
 }
@@ -110,6 +113,33 @@ fn of_managed(page: &mut String) {
     }
 }
 
+/// The rules that the policy says it covers.
+fn of_policy() -> BTreeSet<String> {
+    let text = include_str!("../../../../deploy/components/admission-policy/policies.yaml");
+    let policy = text.split("---\n").nth(1).expect("a policy");
+    let policy: Value = serde_saphyr::from_str(policy).expect("YAML");
+    let covered = policy["metadata"]["annotations"]["grove.io/covered-rules"].as_str().expect("an annotation");
+    covered.split_whitespace().map(str::to_owned).collect()
+}
+
+fn without_webhooks(page: &mut String) {
+    *page += "\n## Without the webhooks\n\nWhat refuses what a rule refuses, at least in part, when webhook-server is down or not there: the definition of the kind, which \
+        is always in force; the `ValidatingAdmissionPolicy` of `deploy/components/admission-policy`, where it is installed. The rest needs the \
+        configuration, another object, or more than CEL can count.\n\n| rule | definition | policy |\n|---|---|---|\n";
+    let rows = FILES.iter().flat_map(|(file, _)| rows::of_file(*file));
+    // A definition knows no configuration: what it refuses of that rule's rows it refuses for another reason.
+    let judges = |row: &Row| !row.definition.is_empty() && row.rule != Rule::TopologyEnabled.name();
+    let defined: BTreeSet<String> = rows.filter(judges).map(|row| row.rule).collect();
+    let covered = of_policy();
+    let known: BTreeSet<String> = Rule::ALL.iter().map(|rule| rule.name().to_owned()).collect();
+    assert!(covered.is_subset(&known), "{covered:?}");
+    let yes = |holds: bool| if holds { "yes" } else { "" };
+    for rule in Rule::ALL.iter().map(|rule| rule.name()) {
+        let (defined, covered) = (yes(defined.contains(rule)), yes(covered.contains(rule)));
+        writeln!(page, "| `{rule}` | {defined} | {covered} |").expect("a text takes more");
+    }
+}
+
 #[test]
 fn the_page_tells_every_row() {
     let mut page = INTRODUCTION.to_owned();
@@ -119,5 +149,6 @@ fn the_page_tells_every_row() {
     of_scales(&mut page);
     of_patches(&mut page);
     of_managed(&mut page);
+    without_webhooks(&mut page);
     expect_file!["../../../../docs/admission.md"].assert_eq(&page);
 }

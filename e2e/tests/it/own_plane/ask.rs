@@ -60,6 +60,8 @@ pub(super) struct Asked {
     /// The webhook that answers.
     pub(super) webhook: &'static str,
     pub(super) refused: Vec<String>,
+    /// Whether the definition may be the one that refuses it: it judges first, and says of much that it may not change.
+    pub(super) or_definition: bool,
     pub(super) warned: Vec<String>,
     /// Words that the definition refuses it with before any webhook judges.
     pub(super) definition: Vec<String>,
@@ -111,6 +113,9 @@ impl Asked {
         if !self.definition.is_empty() {
             let is_webhooks = said.message.contains("denied the request");
             return said.code >= 400 && !is_webhooks && self.definition.iter().all(|part| said.message.contains(part));
+        }
+        if self.or_definition && said.code == 422 {
+            return true;
         }
         if let Some(operations) = &self.filled_in {
             let is_judged = said.code == 403 && said.message.contains(self.webhook);

@@ -4,11 +4,12 @@ use kube::ResourceExt;
 
 use super::Judged;
 use crate::admission::findings::Findings;
-use crate::admission::syntax::dns_label;
+use crate::admission::syntax::{LONGEST_LABEL, dns_label};
 use crate::admission::{FieldPath, Rule};
 use crate::core::PodCliqueSet;
 use crate::fabric::{asks_for_gpu, is_automatic};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
+use crate::names::{ComputeDomainName, PodCliqueSetName};
 
 /// An object that may carry an annotation, and what the annotation says there now and said before.
 struct Annotated<'a> {
@@ -48,6 +49,7 @@ fn written<'a>(judged: &Judged<'a>, key: &'a str) -> impl Iterator<Item = (Field
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     form(judged, found);
+    lengths(judged, found);
     let has_gpu = judged.template().cliques.iter().any(|clique| asks_for_gpu(&clique.spec.pod_spec));
     let automatic = is_automatic(judged.set).then(|| FieldPath::new("metadata.annotations").field(AUTO_MNNVL));
     let grouped = || written(judged, MNNVL_GROUP).find(|(_, group)| *group != NO_MNNVL_GROUP).map(|(path, _)| path);
@@ -68,6 +70,23 @@ fn form(judged: &Judged<'_>, found: &mut Findings) {
         let text =
             format!("a set has either {AUTO_MNNVL}: {AUTO_MNNVL_ENABLED} or groups; remove one of the annotations");
         found.invalid(Rule::MnnvlForm, &path, group, text);
+    }
+}
+
+/// The name of a `ComputeDomain` is the value of a label of its own, too.
+fn lengths(judged: &Judged<'_>, found: &mut Findings) {
+    let set = PodCliqueSetName::new(judged.set.name_any());
+    let last = judged.set.spec.replicas.max(1).saturating_sub(1);
+    for (path, group) in written(judged, MNNVL_GROUP).filter(|(_, group)| dns_label(group).is_ok()) {
+        let domain = ComputeDomainName::of_group(&set, last, group);
+        let length = domain.as_str().len();
+        if length > LONGEST_LABEL {
+            let text = format!(
+                "ComputeDomain '{domain}' of the last replica would have a name of {length} characters, and \
+                 {LONGEST_LABEL} is the most; shorten the names or lower the number of replicas"
+            );
+            found.invalid(Rule::ClaimName, &path, group, text);
+        }
     }
 }
 

@@ -125,6 +125,7 @@ impl Ground {
             change: row.change.clone(),
             facts: row.facts.clone(),
             refused: vec![],
+            also_on_update: vec![],
             warned: vec![],
             definition: vec![],
             unreadable: false,
@@ -151,6 +152,7 @@ impl Ground {
         }
         let translated =
             |texts: &[String]| texts.iter().map(|text| text.replace("team/", &format!("{namespace}/"))).collect();
+        let also = if act == "update" { row.also_on_update.as_slice() } else { &[] };
         Some(Asked {
             title: format!("{}: {} ({act})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"),
@@ -158,7 +160,8 @@ impl Ground {
             name,
             user: None,
             webhook: OF_SETS,
-            refused: translated(&row.refused),
+            refused: translated(&[row.refused.as_slice(), also].concat()),
+            or_definition: !also.is_empty(),
             warned: translated(&row.warned),
             definition: row.definition.clone(),
             filled_in: None,
@@ -212,6 +215,7 @@ impl Ground {
             user: row.facts.grove.then(|| "system:serviceaccount:grove-system:topology-controller".to_owned()),
             webhook: OF_TOPOLOGIES,
             refused: translated(&row.refused),
+            or_definition: false,
             warned: translated(&row.warned),
             definition: row.definition.clone(),
             filled_in: None,
@@ -276,6 +280,7 @@ impl Ground {
             user: None,
             webhook: OF_SCALES,
             refused: row.refused.clone(),
+            or_definition: false,
             warned: vec![],
             definition: row.definition.clone(),
             filled_in: None,
