@@ -2,6 +2,7 @@
 //! again, and what the webhook server has never heard of survives it.
 
 mod newer;
+mod unanswered;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,6 +32,7 @@ async fn what_is_written_is_kept() {
     }
     sets_come_back_as_they_were_sent(&plane).await;
     newer::fields_survive(&plane).await;
+    unanswered::what_concerns_no_rule_passes(&plane).await;
     plane.down().await;
 }
 
