@@ -144,7 +144,7 @@ where
         });
         let triggers = stream::select(triggers, relief).filter(move |_| ready(led.is_held()));
         let all = everything(service, store.clone());
-        let lanes = Arc::<Lanes>::default();
+        let lanes = Arc::new(Lanes::new(service.load().clone()));
         let departed = Departed { left, failures: Arc::clone(&failures), lanes: Arc::clone(&lanes) };
         let own = fed(primary, feed, departed, leadership.clone());
         let wakes = stream::select_all([own.boxed(), triggers.boxed(), all.map(Wake::Act).boxed()]).boxed();

@@ -12,6 +12,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use crate::load::Load;
+
 /// Announcements that may wait; more are dropped, for events are a courtesy.
 const QUEUE: usize = 4096;
 /// One publication takes no longer.
@@ -47,10 +49,10 @@ struct Announced {
 
 impl Recorder {
     /// Starts the task that publishes in the name of `reporter`.
-    pub fn start(client: Client, reporter: &'static str) -> Self {
+    pub fn start(client: Client, reporter: &'static str, load: Load) -> Self {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let hurry = watch::Sender::new(false);
-        tokio::spawn(publish_all(client, jobs, hurry.subscribe()));
+        tokio::spawn(publish_all(client, jobs, hurry.subscribe(), load));
         Self { queue, reporter, hurry }
     }
 
@@ -84,7 +86,7 @@ impl Recorder {
     }
 }
 
-async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: watch::Receiver<bool>) {
+async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: watch::Receiver<bool>, load: Load) {
     let mut warnings = Warnings::default();
     let mut publishers = BTreeMap::new();
     while let Some(job) = jobs.recv().await {
@@ -96,7 +98,8 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: w
                 if warnings.is_news(&about, &event) {
                     let began = Instant::now();
                     publish(publisher, &about, &event).await;
-                    let pause = (began.elapsed() * SHARE).min(LONGEST_PAUSE);
+                    let took = began.elapsed();
+                    let pause = (took * SHARE).min(LONGEST_PAUSE).max(load.pause_after(took));
                     // An error means that nobody can hurry any more.
                     let hurried = hurry.wait_for(|hurry| *hurry);
                     tokio::select! { () = sleep(pause) => {}, _ = hurried => {} }
@@ -167,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
         let (client, log) = scripted::client(|asked| Answer::ok(asked.body.clone()));
-        let recorder = Recorder::start(client.clone(), "some-service");
+        let recorder = Recorder::start(client.clone(), "some-service", Load::default());
         let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap()).reporting_as("map-controller");
         let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
         subject.metadata.uid = Some("u".into());

@@ -17,7 +17,10 @@ use kube::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::outcome::{Done, Error, Failure, Outcome};
@@ -25,6 +28,7 @@ use self::{announce::announcements, outcome::Effect};
 use crate::{
     events::Recorder,
     leadership::Leadership,
+    load::Load,
     merge::merge_patch,
     metrics::Metrics,
     plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
@@ -44,19 +48,26 @@ pub struct Executor {
     metrics: Metrics,
     permits: Arc<Semaphore>,
     leadership: Leadership,
+    load: Load,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`IN_FLIGHT`] requests at a time.
     pub fn new(client: Client, recorder: Recorder, metrics: Metrics) -> Self {
         let (permits, leadership) = (Arc::new(Semaphore::new(IN_FLIGHT)), Leadership::undisputed());
-        Self { client, recorder, metrics, permits, leadership }
+        Self { client, recorder, metrics, permits, leadership, load: Load::default() }
     }
 
     /// The same, writing only while that leadership is held. When it ends, whatever is in flight is broken off.
     #[must_use]
     pub fn led_by(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
+    }
+
+    /// The same, noting in `load` how long its writes take.
+    #[must_use]
+    pub fn measured_by(self, load: Load) -> Self {
+        Self { load, ..self }
     }
 
     /// Returns when no write is in flight.
@@ -229,11 +240,13 @@ impl Executor {
         let asking = async {
             // The semaphore is never closed, so acquiring cannot fail.
             let _permit = self.permits.acquire().await;
-            tokio::select! {
+            let began = Instant::now();
+            let result = tokio::select! {
                 biased;
                 _ = self.leadership.ended() => Err(Failure::not_leading()),
                 result = in_time(call) => result,
-            }
+            };
+            result.inspect(|_| self.load.wrote(began.elapsed()))
         };
         let result = asking.instrument(span.clone()).await;
         let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "ok".to_owned());

@@ -24,6 +24,7 @@ pub mod leadership;
 pub mod lease;
 
 pub mod conditions;
+pub mod load;
 pub mod merge;
 pub mod namesake;
 pub mod pace;

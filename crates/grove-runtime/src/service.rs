@@ -30,6 +30,7 @@ use crate::{
     identity,
     leadership::Leadership,
     lease::{Candidate, Lost, Seat},
+    load::Load,
     metrics::Metrics,
     rbac::SYSTEM_NAMESPACE,
     ready::Ready,
@@ -57,6 +58,7 @@ struct Inner {
     executor: Executor,
     recorder: Recorder,
     metrics: Metrics,
+    load: Load,
     ready: Ready,
     shutdown: Shutdown,
     leadership: Leadership,
@@ -108,9 +110,10 @@ impl Service {
         config: OperatorConfiguration,
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("could not set up the metrics")?;
-        let recorder = Recorder::start(clients.requests.clone(), name);
+        let load = Load::default();
+        let recorder = Recorder::start(clients.requests.clone(), name, load.clone());
         let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
-        let executor = executor.led_by(leadership.clone());
+        let executor = executor.led_by(leadership.clone()).measured_by(load.clone());
         let (ready, shutdown, kinds, candidate) = (Ready::new(), Shutdown::new(), Mutex::default(), Mutex::default());
         let inner = Inner {
             name,
@@ -120,6 +123,7 @@ impl Service {
             executor,
             recorder,
             metrics,
+            load,
             ready,
             shutdown,
             leadership,
@@ -127,6 +131,11 @@ impl Service {
             candidate,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// How busy its API server is.
+    pub fn load(&self) -> &Load {
+        &self.inner.load
     }
 
     /// The service's name.

@@ -1,7 +1,10 @@
 //! From a change of one object to the object whose reconciliation it calls for.
 
+use std::collections::BTreeMap;
+
 use futures::{Stream, StreamExt, channel::mpsc, stream::BoxStream};
 use grove_api_types::ownership::controller_of;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
 use crate::caches::{Cache, Change};
@@ -61,12 +64,28 @@ where
 pub fn changed_spec_or_labels<K: Resource>(change: &Change<K>) -> bool {
     let Change { before: Some(before), after: Some(after) } = change else { return true };
     let (before, after) = (before.meta(), after.meta());
+    changed_otherwise(before, after) || before.labels != after.labels || before.annotations != after.annotations
+}
+
+/// Whether more changed than the status and labels or annotations that others added, as the API server adds the
+/// topology of its node to a pod that is bound.
+pub fn changed_what_was_there<K: Resource>(change: &Change<K>) -> bool {
+    let Change { before: Some(before), after: Some(after) } = change else { return true };
+    let (before, after) = (before.meta(), after.meta());
+    changed_otherwise(before, after)
+        || !has_all(after.labels.as_ref(), before.labels.as_ref())
+        || !has_all(after.annotations.as_ref(), before.annotations.as_ref())
+}
+
+fn changed_otherwise(before: &ObjectMeta, after: &ObjectMeta) -> bool {
     before.generation != after.generation
-        || before.labels != after.labels
-        || before.annotations != after.annotations
         || before.finalizers != after.finalizers
         || before.owner_references != after.owner_references
         || before.deletion_timestamp != after.deletion_timestamp
+}
+
+fn has_all(all: Option<&BTreeMap<String, String>>, some: Option<&BTreeMap<String, String>>) -> bool {
+    some.into_iter().flatten().all(|(key, value)| all.and_then(|all| all.get(key)) == Some(value))
 }
 
 /// The same changes for several listeners, each at its own pace. Needs a tokio runtime.
@@ -92,7 +111,7 @@ where
 /// Whether a change of a child may call for an act of its owner. That it came, or that its status changed, is only to be
 /// told.
 pub fn calls_for_act<K: Resource>(change: &Change<K>) -> bool {
-    change.before.is_some() && changed_spec_or_labels(change)
+    change.before.is_some() && changed_what_was_there(change)
 }
 
 #[cfg(test)]
@@ -150,5 +169,19 @@ mod tests {
         assert!(!changed_spec_or_labels(&change(1, 1)));
         assert!(changed_spec_or_labels(&change(1, 2)));
         assert!(changed_spec_or_labels(&gone(pod(1, "ReplicaSet", "apps/v1"))));
+    }
+
+    #[test]
+    fn labels_that_others_add_are_told_from_labels_that_change() {
+        let labelled = |labels: &[(&str, &str)]| {
+            let mut pod = (*pod(1, "ReplicaSet", "apps/v1")).clone();
+            pod.labels_mut().extend(labels.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())));
+            Some(Arc::new(pod))
+        };
+        let change = |before: &[_], after: &[_]| Change { before: labelled(before), after: labelled(after) };
+        assert!(!changed_what_was_there(&change(&[("a", "1")], &[("a", "1"), ("topology.kubernetes.io/zone", "z")])));
+        assert!(changed_what_was_there(&change(&[("a", "1")], &[("a", "2")])));
+        assert!(changed_what_was_there(&change(&[("a", "1")], &[("b", "1")])));
+        assert!(changed_what_was_there(&change(&[("a", "1")], &[])));
     }
 }

@@ -15,18 +15,20 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use crate::load::Load;
+
 /// What is to be told waits at least this long for more of the kind.
 const PAUSE: Duration = Duration::from_millis(100);
 /// And this many times as long as the object's last reconciliation took, so that an object with many children, or a
 /// server that is slow to answer, is not kept busy with tellings.
 const SHARE: u32 = 12;
 /// And this much longer for each object that waits as well.
-const CROWD: Duration = Duration::from_millis(4);
+const CROWD: Duration = Duration::from_millis(1);
 /// But never longer than this, and as long again while there is something to act on.
 const LONGEST: Duration = Duration::from_secs(3);
-/// Tellings under way at once, and only one while there are acts. So few that a server that is slow to answer, because it
-/// has much to do, is asked to write little of what users do not wait for; a server at leisure takes hundreds in a second.
-const AT_ONCE: usize = 2;
+/// Tellings under way at once, and only one while there are acts. A server at leisure takes hundreds in a second so; one
+/// that is slow to answer, because it has much to do, gets a pause after each ([`Load`]).
+const AT_ONCE: usize = 4;
 /// Acts that come in a row are this close together.
 const CALM: Duration = Duration::from_millis(300);
 
@@ -57,6 +59,7 @@ type Key = (String, String);
 /// What waits and what runs. Shared by the stream that wakes and by the reconciliations that were woken.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
+    load: Load,
     state: Mutex<State>,
     /// There may be room for another telling, or one that is due.
     changed: Notify,
@@ -75,6 +78,8 @@ struct State {
     took: BTreeMap<Key, Duration>,
     /// When an act last came, or began.
     last_act: Option<Instant>,
+    /// Nothing is told before, because the server is busy.
+    spared_until: Option<Instant>,
 }
 
 impl State {
@@ -96,6 +101,11 @@ impl State {
 }
 
 impl Lanes {
+    /// Lanes to a server that is so busy.
+    pub(super) fn new(load: Load) -> Self {
+        Self { load, ..Self::default() }
+    }
+
     /// The objects to reconcile, in the order in which they should be.
     pub(super) fn merge<K>(
         self: Arc<Self>,
@@ -175,6 +185,7 @@ impl Lanes {
     fn next_telling(&self) -> Option<Instant> {
         let state = self.lock();
         let due = state.by_time.first()?.0;
+        let due = state.spared_until.map_or(due, |spared| due.max(spared));
         let is_free = state.acting.is_empty();
         match state.telling.len() {
             0 if is_free => Some(due),
@@ -210,8 +221,10 @@ pub(super) struct Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.lanes.lock();
-        state.took.insert(self.key.clone(), self.began.elapsed());
+        let took = self.began.elapsed();
+        state.took.insert(self.key.clone(), took);
         if state.telling.remove(&self.key) {
+            state.spared_until = Some(Instant::now() + self.lanes.load.pause_after(took));
             self.lanes.changed.notify_one();
         }
     }
@@ -250,6 +263,27 @@ mod tests {
         ObjectRef::new(name)
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_gets_a_pause_after_each_telling_that_asked_it() {
+        let (lanes, sender, mut merged) = lanes();
+        lanes.load.wrote(Duration::from_millis(5));
+        (0..30).for_each(|_| lanes.load.wrote(Duration::from_secs(1)));
+        for name in ["a", "b", "c"] {
+            sender.unbounded_send(Wake::Tell(reference(name))).unwrap();
+        }
+        assert_eq!(merged.next().await, Some(reference("a")));
+        let running = lanes.begins(&named("a"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(running);
+        let asked = Instant::now();
+        assert_eq!(merged.next().await, Some(reference("b")));
+        assert!(asked.elapsed() > Duration::from_millis(100), "the server is spared");
+        let told = Instant::now();
+        drop(lanes.begins(&named("b")));
+        assert_eq!(merged.next().await, Some(reference("c")));
+        assert_eq!(told.elapsed(), Duration::ZERO, "nothing was asked for b");
+    }
+
     fn lanes() -> (Arc<Lanes>, mpsc::UnboundedSender<Wake<ConfigMap>>, BoxStream<'static, ObjectRef<ConfigMap>>) {
         let (sender, wakes) = mpsc::unbounded();
         let lanes = Arc::new(Lanes::default());
@@ -276,15 +310,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn many_changes_are_told_once_and_never_in_a_crowd() {
         let (lanes, sender, mut merged) = lanes();
-        for name in ["a", "a", "b", "a", "b", "c"] {
+        for name in ["a", "a", "b", "a", "b", "c", "d", "e"] {
             sender.unbounded_send(Wake::Tell(reference(name))).unwrap();
         }
-        for name in ["a", "b"] {
+        for name in ["a", "b", "c", "d"] {
             assert_eq!(merged.next().await, Some(reference(name)));
         }
-        assert_eq!(tokio::time::timeout(LONGEST * 3, merged.next()).await.ok(), None, "both are still being told");
+        assert_eq!(tokio::time::timeout(LONGEST * 3, merged.next()).await.ok(), None, "all four are still being told");
         drop(lanes.begins(&named("a")));
-        assert_eq!(merged.next().await, Some(reference("c")));
+        assert_eq!(merged.next().await, Some(reference("e")));
     }
 
     #[tokio::test(start_paused = true)]

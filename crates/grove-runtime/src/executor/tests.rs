@@ -76,7 +76,7 @@ async fn broken_and_silent_connections_fail_the_step_with_code_0() {
     assert_eq!((failure.code, failure.reason.as_str(), requests), (0, "Transport", 1));
     assert!(failure.message.contains("connection reset by peer"), "{}", failure.message);
     let (executor, _) = executor(|_| Answer::Silence);
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let plan = Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]));
     let done = executor.carry_out(&object("subject"), &plan).await;
     assert_eq!((done.failures().next().unwrap().reason.as_str(), started.elapsed()), ("Timeout", PATIENCE));

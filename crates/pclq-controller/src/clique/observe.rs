@@ -164,7 +164,7 @@ pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
 /// Whether a pod's change may call for another pod, or for a repair. That it came, or got further, is only to be told.
 pub(super) fn calls_for_act(change: &Change<SlimPod>) -> bool {
     let Change { before: Some(before), after: Some(after) } = change else { return change.is_gone() };
-    before.is_live() != after.is_live() || triggers::changed_spec_or_labels(change)
+    before.is_live() != after.is_live() || triggers::changed_what_was_there(change)
 }
 
 /// Whether the pod has a node now that it did not have.
