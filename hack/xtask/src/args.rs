@@ -131,6 +131,9 @@ pub(crate) struct Kills {
     /// The places follow from this number
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Kill webhook servers, one of two at a time, in place of controllers; these kills follow no seed
+    #[arg(long)]
+    pub(crate) webhooks: bool,
     /// Beside this folder lies the plane's [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,

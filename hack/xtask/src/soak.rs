@@ -24,7 +24,8 @@ const OF_RULES: u64 = 4;
 /// A long series of kills, by the same code as the short one that every `test` has.
 pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
     let counts = [("GROVE_SOAK_KILLS", wish.count.to_string()), ("GROVE_SOAK_SEED", wish.seed.to_string())];
-    run(source, wish.dir, ("many_kills", counts)).await
+    let series = if wish.webhooks { "many_kills_of_webhook_servers" } else { "many_kills_right_after_a_write" };
+    run(source, wish.dir, (series, counts)).await
 }
 
 /// A minute of new certificates and restarts, by the same code as the short one that every `test` has.

@@ -148,7 +148,7 @@ async fn sets_end_right_while_webhook_servers_are_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes long; run by `cargo xtask soak kills`"]
+#[ignore = "takes long; run by `cargo xtask soak kills --webhooks`"]
 async fn many_kills_of_webhook_servers_lose_nothing() {
     let kills = plane::given("GROVE_SOAK_KILLS").parse().expect("a number");
     series("soak-webhook-kills", kills).await;
