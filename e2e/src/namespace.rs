@@ -48,6 +48,11 @@ impl Namespace {
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
         let exists = |account: Option<&ServiceAccount>| account.is_some();
         await_condition(accounts, "default", exists).await.expect("the namespace's default ServiceAccount");
+        Self::found(client, name)
+    }
+
+    /// One that is there already, of which nothing is known yet.
+    pub fn found(client: &Client, name: &str) -> Self {
         Self { client: client.clone(), name: name.to_owned(), follower: Follower::start(client, name) }
     }
 

@@ -41,6 +41,7 @@ mod it {
         mod kills;
         mod leaders;
         mod rotation;
+        mod set_back;
         mod steady;
         mod webhook_kills;
     }

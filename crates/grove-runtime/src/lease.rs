@@ -220,10 +220,11 @@ impl Candidate {
         if let Some(renewed) = self.write(Some(lease.clone())).await? {
             return Ok(Ok(renewed));
         }
-        // Deleted, edited by somebody, renewed by a request of ours whose answer was lost, or taken.
+        // Deleted, edited by somebody, renewed by a request of ours whose answer was lost, set back, or taken.
         let Some(live) = self.look().await? else { return Ok(Ok(self.write(None).await?.unwrap_or_default())) };
+        let is_earlier = self.record.is_holder(&live) && record::precedes(&live, lease);
         let (lease, holder) = (self.name.clone(), record::holder(&live).to_owned());
-        if record::is_free(&live) || self.record.is_ours(&live) {
+        if record::is_free(&live) || self.record.is_ours(&live) || is_earlier {
             Ok(Ok(self.write(Some(live.clone())).await?.unwrap_or(live)))
         } else if self.record.is_holder(&live) {
             Ok(Err(Lost::Doubled { lease, identity: holder }))

@@ -58,6 +58,8 @@ pub(super) struct Follower<K> {
     version: Option<String>,
     /// Whether the last watch ended otherwise than it was asked to, so that the server may be another one by now.
     is_broken: bool,
+    /// Whether the server was out of reach, so that it may have been restored from a backup meanwhile.
+    was_away: bool,
     /// What was told last, so that it is told once.
     trouble: Option<String>,
 }
@@ -84,6 +86,11 @@ impl Error {
     /// Whether the kind itself is unknown; of a list, that is the only thing which can be.
     fn is_not_served(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404)
+    }
+
+    /// Whether there was no answer at all.
+    fn is_of_the_way(&self) -> bool {
+        self.status().is_none()
     }
 
     fn retry_after(&self) -> Duration {
@@ -118,7 +125,7 @@ where
 {
     pub(super) fn new(api: Api<K>, config: watcher::Config, keep: Option<Keep<K>>, metrics: Metrics) -> Self {
         let backoff = Backoff::for_watches();
-        Self { api, config, keep, metrics, backoff, version: None, is_broken: false, trouble: None }
+        Self { api, config, keep, metrics, backoff, version: None, is_broken: false, was_away: false, trouble: None }
     }
 
     /// Never returns; the task that runs it ends with the process.
@@ -134,6 +141,7 @@ where
                 Ok(_) => ("the API server closed the watch at once".to_owned(), Duration::ZERO),
                 Err(error) => {
                     self.is_broken = true;
+                    self.was_away |= error.is_of_the_way();
                     if error.is_gone() || error.is_not_served() {
                         self.version = None;
                     }
@@ -164,24 +172,33 @@ where
 
     /// Returns how many events the watch brought before it ended.
     async fn round(&mut self, sink: &mut impl FnMut(Event<K>)) -> Result<usize, Error> {
-        let version = match self.version.clone() {
-            Some(version) if self.stands(&version).await? => version,
-            before => {
-                let listed = self.list().await;
-                if listed.as_ref().is_err_and(Error::is_not_served) {
-                    sink(Event::NotServed);
-                }
-                let (version, objects) = listed?;
-                sink(if before.is_some() { Event::Relisted(objects) } else { Event::Listed(objects) });
-                version
-            }
+        let known = self.version.clone();
+        let is_set_back = match &known {
+            Some(known) => !self.stands(known).await?,
+            None => false,
+        };
+        let version = match known {
+            Some(known) if !is_set_back && !self.was_away => known,
+            _ => self.list_into(sink, is_set_back).await?,
         };
         (self.version, self.is_broken) = (Some(version.clone()), false);
         self.watch(version, sink).await
     }
 
+    async fn list_into(&mut self, sink: &mut impl FnMut(Event<K>), is_set_back: bool) -> Result<String, Error> {
+        let listed = self.list().await;
+        if listed.as_ref().is_err_and(Error::is_not_served) {
+            sink(Event::NotServed);
+        }
+        let (version, objects) = listed?;
+        self.was_away = false;
+        sink(if is_set_back { Event::Relisted(objects) } else { Event::Listed(objects) });
+        Ok(version)
+    }
+
     /// Whether what follows `version` can be watched. A server that was set back to an earlier state would say nothing
-    /// until it has come as far again; so after a watch that broke it is asked how far it is.
+    /// until it has come as far again; so after a watch that broke it is asked how far it is. That proves nothing of one
+    /// that was away for a while: it may have come as far again, by other changes.
     async fn stands(&self, version: &str) -> Result<bool, Error> {
         if !self.is_broken {
             return Ok(true);

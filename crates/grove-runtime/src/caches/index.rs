@@ -87,8 +87,20 @@ impl<K> Index<K> {
 }
 
 impl<K: Resource<DynamicType = ()>> Index<K> {
-    /// Takes a complete list: what it lacks has vanished, what it repeats has not changed.
+    /// Takes a complete list: what it lacks has vanished, what it repeats has not changed, unless something in it is older
+    /// than it was known to be.
     pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
+        let is_older = |object: &K| {
+            let (namespace, name) = key(object);
+            self.get(&namespace, &name).is_some_and(|known| precedes(object, &*known))
+        };
+        if objects.iter().any(is_older) {
+            return self.replace_all(objects);
+        }
+        self.take_list(objects)
+    }
+
+    fn take_list(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
         let mut vanished: BTreeMap<_, _> = self.all().into_iter().map(|object| (key(&*object), object)).collect();
         let mut changes = vec![];
         for object in objects {
@@ -103,7 +115,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
     /// The same, of a server that was set back: what looks the same may differ.
     pub(super) fn replace_all(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
         self.trusts_versions = false;
-        let changes = self.replace(objects);
+        let changes = self.take_list(objects);
         self.trusts_versions = true;
         changes
     }
@@ -207,6 +219,12 @@ fn key<K: Resource>(object: &K) -> (String, String) {
 
 fn owner_uid<K: Resource>(object: &K) -> String {
     controller_of(object.meta()).map_or_else(|| NOBODY.to_owned(), |owner| owner.uid.clone())
+}
+
+/// Whether it is the same object in an earlier version, which only a server that was set back has.
+fn precedes<K: Resource>(object: &K, known: &K) -> bool {
+    let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
+    object.uid() == known.uid() && version(object).zip(version(known)).is_some_and(|(is, was)| is < was)
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

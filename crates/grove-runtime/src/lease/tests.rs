@@ -257,6 +257,19 @@ async fn a_renewal_whose_answer_was_lost_is_known_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_was_set_back_to_an_earlier_time_of_its_holder_is_renewed() {
+    let server = Server::default();
+    let a = Replica::start(&server, "a");
+    a.leads().await;
+    let backup = server.with(|kept| (kept.lease.clone(), kept.version));
+    seconds(7).await;
+    server.with(|kept| (kept.lease, kept.version) = backup);
+    seconds(30).await;
+    assert!(a.leadership.is_held() && !a.running.is_finished());
+    assert_eq!(server.holder(), "a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_edit_of_the_lease_by_somebody_else_is_no_loss() {
     let server = Server::default();
     let a = Replica::start(&server, "a");

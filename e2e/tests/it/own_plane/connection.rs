@@ -1,11 +1,17 @@
-//! The way to the API server breaks, for a while or until the server has forgotten what happened meanwhile: the services
-//! live on, and nothing of what happened is lost.
+//! The way to the API server breaks, for a while or until the server has forgotten what happened meanwhile, or it ends at a
+//! server that refuses: the services live on, and nothing of what happened is lost.
 
 use std::sync::Arc;
 
 use e2e::victims::{Strikes, Victim};
 use e2e::{Namespace, Plane, World, http, metrics, sets, world::is_ready};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::scheduler_group::PodGang;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, PostParams};
+use kube::runtime::{conditions, wait::await_condition};
+use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::Value;
 
 const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
@@ -25,6 +31,8 @@ async fn services_outlive_the_way_to_the_server_and_miss_nothing() {
     broken_for_a_while(&plane, &ns, &services).await;
     broken_at_the_start(&plane, &ns, &services).await;
     broken_until_all_is_forgotten(&plane, &ns, &services).await;
+    forbidden_to_watch(&plane, &ns, &services[1]).await;
+    undefined_at_the_start(&plane, &ns, &services).await;
     services.iter().for_each(Victim::is_well);
     drop(services);
     plane.down().await;
@@ -88,6 +96,54 @@ async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: 
     assert!(world.cliques.contains_key("llm-0-decode"), "{world}");
     let after = self::lists(plane).await;
     assert!(after.iter().zip(&lists).all(|(after, before)| after > before), "lists: {lists:?}, then {after:?}");
+}
+
+/// A running watch outlives the rule that allowed it; the next one is refused. The service says what it lacks, and what
+/// happened meanwhile is done once it has the rule again.
+async fn forbidden_to_watch(plane: &Plane, ns: &Namespace, service: &Victim) {
+    let roles = Api::<ClusterRole>::all(ns.client.clone());
+    let granted = roles.get("pclq-controller").await.expect("the service's rules");
+    let mut less = granted.clone();
+    for rule in less.rules.iter_mut().flatten() {
+        rule.verbs.retain(|verb| verb != "watch");
+    }
+    service.proxy().cut();
+    let less = roles.replace("pclq-controller", &PostParams::default(), &less).await.expect("the rules are changed");
+    service.proxy().mend();
+    plane.until_logged("pclq-controller", "cannot watch resource").await;
+    plane.until_logged("pclq-controller", "the account of this service lacks a rule").await;
+    ns.scale::<PodCliqueSet>("llm", 3).await;
+    ns.until("the cliques are there", |world| world.cliques.len() == 9).await;
+    let restored = ClusterRole { metadata: less.metadata, ..granted };
+    roles.replace("pclq-controller", &PostParams::default(), &restored).await.expect("the rules are restored");
+    ns.until("three replicas serve", |world| serves(world, 3)).await;
+}
+
+/// A service that starts where Grove's definitions are not installed says so, and goes on once they are.
+async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim]) {
+    ns.remove::<PodCliqueSet>("llm").await;
+    ns.until("nothing is left", World::is_empty).await;
+    for service in services {
+        service.proxy().cut();
+        service.kill();
+    }
+    let kinds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
+    let definitions = Api::<CustomResourceDefinition>::all(ns.client.clone());
+    for name in kinds.map(|definition| definition.name_any()) {
+        let uid = definitions.get(&name).await.expect("the definition").uid().expect("a uid");
+        definitions.delete(&name, &DeleteParams::default()).await.expect("the definition is deleted");
+        await_condition(definitions.clone(), &name, conditions::is_deleted(&uid)).await.expect("the definition goes");
+    }
+    for service in services {
+        service.proxy().mend();
+    }
+    for service in SERVICES {
+        plane.until_logged(service, "does not serve this kind; its definition has to be installed").await;
+    }
+    plane.up_without_services().await;
+    let ns = Namespace::create(&ns.client, "e2e-connection-defined").await;
+    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+    ns.until("the set serves", |world| serves(world, 1)).await;
 }
 
 /// Complete lists so far, of each service.

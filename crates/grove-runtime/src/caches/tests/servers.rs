@@ -45,6 +45,22 @@ async fn a_server_that_was_set_back_is_read_anew_whatever_its_versions_say() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_was_set_back_and_has_come_as_far_again_is_read_anew_too() {
+    let lists = AtomicU32::new(0);
+    let mut watched = over(move |asked| match (asked.is_watch(), asked.is_list()) {
+        (true, _) if lists.load(Ordering::SeqCst) == 1 => Answer::Broken,
+        (true, _) => OPEN,
+        (_, true) if lists.fetch_add(1, Ordering::SeqCst) == 0 => {
+            config_maps(20, &[map("a", 15), map("b", 18), map("d", 19)])
+        }
+        _ => config_maps(25, &[map("a", 15), map("c", 19), map("d", 16)]),
+    });
+    for expected in ["+a", "+b", "+d", "-b", "~a", "+c", "~d"] {
+        assert_eq!(watched.next().await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_is_an_empty_cache_and_comes_by_itself() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);
