@@ -13,6 +13,8 @@ pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
 pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
 /// `PodCliqueSet`: whether it has fields that no service acts on; the message lists them.
 pub const FIELDS_IGNORED: &str = "FieldsIgnored";
+/// `PodCliqueSet`: whether it has pods that were made from an older template; the message says which cliques and groups do.
+pub const PODS_OUTDATED: &str = "PodsOutdated";
 /// `PodGang`: whether every pod of it exists.
 pub const INITIALIZED: &str = "Initialized";
 /// `PodGang`: whether every pod of its minimum is scheduled.
@@ -28,6 +30,8 @@ pub mod available {
     pub const UNAVAILABLE: &str = "ReplicasUnavailable";
     /// The API server refused something; the message has its words.
     pub const REFUSED: &str = "Refused";
+    /// The set implies more objects than a set may have, and nothing is done until it is smaller.
+    pub const TOO_LARGE: &str = "TooManyObjects";
 }
 
 /// Reasons of [`POD_CLIQUE_SCHEDULED`].
@@ -78,6 +82,12 @@ pub mod topology_levels {
 pub mod fields_ignored {
     /// The set has fields that are kept and not acted on.
     pub const NOT_ACTED_ON: &str = "FieldsNotActedOn";
+}
+
+/// Reasons of [`PODS_OUTDATED`].
+pub mod pods_outdated {
+    /// The template was changed after pods were made from it.
+    pub const TEMPLATE_CHANGED: &str = "TemplateChanged";
 }
 
 /// Reasons of [`SCHEDULED`].

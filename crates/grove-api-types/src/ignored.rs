@@ -3,9 +3,11 @@
 
 use kube::ResourceExt;
 
+use crate::admission::default;
 use crate::core::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
+use crate::duration::Duration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 
 /// As many fields are named in a message; the others are counted.
@@ -59,7 +61,10 @@ impl Found {
         self.add(template.clique_startup_type != CliqueStartupType::AnyOrder, path, "cliqueStartupType");
         self.add(template.cluster_topology_name.is_some(), path, "clusterTopologyName");
         self.add(template.topology_constraint.is_some(), path, "topologyConstraint");
-        self.add(template.termination_delay.is_some(), path, "terminationDelay");
+        // What admission fills in is not the user's word.
+        let default = Duration::new(default::TERMINATION_DELAY).value();
+        let is_written = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
+        self.add(is_written, path, "terminationDelay");
         self.add(!template.resource_claim_templates.is_empty(), path, "resourceClaimTemplates");
         self.add(!template.resource_sharing.is_empty(), path, "resourceSharing");
         for (index, clique) in template.cliques.iter().enumerate() {

@@ -18,6 +18,7 @@ use crate::names::{
     PodGangName, TopologyGroupName,
 };
 
+pub mod size;
 mod startup;
 
 /// How large the cliques and scaling groups are that exist.

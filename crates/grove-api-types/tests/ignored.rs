@@ -26,6 +26,7 @@ spec:
   template:
     cliqueStartupType: CliqueStartupTypeAnyOrder
     priorityClassName: high
+    terminationDelay: 240m
     headlessServiceConfig: {publishNotReadyAddresses: false}
     cliques:
     - name: a
@@ -49,7 +50,7 @@ spec:
     cliqueStartupType: CliqueStartupTypeExplicit
     clusterTopologyName: t
     topologyConstraint: {packDomain: rack}
-    terminationDelay: 4h
+    terminationDelay: 1h
     resourceClaimTemplates: [{name: gpus, templateSpec: {spec: {}}}]
     resourceSharing: [{name: gpus, scope: AllReplicas}]
     cliques:

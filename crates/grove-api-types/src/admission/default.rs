@@ -11,7 +11,7 @@ use crate::duration::Duration;
 /// Seconds a pod gets to end when its template says nothing: Kubernetes' own default.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
 /// How long a replica may be below its minimum when its template says nothing.
-const TERMINATION_DELAY: &str = "4h0m0s";
+pub(crate) const TERMINATION_DELAY: &str = "4h0m0s";
 
 /// A set with every default filled in. Applying it twice changes nothing more.
 pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {

@@ -31,6 +31,8 @@ rules! {
     SetName = "set-name",
     /// A set has zero or more replicas.
     SetReplicas = "set-replicas",
+    /// A set has at most 100,000 objects, its pods and all that is made for them.
+    SetSize = "set-size",
     /// A set has at least one clique.
     Cliques = "cliques",
     /// The name of a clique is a DNS label of its own.
@@ -129,7 +131,7 @@ rules! {
     GroupComposition = "group-composition",
     /// What is decided at creation stays.
     Immutable = "immutable",
-    /// What is scaled has no replicas, or at least `minAvailable` of them, and names that fit.
+    /// What is scaled has no replicas, or at least `minAvailable` of them, names that fit, and a set that stays small enough.
     Scale = "scale",
     /// Each level of a topology has a domain and a key of its own.
     LevelUnique = "level-unique",

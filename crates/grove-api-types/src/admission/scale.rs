@@ -6,9 +6,11 @@ use kube::ResourceExt;
 
 use super::findings::Findings;
 use super::syntax::LONGEST_LABEL;
+use super::texts::too_large;
 use super::{Facts, FieldPath, Rule, Verdict, validate_update};
-use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
+use crate::shape::size::{self, Count, MOST_OBJECTS};
 
 /// What is scaled.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,7 @@ pub fn validate_scale(scaled: Scaled<'_>, replicas: i32, facts: &Facts) -> Verdi
         Scaled::Group(group, set) => {
             minimum(replicas, group.spec.min_available.unwrap_or(1), &mut found);
             if replicas > group.spec.replicas {
+                size(replicas, group, set, &mut found);
                 hostnames(replicas, &longest_of_group(group, set, replicas), &mut found);
             }
         }
@@ -68,6 +71,19 @@ fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, r
     };
     let longest = group.spec.clique_names.iter().map(hostname).max_by_key(|hostname| hostname.as_str().len());
     longest.unwrap_or_else(|| hostname(&String::new()))
+}
+
+/// The set as it is created, but for this group.
+fn size(replicas: i32, group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, found: &mut Findings) {
+    let Some(set) = set else { return };
+    let name = group.name_any();
+    let is_of = |config: &&PodCliqueScalingGroupConfig| name.ends_with(&format!("-{}", config.name));
+    let config = set.spec.template.pod_clique_scaling_groups.iter().filter(is_of).max_by_key(|it| it.name.len());
+    let growth = config.map_or(0, |config| Count::of(&set.spec.template).growth(&config.name, replicas));
+    let total = size::of_template(set).saturating_add(growth);
+    if growth > 0 && total > MOST_OBJECTS {
+        found.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_large(total));
+    }
 }
 
 fn hostnames(replicas: i32, longest: &Hostname, found: &mut Findings) {

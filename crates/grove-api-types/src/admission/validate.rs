@@ -20,6 +20,7 @@ mod pods;
 mod scaling;
 mod schedulers;
 mod sharing;
+mod size;
 mod startup;
 mod topology;
 mod update;
@@ -100,6 +101,7 @@ impl<'a> Judged<'a> {
     /// The rules that hold at any time.
     fn at_any_time(&self, found: &mut Findings) {
         names::check(self, found);
+        size::check(self, found);
         cliques::check(self, found);
         startup::check(self, found);
         pods::check(self, found);

@@ -41,3 +41,24 @@ fn every_scale_gets_its_answer() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.concat());
 }
+
+#[test]
+fn a_group_is_not_scaled_to_more_than_a_set_may_have() {
+    let set: PodCliqueSet = serde_json::from_value(object("set")).expect("a set");
+    let metadata = json!({ "name": "serve-1-model", "namespace": "team" });
+    let group = |from: i32| -> PodCliqueScalingGroup {
+        let spec = json!({ "replicas": from, "minAvailable": 1, "cliqueNames": ["leader", "worker"] });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a group")
+    };
+    let judged = |from, to| validate_scale(Scaled::Group(&group(from), Some(&set)), to, &of_sets(&Known::default()));
+    assert_eq!(
+        judged(2, 20_000).message().as_deref(),
+        Some(
+            "spec.replicas: Invalid value: 20000: the set would have 160030 objects, pods and what is made for them, and \
+             100000 is the most; lower replicas of the set, of its scaling groups or of its cliques, or divide it into several \
+             sets"
+        )
+    );
+    assert!(judged(2, 12_000).is_accepted());
+    assert!(judged(30_000, 20_000).is_accepted(), "whoever makes it smaller is not kept from it");
+}

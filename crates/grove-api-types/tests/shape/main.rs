@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 mod groups;
 mod names;
+mod size;
 mod startup;
 
 fn yaml<K: DeserializeOwned>(text: &str) -> K {

@@ -1,0 +1,25 @@
+//! What all numbers of a set come to together.
+
+use super::Judged;
+use crate::admission::findings::Findings;
+use crate::admission::texts::too_large;
+use crate::admission::{FieldPath, Rule};
+use crate::shape::size::{self, Count, MOST_OBJECTS};
+
+/// Names the number that alone is too much, else that of the set.
+pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
+    let total = size::of_template(judged.set);
+    if total <= MOST_OBJECTS {
+        return;
+    }
+    let largest = Count::of(judged.template()).parts().max_by_key(|(_, objects)| *objects);
+    let culprit = largest.filter(|(_, objects)| *objects > MOST_OBJECTS).map(|(name, _)| name);
+    let clique = judged.cliques().find(|(_, it)| culprit == Some(&it.name) && judged.group_of(&it.name).is_none());
+    let group = judged.groups().find(|(_, it)| culprit == Some(&it.name));
+    let (path, replicas) = match (clique, group) {
+        (Some((path, clique)), _) => (path.field("spec").field("replicas"), clique.spec.replicas),
+        (None, Some((path, group))) => (path.field("replicas"), group.replicas()),
+        (None, None) => (FieldPath::new("spec.replicas"), judged.set.spec.replicas),
+    };
+    found.invalid(Rule::SetSize, &path, replicas, too_large(total));
+}
