@@ -248,6 +248,23 @@ impl Plane {
     }
 }
 
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// When there is none for too long.
+pub async fn until_said<T>(says: impl AsyncFn() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(said) = says().await {
+                return said;
+            }
+            // What is waited for takes a while, and there is no watch that would tell.
+            let _ = tokio::time::timeout(ASK_AGAIN, std::future::pending::<()>()).await;
+        }
+    };
+    tokio::time::timeout(crate::world::LIMIT, asking).await.expect("an answer")
+}
+
 /// Asks again and again until the words are among what is said.
 async fn told(who: &str, words: &str, says: impl AsyncFn() -> String) {
     let mut said = String::new();

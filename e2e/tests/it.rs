@@ -19,6 +19,7 @@ mod it {
     mod identity;
     mod neighbours;
     mod objects;
+    mod outdated;
     mod pods;
     mod refusals;
     mod scale;

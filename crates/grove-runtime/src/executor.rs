@@ -1,13 +1,13 @@
 //! The only code that writes to the API server: carries plans out, and publishes status.
 //!
-//! Nothing is retried here. A step that is refused fails, the rest of its stage still happens, later stages do not,
-//! and the controller's backoff brings the object back.
+//! Nothing is retried here. A step that is refused fails, the rest of its stage still happens, later stages do not, at least
+//! for the same part of the object, and the controller's backoff brings the object back.
 
 mod announce;
 mod outcome;
 mod requests;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::ownership::controller_of;
@@ -82,15 +82,23 @@ impl Executor {
         Self { recorder: self.recorder.named(controller), ..self.clone() }
     }
 
-    /// Takes the plan's steps, stage by stage, until one fails. `subject` is what the events are about.
+    /// Takes the plan's steps, stage by stage, until one fails; if the plan has parts and it is only that object that the
+    /// server does not want, the other parts go on. `subject` is what the events are about.
     pub async fn carry_out<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> Done {
-        let mut done = Done::default();
-        for stage in plan.stages.iter().filter(|stage| !stage.steps.is_empty()) {
+        let (mut done, mut incomplete) = (Done::default(), BTreeSet::new());
+        for stage in &plan.stages {
+            let stage = possible(plan, stage, &incomplete);
+            if stage.steps.is_empty() {
+                continue;
+            }
             let results = self.take_all(&stage.steps).await;
-            self.announce(subject, stage, &results);
-            let outcomes = stage.steps.iter().zip(results).map(|(step, result)| outcome(stage, step, result));
+            self.announce(subject, &stage, &results);
+            let refused = stage.steps.iter().zip(&results).filter(|(_, result)| result.is_err());
+            incomplete.extend(refused.filter_map(|(step, _)| plan.part_of(step)));
+            let outcomes = stage.steps.iter().zip(results).map(|(step, result)| outcome(&stage, step, result));
             done.outcomes.extend(outcomes);
-            if !done.succeeded() {
+            let is_over = plan.parts.is_empty() && !done.succeeded();
+            if is_over || done.failures().any(|failure| !failure.is_of_the_object()) {
                 break;
             }
         }
@@ -281,6 +289,16 @@ impl Executor {
             self.recorder.record(subject.object_ref(&()), event);
         }
     }
+}
+
+/// What of the stage can be done though some parts of the plan are incomplete.
+fn possible<'a>(plan: &Plan, stage: &'a Stage, incomplete: &BTreeSet<i32>) -> Cow<'a, Stage> {
+    let is_possible = |step: &&Step| !plan.part_of(step).is_some_and(|part| incomplete.contains(&part));
+    if incomplete.is_empty() {
+        return Cow::Borrowed(stage);
+    }
+    let steps = stage.steps.iter().filter(is_possible).cloned().collect();
+    Cow::Owned(Stage { name: stage.name, steps, announce: stage.announce.clone() })
 }
 
 /// For traces; in the log only with `debug`.

@@ -33,6 +33,7 @@ pub mod rbac;
 
 pub mod events;
 pub mod executor;
+pub mod refusals;
 
 pub mod caches;
 pub mod controller;

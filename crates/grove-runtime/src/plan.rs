@@ -1,8 +1,10 @@
 //! What a reconciler decided to do, as plain data: stages of steps, what it waits for, when to look again.
 //!
-//! Steps of one stage are independent of each other; a stage begins when the one before it succeeded as a whole.
+//! Steps of one stage are independent of each other; a stage begins when the one before it succeeded as a whole, or at least
+//! in the part of the object that a step is for.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Display, Formatter},
     time::Duration,
 };
@@ -15,12 +17,14 @@ use serde_json::{Value, json};
 /// Everything one reconciliation wants done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Carried out one after the other; a failed stage ends the plan.
+    /// Carried out one after the other; a failed stage ends the plan, or what it has of the same part.
     pub stages: Vec<Stage>,
     /// Why nothing more is done now. Feeds conditions and logs.
     pub waiting: Vec<Waiting>,
     /// The next known deadline; absent when only an event can change anything.
     pub revisit: Option<Duration>,
+    /// Parts of the object that do not need one another, by the names of children. Without parts all is one.
+    pub parts: BTreeMap<String, i32>,
 }
 
 impl Plan {
@@ -49,6 +53,44 @@ impl Plan {
     #[must_use]
     pub fn revisit_in(mut self, delay: Duration) -> Self {
         self.revisit = Some(self.revisit.map_or(delay, |earlier| earlier.min(delay)));
+        self
+    }
+
+    /// Says which children belong to which part of the object: what one part lacks holds up no other.
+    #[must_use]
+    pub fn in_parts(self, parts: BTreeMap<String, i32>) -> Self {
+        Self { parts, ..self }
+    }
+
+    /// The part that a step makes something for; only what is to come needs what comes before it.
+    pub(crate) fn part_of(&self, step: &Step) -> Option<i32> {
+        let Step::Create(Create { target, object: _ }) = step else { return None };
+        self.parts.get(&target.name).copied()
+    }
+
+    /// The plan without the creates of `missing`, and without those that come later in the same parts.
+    #[must_use]
+    pub fn without<'a>(mut self, missing: impl IntoIterator<Item = &'a Target>) -> Self {
+        let missing: BTreeSet<_> =
+            missing.into_iter().map(|it| (it.resource.kind.as_str(), it.name.as_str())).collect();
+        if missing.is_empty() {
+            return self;
+        }
+        let mut incomplete = BTreeSet::new();
+        for mut stage in std::mem::take(&mut self.stages) {
+            let is_missing = |step: &Step| {
+                let target = step.target();
+                matches!(step, Step::Create(_))
+                    && missing.contains(&(target.resource.kind.as_str(), target.name.as_str()))
+            };
+            let lacking: Vec<i32> =
+                stage.steps.iter().filter(|step| is_missing(step)).filter_map(|step| self.part_of(step)).collect();
+            stage
+                .steps
+                .retain(|step| !is_missing(step) && !self.part_of(step).is_some_and(|part| incomplete.contains(&part)));
+            incomplete.extend(lacking);
+            self = self.stage(stage);
+        }
         self
     }
 
@@ -97,11 +139,18 @@ impl Stage {
     /// reason `failure` and the server's words.
     #[must_use]
     pub fn announcing(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
-        self.announce.push(Announcement { kind: None, success, failure, verb });
+        self.announce.push(Announcement { kind: None, success: Some(success), failure, verb });
         self
     }
 
-    /// The same about the steps of one kind, so that a stage of several kinds has one event for each.
+    /// Publishes an event about the stage only if something was refused: a warning with this reason and the server's words.
+    #[must_use]
+    pub fn announcing_refusals(mut self, failure: &'static str) -> Self {
+        self.announce.push(Announcement { kind: None, success: None, failure, verb: "" });
+        self
+    }
+
+    /// What was done and what was refused about the steps of one kind, so that a stage of several kinds has one event for each.
     #[must_use]
     pub fn announcing_kind(
         mut self,
@@ -110,7 +159,7 @@ impl Stage {
         failure: &'static str,
         verb: &'static str,
     ) -> Self {
-        self.announce.push(Announcement { kind: Some(kind), success, failure, verb });
+        self.announce.push(Announcement { kind: Some(kind), success: Some(success), failure, verb });
         self
     }
 }
@@ -120,8 +169,8 @@ impl Stage {
 pub struct Announcement {
     /// The kind of the children it is about; absent for all of them.
     pub kind: Option<&'static str>,
-    /// Reason of the event when the stage succeeded.
-    pub success: &'static str,
+    /// Reason of the event when the stage succeeded; absent if that is not told.
+    pub success: Option<&'static str>,
     /// Reason of the warning when a step was refused.
     pub failure: &'static str,
     /// First word of the note, in the past tense: `Created`.

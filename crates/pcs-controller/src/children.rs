@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use grove_api_types::conditions::available;
+use grove_api_types::shape::size::MOST_OBJECTS;
+use grove_runtime::plan::Waiting;
 use kube::{Resource, ResourceExt};
 
 pub(crate) mod autoscaler;
@@ -16,6 +19,15 @@ mod revision;
 pub(crate) mod service;
 
 pub(crate) use revision::Revision;
+
+/// Why nothing is done for a set that implies too much.
+pub(crate) fn too_large() -> Waiting {
+    let message = format!(
+        "there would be more than {MOST_OBJECTS} objects, pods and what is made for them; nothing is created or deleted until \
+         replicas of the set, of its scaling groups or of its cliques are fewer"
+    );
+    Waiting::new(available::TOO_LARGE, message)
+}
 
 /// Children of one kind, by name.
 pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;

@@ -26,6 +26,7 @@ pub const NAME: &str = "pcs-controller";
 /// What a reconcile works with. Only `observe`, `carry_out` and `publish` see it; the thinking gets values.
 pub struct Ctx {
     caches: watch::Caches,
+    refused: watch::Refused,
     executor: Executor,
     pace: Pace,
     clock: Clock,
@@ -38,12 +39,13 @@ pub struct Ctx {
 /// # Errors
 /// When a watch cannot be set up or the controller ends before it was told to.
 pub async fn run(service: &Service) -> anyhow::Result<()> {
-    let (caches, changes) = watch::watch(service);
+    let refused = watch::Refused::default();
+    let (caches, changes) = watch::watch(service, &refused);
     let ctx = |controller| {
         let executor = service.executor().reporting_as(controller);
         let default_scheduler = service.config().schedulers.default_profile;
-        let (caches, clock) = (caches.clone(), service.clock());
-        Arc::new(Ctx { caches, executor, pace: Pace::default(), clock, default_scheduler })
+        let (caches, refused, clock) = (caches.clone(), refused.clone(), service.clock());
+        Arc::new(Ctx { caches, refused, executor, pace: Pace::default(), clock, default_scheduler })
     };
     // On the heap: together they would make a large future.
     let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), changes.sets));

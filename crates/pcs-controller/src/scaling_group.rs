@@ -42,7 +42,9 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
     Wiring::new(CONTROLLER, changes.groups)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
         .woken_by(changes.touched)
+        .relieved_by(changes.relieved)
         .orphans(move |gone| {
+            ended.refused.groups.forget(gone);
             ended.pace.rest(gone);
             plan::deletion_of_cliques(&observe::cliques(&ended.caches, gone), gone)
         })
@@ -52,9 +54,10 @@ pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
 
 async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let seen = observe::observe(&ctx.caches, &group);
+    let seen = observe::observe(&ctx, &group);
     let plan = plan::plan(&seen);
     let done = ctx.executor.carry_out(&*group, &plan).await;
+    ctx.refused.groups.note(&*group, &seen.refused, &done);
     let mut telling = None;
     if !seen.is_leaving() && !done.will_be_heard_of() {
         let told = status::status(&seen, &plan, &done, now);

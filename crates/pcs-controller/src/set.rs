@@ -38,11 +38,15 @@ pub enum Error {
 
 /// Reconciles sets until the service is told to stop.
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
-    let caches = ctx.caches.clone();
+    let (caches, refused) = (ctx.caches.clone(), ctx.refused.sets.clone());
     Wiring::new(CONTROLLER, changes.sets)
         .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
         .woken_by(changes.touched)
-        .orphans(move |gone| plan::deletion_of_children(&observe::children(&caches, gone)))
+        .relieved_by(changes.relieved)
+        .orphans(move |gone| {
+            refused.forget(gone);
+            plan::deletion_of_children(&observe::children(&caches, gone))
+        })
         .run(service, ctx, reconcile)
         .await;
 }
@@ -52,6 +56,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Next, Error>
     let seen = observe::observe(&ctx, &set);
     let plan = plan::plan(&seen);
     let done = ctx.executor.carry_out(&*set, &plan).await;
+    ctx.refused.sets.note(&*set, &seen.refused, &done);
     observe::catch_up(&ctx.caches, &done).await;
     if !seen.is_leaving() && !done.will_be_heard_of() {
         let told = status::of_set(&seen, &done, now);

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use futures::channel::mpsc;
 use futures::stream::BoxStream;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_group::PodGang;
 use grove_runtime::caches::{Cache, Change};
+use grove_runtime::refusals::Refusals;
 use grove_runtime::service::Service as GroveService;
 use grove_runtime::triggers::fan_out;
 use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 
@@ -53,8 +56,35 @@ pub(crate) struct Changes {
     pub(crate) gangs: gang::observe::Changes,
 }
 
+/// What was refused to sets and groups.
+#[derive(Clone, Default)]
+pub(crate) struct Refused {
+    pub(crate) sets: Refusals<PodCliqueSet>,
+    pub(crate) groups: Refusals<PodCliqueScalingGroup>,
+}
+
+/// Who is told that there may be room for what was refused.
+pub(crate) struct Relief<K: Resource<DynamicType = ()>> {
+    pub(crate) refused: Refusals<K>,
+    pub(crate) freed: mpsc::UnboundedSender<ObjectRef<K>>,
+}
+
+impl<K: Resource<DynamicType = ()>> Clone for Relief<K> {
+    fn clone(&self) -> Self {
+        Self { refused: self.refused.clone(), freed: self.freed.clone() }
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Relief<K> {
+    /// Takes a change of anything that may count against a quota.
+    pub(crate) fn tell<C: Resource>(&self, change: &Change<C>) {
+        // Nobody listens any more when the service stops.
+        self.refused.relieved(change).into_iter().for_each(|object| drop(self.freed.unbounded_send(object)));
+    }
+}
+
 /// Starts the watches.
-pub(crate) fn watch(service: &GroveService) -> (Caches, Changes) {
+pub(crate) fn watch(service: &GroveService, refused: &Refused) -> (Caches, Changes) {
     let all = watcher::Config::default;
     let (sets, of_sets) = service.watch(all(), None);
     let (groups, of_groups) = service.watch(all(), None);
@@ -68,8 +98,8 @@ pub(crate) fn watch(service: &GroveService) -> (Caches, Changes) {
     let by_sets = Heard { sets, groups, cliques, gangs };
     let by_groups = Heard { sets: sets_too, groups: groups_too, cliques: cliques_too, gangs: gangs_too };
     let changes = Changes {
-        sets: set::observe::changes(&caches, by_sets, of_services, of_autoscalers),
-        groups: scaling_group::observe::changes(&caches, by_groups),
+        sets: set::observe::changes(&caches, &refused.sets, by_sets, of_services, of_autoscalers),
+        groups: scaling_group::observe::changes(&caches, &refused.groups, by_groups),
         gangs: gang::observe::changes(told, members),
     };
     (caches, changes)

@@ -1,5 +1,5 @@
-//! Pods that the cluster refuses: the clique says why in the cluster's words, nothing is flooded, and what is not refused
-//! goes on. When there is leave again, it goes on by itself.
+//! What the cluster refuses, pods or what is made for them: whoever lacks it says why in the cluster's words, nothing is
+//! flooded, and what is not refused goes on. When there is leave again, it goes on by itself.
 
 use e2e::{Namespace, World, in_namespace, sets};
 use grove_api_types::core::{PodClique, PodCliqueSet};
@@ -34,20 +34,42 @@ fn is_well(world: &World, clique: &str, indices: &[i32]) -> bool {
 
 /// A quota of so many pods, which the cluster knows of when this returns.
 async fn quota(ns: &Namespace, pods: u32) {
-    ns.create_yaml::<ResourceQuota>(&format!("{{metadata: {{name: small}}, spec: {{hard: {{pods: {pods}}}}}}}")).await;
+    quota_of(ns, "pods", pods).await;
+}
+
+/// A quota of so many of something. One that is made before Kubernetes has learned of a new kind is never counted, and made
+/// anew.
+async fn quota_of(ns: &Namespace, what: &str, count: u32) {
+    let hard = format!("{{metadata: {{name: small}}, spec: {{hard: {{{what}: {count}}}}}}}");
+    loop {
+        ns.create_yaml::<ResourceQuota>(&hard).await;
+        if is_counted(ns).await {
+            return;
+        }
+        ns.remove::<ResourceQuota>("small").await;
+    }
+}
+
+async fn is_counted(ns: &Namespace) -> bool {
     let known = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| !used.is_empty())
     };
-    await_condition(ns.api::<ResourceQuota>(), "small", known).await.expect("the quota is counted");
+    let counted = await_condition(ns.api::<ResourceQuota>(), "small", known);
+    tokio::time::timeout(std::time::Duration::from_secs(5), counted).await.is_ok()
 }
 
 /// The announcements that pods of the clique were refused.
 async fn announcements(ns: &Namespace, clique: &str) -> Vec<Event> {
+    warnings(ns, clique, "PodCreateFailed").await
+}
+
+/// The events about an object for this reason.
+async fn warnings(ns: &Namespace, name: &str, reason: &str) -> Vec<Event> {
     let events = Api::<Event>::namespaced(ns.client.clone(), &ns.name);
     let mut events = events.list(&ListParams::default()).await.expect("the events").items;
     events.retain(|event| {
-        event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(clique)
-            && event.reason.as_deref() == Some("PodCreateFailed")
+        event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
+            && event.reason.as_deref() == Some(reason)
     });
     events
 }
@@ -143,6 +165,59 @@ async fn pod_security_refuses_in_its_own_words() {
         let patch = kube::api::Patch::Merge(enforce("baseline"));
         namespaces.patch(&ns.name, &kube::api::PatchParams::default(), &patch).await.expect("the label is set");
         ns.until("the set serves", |world| world.is_available("llm") && is_well(world, "llm-0-decode", &[0, 1])).await;
+    })
+    .await;
+}
+
+/// Whether the set says that this was refused, and what to do.
+fn set_refused(world: &World, words: &[&str]) -> bool {
+    let status = world.sets.get("llm").and_then(|set| set.status.as_ref());
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let said = |condition: &Condition| words.iter().all(|words| condition.message.contains(words));
+    conditions.iter().any(|c| c.type_ == "Available" && c.status == "False" && c.reason == "Refused" && said(c))
+}
+
+fn serves(world: &World, replicas: usize) -> bool {
+    let errors = world.sets.get("llm").and_then(|set| set.status.as_ref()).map(|status| status.last_errors.len());
+    world.is_available("llm") && errors == Some(0) && world.pods.len() == replicas * 5 && ready(world) == replicas * 5
+}
+
+#[tokio::test]
+async fn a_replica_that_is_refused_its_gang_holds_up_no_other() {
+    in_namespace("e2e-refused-gangs", async |ns| {
+        quota_of(ns, "count/podgangs.scheduler.grove.io", 2).await;
+        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 3)).await;
+        let words = ["to create PodGang llm-", "exceeded quota: small", "raise the quota or free some of it"];
+        ns.until("two replicas are there, and the set says why there is no third", |world| {
+            world.gangs.len() == 2 && world.cliques.len() == 6 && ready(world) == 10 && set_refused(world, &words)
+        })
+        .await;
+        let told = warnings(ns, "llm", "PodGangCreateOrUpdateFailed").await;
+        assert_eq!(told.len(), 1, "{told:#?}");
+        ns.patch::<ResourceQuota>("small", json!({ "spec": { "hard": { "count/podgangs.scheduler.grove.io": "3" } } }))
+            .await;
+        ns.until("the third follows", |world| serves(world, 3)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_clique_does_not_keep_the_rest_from_making_room_for_it() {
+    in_namespace("e2e-refused-cliques", async |ns| {
+        quota_of(ns, "count/podcliques.grove.io", 6).await;
+        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;
+        ns.until("the set serves", |world| serves(world, 2)).await;
+        let known = |quota: Option<&ResourceQuota>| {
+            let hard = quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()?.get("count/podcliques.grove.io"));
+            hard.is_some_and(|hard| hard.0 == "4")
+        };
+        ns.patch::<ResourceQuota>("small", json!({ "spec": { "hard": { "count/podcliques.grove.io": "4" } } })).await;
+        await_condition(ns.api::<ResourceQuota>(), "small", known).await.expect("the quota is smaller");
+        ns.remove::<PodClique>("llm-0-decode").await;
+        let words = ["to create PodClique llm-0-decode", "exceeded quota: small"];
+        ns.until("the set says what it lacks", |world| set_refused(world, &words)).await;
+        ns.scale::<PodCliqueSet>("llm", 1).await;
+        ns.until("what went made room", |world| serves(world, 1)).await;
     })
     .await;
 }

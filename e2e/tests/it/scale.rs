@@ -1,7 +1,9 @@
 //! Sets and cliques grow and shrink through their scale subresource; indices of live pods stay dense.
 
 use e2e::{in_namespace, sets};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::json;
 
 #[tokio::test]
 async fn a_set_scales_out_and_in() {
@@ -54,6 +56,37 @@ async fn a_clique_keeps_its_own_size_and_dense_indices() {
             .await;
         assert_eq!(world.cliques["llm-0-decode"].spec.replicas, 1);
         assert_eq!(world.ready_indices("llm-0-decode"), [0]);
+    })
+    .await;
+}
+
+/// What is said of being available.
+fn reason(conditions: &[Condition]) -> &str {
+    conditions.iter().find(|condition| condition.type_ == "Available").map_or("", |condition| condition.reason.as_str())
+}
+
+/// The scale subresource refuses that, and an edit does not: the set is left as it is, and others are served.
+#[tokio::test]
+async fn a_set_that_is_edited_to_more_than_any_cluster_holds_is_left_alone_until_it_is_smaller() {
+    in_namespace("e2e-too-large", async |ns| {
+        let moe = sets::grouped("moe", 1, "");
+        let (moe, _) = moe.split_once("      scaleConfig:").expect("an autoscaler, which would interfere");
+        ns.create_yaml::<PodCliqueSet>(moe).await;
+        let before = ns.until("the set serves", |world| world.is_available("moe") && world.pods.len() == 14).await;
+        ns.patch::<PodCliqueScalingGroup>("moe-0-g", json!({ "spec": { "replicas": 60_000 } })).await;
+        let world = ns
+            .until("the set and the group say so", |world| {
+                let set = world.sets["moe"].status.as_ref().map(|status| reason(&status.conditions));
+                let group = world.groups["moe-0-g"].status.as_ref().map(|status| reason(&status.conditions));
+                set == Some("TooManyObjects") && group == Some("TooManyObjects")
+            })
+            .await;
+        assert!(before.cliques.keys().eq(world.cliques.keys()) && before.pods.keys().eq(world.pods.keys()), "{world}");
+        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
+        ns.until("another set serves", |world| world.is_available("llm")).await;
+        ns.patch::<PodCliqueScalingGroup>("moe-0-g", json!({ "spec": { "replicas": 3 } })).await;
+        let world = ns.until("the set serves again", |world| world.is_available("moe")).await;
+        assert!(before.cliques.keys().all(|name| world.cliques.contains_key(name)), "{world}");
     })
     .await;
 }

@@ -25,7 +25,7 @@ fn announced(
         steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_ours)).map(|(step, _)| step).collect();
     let refused: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
     let mut events = vec![];
-    if let Some(first) = done.first() {
+    if let (Some(first), Some(success)) = (done.first(), success) {
         let plural = if done.len() > 1 { "s" } else { "" };
         let names: Vec<_> = done.iter().map(|step| step.target().name.as_str()).collect();
         let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, listed(&names));

@@ -89,6 +89,11 @@ impl Failure {
         Self::new(0, Self::NOT_LEADING, "this replica does not hold the lease of its service")
     }
 
+    /// Whether it is this request that the server does not want, and not every request at this time.
+    pub fn is_of_the_object(&self) -> bool {
+        matches!(self.code, 400 | 403 | 404 | 409 | 422)
+    }
+
     /// A failure without further details.
     pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), message: message.into(), ..Self::default() }

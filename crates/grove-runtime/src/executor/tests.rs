@@ -245,6 +245,32 @@ async fn a_failed_stage_is_finished_and_ends_the_plan() {
     );
 }
 
+#[tokio::test]
+async fn what_is_refused_to_one_part_holds_up_no_other() {
+    let answers = |refusal: fn() -> Answer| {
+        executor(move |asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
+            Some("0-first") => refusal(),
+            _ => Answer::ok(config_map("x", 1, "owner")),
+        })
+    };
+    let creates = |names: &[&str]| names.iter().map(|name| Step::create(&object(name))).collect::<Vec<_>>();
+    let later = creates(&["0-later", "1-later", "nobodys"]).into_iter().chain([Step::delete(&object("0-old"))]);
+    let parts = [("0-first", 0), ("0-later", 0), ("0-old", 0), ("1-first", 1), ("1-later", 1)];
+    let plan = Plan::new()
+        .stage(Stage::new("first", creates(&["0-first", "1-first"])))
+        .stage(Stage::new("later", later))
+        .in_parts(parts.map(|(name, part)| (name.to_owned(), part)).into());
+    let tried = async |refusal: fn() -> Answer| {
+        let done = answers(refusal).0.carry_out(&object("subject"), &plan).await;
+        assert!(!done.succeeded());
+        done.outcomes.iter().map(|outcome| outcome.target.name.clone()).collect::<Vec<_>>()
+    };
+    let quota = tried(|| Answer::refusal(403, "Forbidden")).await;
+    assert_eq!(quota, ["0-first", "1-first", "1-later", "nobodys", "0-old"]);
+    let trouble = tried(|| Answer::refusal(503, "ServiceUnavailable")).await;
+    assert_eq!(trouble, ["0-first", "1-first"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_more_writes_are_in_flight_than_allowed() {
     let (executor, log) = executor(|_| Answer::Silence);

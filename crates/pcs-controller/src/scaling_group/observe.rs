@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, StreamExt};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
@@ -13,13 +14,15 @@ use grove_api_types::{admission, labels};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::controller::Wake;
 use grove_runtime::namesake::Namesake;
+use grove_runtime::refusals::Refusals;
 use grove_runtime::triggers;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use super::observed::{Observed, set_replica};
+use crate::Ctx;
 use crate::children::{ByName, by_name};
-use crate::watch::{Caches, Heard};
+use crate::watch::{Caches, Heard, Relief};
 
 /// What wakes the reconciler.
 pub struct Changes {
@@ -27,10 +30,14 @@ pub struct Changes {
     pub(super) groups: BoxStream<'static, Change<PodCliqueScalingGroup>>,
     /// The groups whose set, cliques or gangs changed.
     pub(super) touched: BoxStream<'static, Wake<PodCliqueScalingGroup>>,
+    /// The groups for whose cliques there may be room again.
+    pub(super) relieved: BoxStream<'static, ObjectRef<PodCliqueScalingGroup>>,
 }
 
 /// What of all that is `heard` wakes groups.
-pub(crate) fn changes(caches: &Caches, heard: Heard) -> Changes {
+pub(crate) fn changes(caches: &Caches, refused: &Refusals<PodCliqueScalingGroup>, heard: Heard) -> Changes {
+    let (freed, relieved) = mpsc::unbounded();
+    let relief = Relief { refused: refused.clone(), freed };
     let Heard { sets, groups, cliques, gangs } = heard;
     let of_sets = caches.groups.clone();
     let of_sets = sets
@@ -42,12 +49,13 @@ pub(crate) fn changes(caches: &Caches, heard: Heard) -> Changes {
         .flat_map(move |change| stream::iter(of_gang(&of_gangs, change.latest().map(AsRef::as_ref))));
     let of_cliques = caches.cliques.clone();
     let owners = cliques.flat_map(move |change| {
+        relief.tell(&change);
         let act = triggers::calls_for_act(&change);
         stream::iter(triggers::concerned(&of_cliques, &change)).map(move |group| Wake::new(act, group))
     });
     let others = stream::select(of_sets, of_gangs).map(Wake::Act);
     let touched = stream::select(others, owners);
-    Changes { groups, touched: touched.boxed() }
+    Changes { groups, touched: touched.boxed(), relieved: relieved.boxed() }
 }
 
 fn came_or_went(change: &Change<PodGang>) -> bool {
@@ -79,15 +87,16 @@ fn of_gang(sets: &Cache<PodCliqueSet>, gang: Option<&PodGang>) -> Vec<ObjectRef<
 }
 
 /// What is known about `group` now.
-pub(super) fn observe(caches: &Caches, group: &PodCliqueScalingGroup) -> Observed {
+pub(super) fn observe(ctx: &Ctx, group: &PodCliqueScalingGroup) -> Observed {
+    let caches = &ctx.caches;
     let set = caches.set_of(group).map(|set| admission::default::pod_clique_set(&set));
     let place = set.as_ref().zip(set_replica(group));
     let siblings: Vec<_> = place.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // The group itself comes last: it is newer than the cache.
     let live = LiveScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
     let gangs = place.map(|(set, index)| gangs(caches, set, index, group)).unwrap_or_default();
-    let mut seen =
-        Observed { group: group.clone(), set, live, cliques: cliques(caches, group), gangs, taken: Vec::new() };
+    let (cliques, refused) = (cliques(caches, group), ctx.refused.groups.standing(group));
+    let mut seen = Observed { group: group.clone(), set, live, cliques, gangs, taken: Vec::new(), refused };
     seen.taken = taken(caches, &seen);
     seen
 }

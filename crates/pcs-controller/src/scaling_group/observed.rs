@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
-use grove_api_types::shape::{self, LiveScale, ScalingGroup, SetReplica};
+use grove_api_types::shape::{self, LiveScale, ScalingGroup, SetReplica, size};
 use grove_runtime::namesake::{Claims, Namesake};
+use grove_runtime::refusals::Standing;
 use kube::ResourceExt;
 
 use crate::children::ByName;
@@ -26,6 +27,8 @@ pub struct Observed {
     pub(crate) gangs: BTreeSet<String>,
     /// Objects that have the name of a clique and that it does not control.
     pub(crate) taken: Vec<Namesake>,
+    /// Cliques that were refused and are not asked for now.
+    pub(crate) refused: Standing,
 }
 
 impl Observed {
@@ -50,9 +53,18 @@ impl Observed {
         labels::base(&PodCliqueSetName::new(set))
     }
 
+    /// Whether its replica of the set is not expanded, because no memory would hold what that implies.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let place = self.set.as_ref().zip(set_replica(&self.group));
+        place.is_some_and(|(set, index)| size::is_replica_too_large(set, index, &self.live))
+    }
+
     /// What `set` wants of the replica that the group belongs to; absent when that replica or the group is not wanted.
     pub(crate) fn wanted<'a>(&self, set: &'a PodCliqueSet) -> Option<SetReplica<'a>> {
         let index = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
+        if self.is_too_large() {
+            return None;
+        }
         let replica = shape::replica(set, index, &self.live);
         self.of_group(&replica).is_some().then_some(replica)
     }

@@ -1,17 +1,17 @@
 //! What to do next for a scaling group: compare the cliques that are there with those its replicas should have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::leaves_children;
-use grove_api_types::shape::ScalingGroup;
+use grove_api_types::shape::{GroupReplica, ScalingGroup};
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 
 use super::desired::{self, Place};
 use super::observed::Observed;
 use crate::children::Revision;
-use crate::children::{ByName, deletion, drift};
+use crate::children::{ByName, deletion, drift, too_large};
 
 /// Reasons of events, as the wire format has them.
 const CLIQUES_KEPT: &str = "PodCliqueCreateSuccessful";
@@ -26,6 +26,9 @@ pub fn plan(seen: &Observed) -> Plan {
         return deletion_of_cliques(&seen.cliques, &seen.group);
     }
     let Some(set) = &seen.set else { return Plan::new().waiting([set_missing()]) };
+    if seen.is_too_large() {
+        return Plan::new().waiting([too_large()]);
+    }
     // A set that leaves, or wants the group no longer, deletes it.
     let wanted = seen.wanted(set).filter(|_| set.metadata.deletion_timestamp.is_none());
     let Some(replica) = wanted else { return Plan::new() };
@@ -35,7 +38,18 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(Stage::new("cliques", steps).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
         .stage(Stage::new("scale-in", beyond(seen, group)).announcing(CLIQUES_GONE, CLIQUES_STAYED, "Deleted"))
         .waiting(missing.into_iter().map(gang_missing));
-    seen.claims(&seen.base_labels()).settle(plan, |_| None)
+    let plan = seen.claims(&seen.base_labels()).settle(plan, |_| None);
+    // Cliques that are refused hold up nothing else, least of all the deletes that make room for them.
+    seen.refused.left_out_of(plan.in_parts(places(group)))
+}
+
+/// The replica of each clique.
+fn places(group: &ScalingGroup<'_>) -> BTreeMap<String, i32> {
+    let of_member = |member: &GroupReplica<'_>| {
+        let index = member.index;
+        member.cliques.iter().map(move |clique| (clique.name.to_string(), index)).collect::<Vec<_>>()
+    };
+    group.members.iter().flat_map(of_member).collect()
 }
 
 /// Deletes the cliques of a group that is going or gone, unless it was to leave them.

@@ -15,7 +15,7 @@ use kube::ResourceExt;
 
 use super::observed::Observed;
 use crate::children::Revision;
-use crate::children::{clique, refusals};
+use crate::children::{clique, refusals, too_large};
 
 /// How many replicas of a group are as they should be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,16 +32,20 @@ struct Tally {
 /// The status of the group after `done`.
 pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodCliqueScalingGroupStatus {
     let old = seen.group.status.clone().unwrap_or_default();
+    if seen.is_too_large() {
+        return of_too_large(seen, old, now);
+    }
     let revision = seen.set.as_ref().map(|set| Revision::of(&set.spec.template));
     let wanted = seen.set.as_ref().and_then(|set| seen.wanted(set));
     let group = wanted.as_ref().and_then(|replica| seen.of_group(replica));
     let tally = group.zip(revision.as_ref()).map(|(group, revision)| tally(seen, group, revision)).unwrap_or_default();
-    let errors = refusals::errors(done, &seen.claims(&seen.base_labels()));
+    let errors = refusals::errors(done, &seen.refused, &seen.claims(&seen.base_labels()));
+    let is_done = done.succeeded() && seen.refused.children.is_empty();
     let mut conditions = old.conditions;
     set_condition(&mut conditions, breach(seen, tally), now);
     set_condition(&mut conditions, availability(seen, tally, plan, done), now);
     PodCliqueScalingGroupStatus {
-        observed_generation: if done.succeeded() { seen.group.metadata.generation } else { old.observed_generation },
+        observed_generation: if is_done { seen.group.metadata.generation } else { old.observed_generation },
         last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
         replicas: Some(seen.group.spec.replicas),
         scheduled_replicas: tally.scheduled,
@@ -55,6 +59,15 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
         },
         update_progress: old.update_progress,
     }
+}
+
+/// What there is stays, and is not counted.
+fn of_too_large(seen: &Observed, old: PodCliqueScalingGroupStatus, now: Timestamp) -> PodCliqueScalingGroupStatus {
+    let (mut conditions, waiting) = (old.conditions, too_large());
+    let (reason, message) = (waiting.reason, waiting.message);
+    set_condition(&mut conditions, verdict(seen, conditions::AVAILABLE, ConditionStatus::False, reason, message), now);
+    let (observed_generation, replicas) = (seen.group.metadata.generation, Some(seen.group.spec.replicas));
+    PodCliqueScalingGroupStatus { observed_generation, replicas, conditions, ..old }
 }
 
 /// That a group serves, no longer does, has all it was asked to have, or was refused something, is news.
@@ -117,10 +130,11 @@ fn availability(seen: &Observed, tally: Tally, plan: &Plan, done: &Done) -> Verd
     if let Some(waiting) = waiting {
         text = format!("{text}; {}", waiting.message);
     }
-    let (holds, reason) = match (done.failures().next(), waiting) {
+    let refused = refusals::by_server(done, &seen.refused);
+    let (holds, reason) = match (refused, waiting) {
         _ if tally.available >= spec.needed() => (true, available::SUFFICIENT),
-        (Some(failure), _) => {
-            text = format!("{text}; the API server says: {}", failure.message);
+        (Some(refused), _) => {
+            text = format!("{text}; {refused}");
             (false, available::REFUSED)
         }
         (None, Some(waiting)) => (false, waiting.reason),

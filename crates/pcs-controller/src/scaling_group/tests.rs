@@ -7,6 +7,7 @@ use grove_api_types::admission;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::shape::LiveScale;
 use grove_runtime::plan::{Create, Step};
+use grove_runtime::refusals::Standing;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -64,6 +65,7 @@ fn new(replicas: i32) -> Observed {
         cliques: ByName::new(),
         gangs: gangs.collect::<BTreeSet<_>>(),
         taken: Vec::new(),
+        refused: Standing::default(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::channel::mpsc;
 use futures::future::join5;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use grove_api_types::core::{PodCliqueScalingGroup, PodCliqueSet};
@@ -14,8 +15,10 @@ use grove_runtime::controller::Wake;
 use grove_runtime::executor::Done;
 use grove_runtime::namesake::Namesake;
 use grove_runtime::plan::Target;
+use grove_runtime::refusals::{Refusals, Standing};
 use grove_runtime::triggers::{calls_for_act, concerned};
 use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
@@ -23,7 +26,7 @@ use super::observed::Observed;
 use crate::Ctx;
 use crate::children::autoscaler::Autoscaler;
 use crate::children::{ByName, by_name};
-use crate::watch::{Caches, Heard};
+use crate::watch::{Caches, Heard, Relief};
 
 /// The watches are behind the writes by milliseconds, on a busy server by tenths of a second.
 const CATCH_UP: Duration = Duration::from_secs(2);
@@ -34,24 +37,29 @@ pub struct Changes {
     pub(super) sets: BoxStream<'static, Change<PodCliqueSet>>,
     /// The sets some of whose children changed.
     pub(super) touched: SelectAll<BoxStream<'static, Wake<PodCliqueSet>>>,
+    /// The sets for whose children there may be room again.
+    pub(super) relieved: BoxStream<'static, ObjectRef<PodCliqueSet>>,
 }
 
 /// What of all that is `heard` wakes sets.
 pub(crate) fn changes(
     caches: &Caches,
+    refused: &Refusals<PodCliqueSet>,
     heard: Heard,
     services: impl Stream<Item = Change<Service>> + Send + 'static,
     autoscalers: impl Stream<Item = Change<Autoscaler>> + Send + 'static,
 ) -> Changes {
     let Heard { sets, groups, cliques, gangs } = heard;
+    let (freed, relieved) = mpsc::unbounded();
+    let relief = Relief { refused: refused.clone(), freed };
     let touched = [
-        owners(&caches.groups, groups, calls_for_act),
-        owners(&caches.cliques, cliques, calls_for_act),
-        owners(&caches.gangs, gangs, differs_by_more_than_references),
-        owners(&caches.services, services, calls_for_act),
-        owners(&caches.autoscalers, autoscalers, calls_for_act),
+        owners(&caches.groups, groups, calls_for_act, &relief),
+        owners(&caches.cliques, cliques, calls_for_act, &relief),
+        owners(&caches.gangs, gangs, differs_by_more_than_references, &relief),
+        owners(&caches.services, services, calls_for_act, &relief),
+        owners(&caches.autoscalers, autoscalers, calls_for_act, &relief),
     ];
-    Changes { sets, touched: SelectAll::from_iter(touched) }
+    Changes { sets, touched: SelectAll::from_iter(touched), relieved: relieved.boxed() }
 }
 
 /// The sets that a change of a child concerns: whose it is or was, and who wants its name.
@@ -59,12 +67,14 @@ fn owners<K>(
     cache: &Cache<K>,
     changes: impl Stream<Item = Change<K>> + Send + 'static,
     calls_for_act: fn(&Change<K>) -> bool,
+    relief: &Relief<PodCliqueSet>,
 ) -> BoxStream<'static, Wake<PodCliqueSet>>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let cache = cache.clone();
+    let (cache, relief) = (cache.clone(), relief.clone());
     let wakes = move |change: Change<K>| {
+        relief.tell(&change);
         let act = calls_for_act(&change);
         stream::iter(concerned(&cache, &change)).map(move |set| Wake::new(act, set))
     };
@@ -111,9 +121,10 @@ pub(super) fn observe(ctx: &Ctx, set: &PodCliqueSet) -> Observed {
     let Ctx { caches, default_scheduler, .. } = ctx;
     let (defaulted, default_scheduler) = (admission::default::pod_clique_set(set), *default_scheduler);
     let mut seen = Observed { set: defaulted, default_scheduler, ..children(caches, set) };
-    if !seen.is_leaving() {
+    if !seen.is_leaving() && !seen.is_too_large() {
         seen.released = released(caches, &seen);
         seen.taken = taken(caches, &seen);
+        seen.refused = ctx.refused.sets.standing(set);
     }
     seen
 }
@@ -161,5 +172,6 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
         default_scheduler: Scheduler::default(),
         released: ByName::new(),
         taken: Vec::new(),
+        refused: Standing::default(),
     }
 }

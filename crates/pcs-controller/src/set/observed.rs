@@ -8,8 +8,9 @@ use grove_api_types::ignored;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_group::PodGang;
-use grove_api_types::shape::LiveScale;
+use grove_api_types::shape::{LiveScale, size};
 use grove_runtime::namesake::{Claims, Namesake};
+use grove_runtime::refusals::Standing;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
@@ -40,6 +41,8 @@ pub struct Observed {
     pub(crate) released: ByName<PodCliqueScalingGroup>,
     /// Objects that have the name of a child and that it does not control.
     pub(crate) taken: Vec<Namesake>,
+    /// Children that were refused and are not asked for now.
+    pub(crate) refused: Standing,
 }
 
 impl Observed {
@@ -56,7 +59,13 @@ impl Observed {
             autoscalers: ByName::new(),
             released: ByName::new(),
             taken: Vec::new(),
+            refused: Standing::default(),
         }
+    }
+
+    /// Whether the set is not expanded, because no memory would hold what it implies.
+    pub(crate) fn is_too_large(&self) -> bool {
+        size::is_too_large(&self.set, &self.live())
     }
 
     /// Whether the set is being deleted.

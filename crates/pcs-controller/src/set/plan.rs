@@ -10,11 +10,13 @@ use grove_runtime::plan::{Plan, Stage, Step};
 use super::desired;
 use super::observed::Observed;
 use crate::children::Revision;
-use crate::children::{deletion, drift, service};
+use crate::children::{deletion, drift, service, too_large};
 
 mod scale_in;
 
-/// Reasons of events, as the wire format has them.
+/// Reasons of events, as the wire format has them, which has none for Services and autoscalers.
+const SERVICES_REFUSED: &str = "ServiceCreateOrUpdateFailed";
+const AUTOSCALERS_REFUSED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
 const GANGS_KEPT: &str = "PodGangCreateOrUpdateSuccessful";
 const GANGS_REFUSED: &str = "PodGangCreateOrUpdateFailed";
 const GANGS_GONE: &str = "PodGangDeleteSuccessful";
@@ -42,19 +44,24 @@ pub fn plan(seen: &Observed) -> Plan {
     if seen.is_leaving() {
         return deletion_of_children(seen);
     }
+    if seen.is_too_large() {
+        return Plan::new().waiting([too_large()]);
+    }
     let replicas = shape::expand(&seen.set, &seen.live());
     let Kept { services, gangs, groups, cliques, autoscalers } = kept(seen, &replicas);
     let plan = Plan::new()
-        .stage(Stage::new("services", services))
+        .stage(Stage::new("services", services).announcing_refusals(SERVICES_REFUSED))
         .stage(Stage::new("gangs", gangs).announcing(GANGS_KEPT, GANGS_REFUSED, "Created or updated"))
         .stage(Stage::new("groups", groups).announcing(GROUPS_KEPT, GROUPS_REFUSED, "Created or updated"))
         .stage(Stage::new("cliques", cliques).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
-        .stage(Stage::new("autoscalers", autoscalers))
+        .stage(Stage::new("autoscalers", autoscalers).announcing_refusals(AUTOSCALERS_REFUSED))
         .stage(scale_in::stage(seen, &replicas));
-    // What a replica lacks because the name is somebody else's holds up what comes later in that replica, and no other.
+    // What a replica lacks because the name is somebody else's, or because it was refused, holds up what comes later in that
+    // replica, and no other.
     let places = places(&replicas);
     let ours = labels::base(&seen.name());
-    seen.claims(&ours).settle(plan, |child| places.get(child.name.as_str()).copied())
+    let plan = seen.claims(&ours).settle(plan, |child| places.get(child.name.as_str()).copied());
+    seen.refused.left_out_of(plan.in_parts(places))
 }
 
 /// The replica of each child. Children of two kinds may share a name, and then they share the replica.

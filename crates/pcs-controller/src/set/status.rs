@@ -11,27 +11,37 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use crate::children::Revision;
-use crate::children::{clique, refusals};
+use crate::children::{clique, refusals, too_large};
+
+mod outdated;
 
 /// The status of the set after `done`.
 pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatus {
     let old = seen.set.status.clone().unwrap_or_default();
+    if seen.is_too_large() {
+        return of_too_large(seen, old, now);
+    }
     let replicas = shape::expand(&seen.set, &seen.live());
     let revision = Revision::of(&seen.set.spec.template);
     let available: Vec<_> = replicas.iter().filter(|replica| is_available(seen, replica)).collect();
     let updated = available.iter().filter(|replica| is_updated(seen, &revision, replica)).count();
     let (available, updated) = (as_count(available.len()), as_count(updated));
     let ours = labels::base(&seen.name());
-    let errors = refusals::errors(done, &seen.claims(&ours));
-    let refusal = refusals::first(done, &seen.claims(&ours));
+    let errors = refusals::errors(done, &seen.refused, &seen.claims(&ours));
+    let refusal = refusals::first(done, &seen.refused, &seen.claims(&ours));
+    let is_done = done.succeeded() && seen.refused.children.is_empty();
     let mut conditions = old.conditions;
     set_condition(&mut conditions, availability(seen, available, refusal), now);
     match ignored::message(&seen.ignored) {
         Some(message) => set_condition(&mut conditions, ignoring(seen, message), now),
         None => remove_condition(&mut conditions, conditions::FIELDS_IGNORED),
     }
+    match outdated::message(seen, &revision, &replicas) {
+        Some(message) => set_condition(&mut conditions, outdated::verdict(seen, message), now),
+        None => remove_condition(&mut conditions, conditions::PODS_OUTDATED),
+    }
     PodCliqueSetStatus {
-        observed_generation: if done.succeeded() { seen.set.metadata.generation } else { old.observed_generation },
+        observed_generation: if is_done { seen.set.metadata.generation } else { old.observed_generation },
         conditions,
         last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
         replicas: Some(seen.set.spec.replicas),
@@ -42,6 +52,19 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
         update_progress: old.update_progress,
         current_generation_hash: Some(revision.generation),
     }
+}
+
+/// What there is stays, and is not counted.
+fn of_too_large(seen: &Observed, old: PodCliqueSetStatus, now: Timestamp) -> PodCliqueSetStatus {
+    let (mut conditions, waiting) = (old.conditions, too_large());
+    let (type_, reason, message) = (conditions::AVAILABLE, waiting.reason.to_owned(), waiting.message);
+    let observed_generation = seen.set.metadata.generation;
+    set_condition(
+        &mut conditions,
+        Verdict { type_, status: ConditionStatus::False, reason, message, observed_generation },
+        now,
+    );
+    PodCliqueSetStatus { observed_generation, conditions, replicas: Some(seen.set.spec.replicas), ..old }
 }
 
 /// Whether every clique and scaling group of the replica is there with at least its `minAvailable`.

@@ -1,7 +1,8 @@
 //! Which cliques are created, patched and deleted.
 
 use expect_test::{Expect, expect};
-use grove_runtime::plan::{Create, Step};
+use grove_runtime::executor::Failure;
+use grove_runtime::plan::{Create, Step, Target};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -207,4 +208,29 @@ fn a_group_that_is_leaving_deletes_its_cliques() {
     );
     seen.group.metadata.finalizers = Some(vec!["orphan".to_owned()]);
     check(&seen, &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn a_refused_clique_is_not_asked_for_until_its_time_and_keeps_none_from_going() {
+    let mut seen = carried_out(new(3));
+    let gone = seen.cliques.remove("m-0-g-0-d").expect("a clique");
+    let quota = Failure::new(403, "Forbidden", "exceeded quota: small");
+    seen.refused.children.push((Target::of(&*gone), quota));
+    seen.group.spec.replicas = 2;
+    check(
+        &resized(seen),
+        &expect![[r"
+        scale-in: delete PodClique m-0-g-2-d
+        scale-in: delete PodClique m-0-g-2-p
+    "]],
+    );
+}
+
+#[test]
+fn a_group_of_more_than_any_cluster_holds_is_left_as_it_is() {
+    let mut seen = carried_out(new(3));
+    seen.group.spec.replicas = 100_000;
+    let plan = plan(&resized(seen));
+    assert!(plan.is_still(), "{plan}");
+    assert_eq!(plan.waiting[0].reason, "TooManyObjects");
 }

@@ -1,0 +1,98 @@
+//! Children that the API server refused: nothing else waits for them that does not need them, and the set says so.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use grove_api_types::core::PodClique;
+use grove_runtime::executor::{Done, Failure, Outcome};
+use grove_runtime::plan::Target;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+
+use super::{SET, carried_out, new, nothing};
+use crate::set::observed::Observed;
+use crate::set::plan::plan;
+use crate::set::status;
+
+const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: small";
+
+/// The set after the API server refused this a moment ago.
+fn refused<K: Resource<DynamicType = ()>>(mut seen: Observed, child: &K) -> Observed {
+    seen.refused.children.push((Target::of(child), Failure::new(403, "Forbidden", QUOTA)));
+    seen.refused.wait = Some(Duration::from_secs(8));
+    seen
+}
+
+fn clique() -> PodClique {
+    let clique = carried_out(nothing()).cliques["llm-1-decode"].clone();
+    (*clique).clone()
+}
+
+#[track_caller]
+fn check(seen: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan(seen).to_string());
+}
+
+#[test]
+fn what_was_refused_is_not_asked_for_until_its_time_and_holds_up_its_replica_only() {
+    let all = carried_out(nothing());
+    let (service, gang) = (&*all.services["llm-1"], &*all.gangs["llm-0"]);
+    check(
+        &refused(refused(nothing(), service), gang),
+        &expect![[r"
+            services: create Service llm-0
+            revisit: in 8s
+        "]],
+    );
+    check(
+        &refused(nothing(), service),
+        &expect![[r"
+            services: create Service llm-0
+            gangs: create PodGang llm-0
+            cliques: create PodClique llm-0-prefill
+            cliques: create PodClique llm-0-decode
+            revisit: in 8s
+        "]],
+    );
+}
+
+#[test]
+fn a_refused_clique_keeps_nothing_from_going() {
+    let mut seen = carried_out(new(SET));
+    seen.cliques.remove("llm-0-decode");
+    seen.set.spec.replicas = 1;
+    seen.refused.children.push((Target::of(&clique()), Failure::new(403, "Forbidden", QUOTA)));
+    seen.refused.children[0].0.name = "llm-0-decode".to_owned();
+    check(
+        &seen,
+        &expect![[r"
+            scale-in: delete PodClique llm-1-decode
+            scale-in: delete PodClique llm-1-prefill
+            scale-in: delete PodGang llm-1
+            scale-in: delete Service llm-1
+        "]],
+    );
+}
+
+#[test]
+fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_waits() {
+    let target = |name: &str| Target { name: name.to_owned(), ..Target::of(&clique()) };
+    let failure = Failure::new(403, "Forbidden", QUOTA);
+    let outcome =
+        |name: &str| Outcome { stage: "cliques", verb: "create", target: target(name), result: Err(failure.clone()) };
+    let mut seen = nothing();
+    let at = Timestamp::from_second(1).expect("a time");
+    let told = status::of_set(&seen, &Done { outcomes: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
+    let available = &told.conditions[0];
+    assert_eq!((available.reason.as_str(), available.status.as_str()), ("Refused", "False"));
+    assert_eq!(
+        available.message,
+        "0 of 2 replicas are available; the API server refused to create PodClique llm-0-decode (and 1 more): \
+         podcliques.grove.io \"x\" is forbidden: exceeded quota: small; raise the quota or free some of it, and what is \
+         missing follows by itself"
+    );
+    assert_eq!(told.observed_generation, None);
+    seen.refused.children = ["llm-0-decode", "llm-1-decode"].map(|name| (target(name), failure.clone())).into();
+    seen.set.status = Some(told.clone());
+    assert_eq!(status::of_set(&seen, &Done::default(), Timestamp::from_second(9).expect("a time")), told);
+}
