@@ -89,9 +89,9 @@ impl Failure {
         Self::new(0, Self::NOT_LEADING, "this replica does not hold the lease of its service")
     }
 
-    /// Whether it is this request that the server does not want, and not every request at this time.
+    /// Whether it is this object that the server does not want, and not every request at this time or of its kind.
     pub fn is_of_the_object(&self) -> bool {
-        matches!(self.code, 400 | 403 | 404 | 409 | 422)
+        matches!(self.code, 400 | 403 | 404 | 409 | 422) && self.reason != Self::NOT_SERVED
     }
 
     /// A failure without further details.

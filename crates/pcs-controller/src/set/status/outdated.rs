@@ -25,9 +25,9 @@ pub(super) fn message(seen: &Observed, revision: &Revision, replicas: &[SetRepli
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let remedy = "this version replaces no running pods; delete them to have them made from the current template";
-    (!names.is_empty()).then(|| format!("pods of {named}{more} were made from an older template; {remedy}"))
+    (!names.is_empty()).then(|| format!("pods of {first}{more} were made from an older template; {remedy}"))
 }
 
 pub(super) fn verdict(seen: &Observed, message: String) -> Verdict {
