@@ -77,18 +77,17 @@ pub fn of_template(set: &PodCliqueSet) -> u64 {
     count(set.spec.replicas).saturating_mul(Count::of(&set.spec.template).replica())
 }
 
+/// Whether the set could imply too many objects, if its cliques and groups were all as large as the largest that there is.
+/// Nearly always that is answer enough.
+pub fn may_be_too_large(set: &PodCliqueSet, largest_clique: i32, largest_group: i32) -> bool {
+    let largest = Count::of(&set.spec.template)
+        .sized(|template| template.spec.replicas.max(largest_clique), |config| config.replicas().max(largest_group));
+    count(set.spec.replicas).saturating_mul(largest) > MOST_OBJECTS
+}
+
 /// Whether the set implies too many objects with the sizes that its cliques and groups have now.
 pub fn is_too_large(set: &PodCliqueSet, live: &LiveScale) -> bool {
     let parts = Count::of(&set.spec.template);
-    let (clique, group) = (live.cliques.values().max().copied(), live.groups.values().max().copied());
-    let largest = parts.sized(
-        |template| template.spec.replicas.max(clique.unwrap_or(0)),
-        |config| config.replicas().max(group.unwrap_or(0)),
-    );
-    // Nearly always that is answer enough.
-    if count(set.spec.replicas).saturating_mul(largest) <= MOST_OBJECTS {
-        return false;
-    }
     let mut sum: u64 = 0;
     (0..set.spec.replicas).any(|index| {
         sum = sum.saturating_add(of_replica(set, &parts, index, live));

@@ -37,7 +37,8 @@ fn what_is_counted_is_what_the_expansion_has() {
 #[test]
 fn the_sizes_that_there_are_count_and_not_those_of_the_template() {
     let mut large = set("s", SPEC);
-    assert!(!size::is_too_large(&large, &LiveScale::default()));
+    assert!(!size::is_too_large(&large, &LiveScale::default()) && !size::may_be_too_large(&large, 0, 0));
+    assert!(size::may_be_too_large(&large, 0, 10_000) && size::may_be_too_large(&large, 100_000, 0));
     assert!(!size::is_too_large(&large, &live("{groups: {s-0-g: 13000}}")));
     assert!(size::is_too_large(&large, &live("{groups: {s-0-g: 10000, s-2-g: 10000}}")));
     assert!(size::is_too_large(&large, &live("{cliques: {s-1-f: 100000}}")));

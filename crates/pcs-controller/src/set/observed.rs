@@ -65,7 +65,10 @@ impl Observed {
 
     /// Whether the set is not expanded, because no memory would hold what it implies.
     pub(crate) fn is_too_large(&self) -> bool {
-        size::is_too_large(&self.set, &self.live())
+        let groups = self.groups.values().chain(self.released.values()).map(|group| group.spec.replicas);
+        let cliques = self.cliques.values().map(|clique| clique.spec.replicas);
+        let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
+        size::may_be_too_large(&self.set, clique, group) && size::is_too_large(&self.set, &self.live())
     }
 
     /// Whether the set is being deleted.
