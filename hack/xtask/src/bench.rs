@@ -49,8 +49,9 @@ pub(crate) async fn scale(source: &Source, wish: &Scale) -> Result<()> {
     let dir = wish.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
     let plane = Wish { dir: Some(dir), nodes: Some(NODES.max(most / 50)), ..Wish::default() };
     with_plane(source, &plane, Afterwards::Ends, async |plane: &mut Plane| {
-        let samples = rounds(plane, wish, &sizes).await?;
-        report::write(&samples, &machine::describe(plane).await?, wish)
+        let conditions = machine::describe(plane).await?;
+        let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, wish);
+        rounds(plane, wish.repeat, &sizes, report).await
     })
     .await
 }
@@ -64,7 +65,13 @@ fn go_on_optimised() -> Result<anyhow::Error> {
     Err(cargo.exec()).context("cannot run cargo")
 }
 
-async fn rounds(plane: &mut Plane, wish: &Scale, sizes: &[u32]) -> Result<Samples> {
+/// Reports whenever every size was measured once more, so that whoever interrupts a long series has what was measured.
+async fn rounds(
+    plane: &mut Plane,
+    repeat: u32,
+    sizes: &[u32],
+    report: impl Fn(&Samples, u32) -> Result<()>,
+) -> Result<()> {
     let clients = connect(&plane.kubectl.kubeconfig).await?;
     workload::make_namespace(&plane.kubectl).await?;
     if let Some(&replicas) = sizes.first() {
@@ -73,12 +80,13 @@ async fn rounds(plane: &mut Plane, wish: &Scale, sizes: &[u32]) -> Result<Sample
         bare::run(plane, &clients, Round { replicas, repetition: 0 }, &mut Samples::default()).await?;
     }
     let mut samples = Samples::default();
-    for repetition in 1..=wish.repeat {
+    for repetition in 1..=repeat {
         for &replicas in sizes {
             round(plane, &clients, Round { replicas, repetition }, &mut samples).await?;
         }
+        report(&samples, repetition)?;
     }
-    Ok(samples)
+    Ok(())
 }
 
 /// As a service connects: watches have connections of their own, and nothing is tried again behind our back.

@@ -15,11 +15,11 @@ const BEGIN: &str = "<!-- figures -->";
 const END: &str = "<!-- end of figures -->";
 
 /// Prints the report, and writes it with its CSV and plots into the wished folder.
-pub(super) fn write(samples: &Samples, conditions: &[String], wish: &Scale) -> Result<()> {
+pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, wish: &Scale) -> Result<()> {
     let folder = folder(wish.out.as_ref())?;
     let name = if samples.sizes().len() > 1 { "growth" } else { "scale" };
     let plots = plot::draw(samples, &folder, name)?;
-    let text = text(samples, conditions, wish, &plots);
+    let text = text(samples, conditions, rounds, &plots);
     println!("\n{text}");
     put(&folder.join(name).with_extension("csv"), &csv(samples))?;
     page(&folder, name, &text)
@@ -51,13 +51,9 @@ fn between(around: &str, text: &str) -> String {
     format!("{before}{BEGIN}\n{text}{END}{after}")
 }
 
-fn text(samples: &Samples, conditions: &[String], wish: &Scale, plots: &[String]) -> String {
+fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String]) -> String {
     let mut text = conditions.iter().fold(String::new(), |text, line| text + "- " + line + "\n");
-    _ = writeln!(
-        text,
-        "- Rounds: {}, Grove and bare in turn; figures are medians, ratios medians of pairs\n",
-        wish.repeat
-    );
+    _ = writeln!(text, "- Rounds: {rounds}, Grove and bare in turn; figures are medians, ratios medians of pairs\n");
     let sizes = samples.sizes();
     if sizes.len() > 1 {
         text += &growth(samples, &sizes);
