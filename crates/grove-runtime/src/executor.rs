@@ -293,11 +293,10 @@ impl Executor {
 
 /// What of the stage can be done though some parts of the plan are incomplete.
 fn possible<'a>(plan: &Plan, stage: &'a Stage, incomplete: &BTreeSet<i32>) -> Cow<'a, Stage> {
-    let is_possible = |step: &&Step| !plan.part_of(step).is_some_and(|part| incomplete.contains(&part));
     if incomplete.is_empty() {
         return Cow::Borrowed(stage);
     }
-    let steps = stage.steps.iter().filter(is_possible).cloned().collect();
+    let steps = stage.steps.iter().filter(|step| !plan.is_held_up(step, incomplete)).cloned().collect();
     Cow::Owned(Stage { name: stage.name, steps, announce: stage.announce.clone() })
 }
 

@@ -23,6 +23,7 @@ use crate::{
     executor::Failure,
     leadership::{Ended, Leadership},
     metrics::Metrics,
+    versions::precedes,
 };
 
 /// One request about the Lease takes no longer.
@@ -222,7 +223,7 @@ impl Candidate {
         }
         // Deleted, edited by somebody, renewed by a request of ours whose answer was lost, set back, or taken.
         let Some(live) = self.look().await? else { return Ok(Ok(self.write(None).await?.unwrap_or_default())) };
-        let is_earlier = self.record.is_holder(&live) && record::precedes(&live, lease);
+        let is_earlier = self.record.is_holder(&live) && precedes(&live, lease);
         let (lease, holder) = (self.name.clone(), record::holder(&live).to_owned());
         if record::is_free(&live) || self.record.is_ours(&live) || is_earlier {
             Ok(Ok(self.write(Some(live.clone())).await?.unwrap_or(live)))

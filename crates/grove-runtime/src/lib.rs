@@ -42,6 +42,7 @@ pub mod triggers;
 
 pub mod backoff;
 pub mod clock;
+mod versions;
 
 #[cfg(test)]
 mod scripted;

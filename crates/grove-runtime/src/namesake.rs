@@ -1,6 +1,6 @@
 //! An object that has the name which a child is to have, and what its owner does about it. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use grove_api_types::ownership::controller_of;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -64,35 +64,24 @@ pub struct Claims<'a, Owner> {
 
 impl<Owner: Resource<DynamicType = ()>> Claims<'_, Owner> {
     /// `plan` with regard to them. Nothing is created under a taken name: what may be adopted is, and for the rest the
-    /// plan waits, together with what the later stages would create in the same `part` of the owner.
-    pub fn settle(&self, plan: Plan, part: impl Fn(&Target) -> Option<i32>) -> Plan {
+    /// plan waits, together with what the later stages would create in the same part of the owner.
+    pub fn settle(&self, plan: Plan) -> Plan {
         if self.taken.is_empty() {
             return plan;
         }
-        let (mut settled, mut incomplete) = (Plan { stages: vec![], ..plan.clone() }, BTreeSet::new());
-        for mut stage in plan.stages {
-            let mut missing = BTreeSet::new();
-            let steps = std::mem::take(&mut stage.steps);
-            stage.steps = steps
-                .into_iter()
-                .filter_map(|step| {
-                    let Step::Create(create) = &step else { return Some(step) };
-                    let part = part(&create.target);
-                    match self.taken.iter().find(|namesake| namesake.has_name_of(&create.target)) {
-                        Some(namesake) if namesake.is_adoptable(self.labels) => Some(self.adopt(namesake, create)),
-                        Some(namesake) => {
-                            settled.waiting.push(self.waiting(namesake));
-                            missing.extend(part);
-                            None
-                        }
-                        None => (!part.is_some_and(|part| incomplete.contains(&part))).then_some(step),
-                    }
-                })
-                .collect();
-            incomplete.append(&mut missing);
-            settled = settled.stage(stage);
-        }
-        settled
+        let mut waiting = vec![];
+        let settled = plan.sifted(|step| {
+            let Step::Create(create) = &step else { return Some(step) };
+            match self.taken.iter().find(|namesake| namesake.has_name_of(&create.target)) {
+                None => Some(step),
+                Some(namesake) if namesake.is_adoptable(self.labels) => Some(self.adopt(namesake, create)),
+                Some(namesake) => {
+                    waiting.push(self.waiting(namesake));
+                    None
+                }
+            }
+        });
+        settled.waiting(waiting)
     }
 
     /// Those that will not go by themselves: for users to hear of.
@@ -151,13 +140,14 @@ mod tests {
     #[track_caller]
     fn check(taken: &[Namesake], expected: &Expect) {
         let owner: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "o", "uid": "u" } })).unwrap();
+        let parts = [("0-service", 0), ("0-worker", 0), ("1-service", 1), ("1-worker", 1)];
         let plan = Plan::new()
             .stage(Stage::new("services", ["0-service", "1-service"].map(wanted)))
-            .stage(Stage::new("workers", ["0-worker", "1-worker"].map(wanted)));
+            .stage(Stage::new("workers", ["0-worker", "1-worker"].map(wanted)))
+            .in_parts(parts.map(|(name, part)| (name.to_owned(), part)).into());
         let labels = BTreeMap::from([("part-of".to_owned(), "o".to_owned())]);
         let claims = Claims { owner: &owner, taken, labels: &labels };
-        let settled = claims.settle(plan, |target| target.name.split_once('-')?.0.parse().ok());
-        expected.assert_eq(&settled.to_string());
+        expected.assert_eq(&claims.settle(plan).to_string());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! in the part of the object that a step is for.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt::{self, Display, Formatter},
     time::Duration,
 };
@@ -13,6 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+mod parts;
 
 /// Everything one reconciliation wants done.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,44 +55,6 @@ impl Plan {
     #[must_use]
     pub fn revisit_in(mut self, delay: Duration) -> Self {
         self.revisit = Some(self.revisit.map_or(delay, |earlier| earlier.min(delay)));
-        self
-    }
-
-    /// Says which children belong to which part of the object: what one part lacks holds up no other.
-    #[must_use]
-    pub fn in_parts(self, parts: BTreeMap<String, i32>) -> Self {
-        Self { parts, ..self }
-    }
-
-    /// The part that a step makes something for; only what is to come needs what comes before it.
-    pub(crate) fn part_of(&self, step: &Step) -> Option<i32> {
-        let Step::Create(Create { target, object: _ }) = step else { return None };
-        self.parts.get(&target.name).copied()
-    }
-
-    /// The plan without the creates of `missing`, and without those that come later in the same parts.
-    #[must_use]
-    pub fn without<'a>(mut self, missing: impl IntoIterator<Item = &'a Target>) -> Self {
-        let missing: BTreeSet<_> =
-            missing.into_iter().map(|it| (it.resource.kind.as_str(), it.name.as_str())).collect();
-        if missing.is_empty() {
-            return self;
-        }
-        let mut incomplete = BTreeSet::new();
-        for mut stage in std::mem::take(&mut self.stages) {
-            let is_missing = |step: &Step| {
-                let target = step.target();
-                matches!(step, Step::Create(_))
-                    && missing.contains(&(target.resource.kind.as_str(), target.name.as_str()))
-            };
-            let lacking: Vec<i32> =
-                stage.steps.iter().filter(|step| is_missing(step)).filter_map(|step| self.part_of(step)).collect();
-            stage
-                .steps
-                .retain(|step| !is_missing(step) && !self.part_of(step).is_some_and(|part| incomplete.contains(&part)));
-            incomplete.extend(lacking);
-            self = self.stage(stage);
-        }
         self
     }
 

@@ -9,6 +9,7 @@ use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
 use super::{Change, Keep, Slot};
+use crate::versions::precedes;
 
 /// Stands for the owner of objects that nobody controls.
 const NOBODY: &str = "";
@@ -92,7 +93,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
     pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
         let is_older = |object: &K| {
             let (namespace, name) = key(object);
-            self.get(&namespace, &name).is_some_and(|known| precedes(object, &*known))
+            self.get(&namespace, &name).is_some_and(|known| known.uid() == object.uid() && precedes(object, &*known))
         };
         if objects.iter().any(is_older) {
             return self.replace_all(objects);
@@ -219,12 +220,6 @@ fn key<K: Resource>(object: &K) -> (String, String) {
 
 fn owner_uid<K: Resource>(object: &K) -> String {
     controller_of(object.meta()).map_or_else(|| NOBODY.to_owned(), |owner| owner.uid.clone())
-}
-
-/// Whether it is the same object in an earlier version, which only a server that was set back has.
-fn precedes<K: Resource>(object: &K, known: &K) -> bool {
-    let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
-    object.uid() == known.uid() && version(object).zip(version(known)).is_some_and(|(is, was)| is < was)
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

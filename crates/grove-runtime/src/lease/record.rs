@@ -89,12 +89,6 @@ pub(super) fn is_free(lease: &Lease) -> bool {
     holder(lease).is_empty()
 }
 
-/// Whether it is as it was before `known`: the API server was set back, and nobody has renewed it since.
-pub(super) fn precedes(lease: &Lease, known: &Lease) -> bool {
-    let version = |lease: &Lease| lease.resource_version().and_then(|version| version.parse::<u64>().ok());
-    version(lease).zip(version(known)).is_some_and(|(is, was)| is < was)
-}
-
 /// The Lease without a holder.
 pub(super) fn freed(mut lease: Lease) -> Lease {
     let spec = lease.spec.take().unwrap_or_default();

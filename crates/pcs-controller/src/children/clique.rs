@@ -19,12 +19,14 @@ pub(crate) fn is_available(clique: &PodClique) -> bool {
 
 /// Whether it has pods that are made from another template. One that says nothing yet has none.
 pub(crate) fn is_outdated(clique: &PodClique, revision: &Revision, template: &str) -> bool {
-    let reported = clique.status.as_ref().and_then(|status| status.current_pod_template_hash.as_deref());
-    reported.is_some_and(|reported| reported != revision.pod_template(template))
+    reported_template(clique).is_some_and(|reported| reported != revision.pod_template(template))
 }
 
 /// Whether all its pods are made from the template that is named `template` in `revision`.
 pub(crate) fn is_current(clique: &PodClique, revision: &Revision, template: &str) -> bool {
-    let reported = clique.status.as_ref().and_then(|status| status.current_pod_template_hash.as_deref());
-    reported == Some(revision.pod_template(template))
+    reported_template(clique) == Some(revision.pod_template(template))
+}
+
+fn reported_template(clique: &PodClique) -> Option<&str> {
+    clique.status.as_ref()?.current_pod_template_hash.as_deref()
 }

@@ -38,9 +38,9 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(Stage::new("cliques", steps).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
         .stage(Stage::new("scale-in", beyond(seen, group)).announcing(CLIQUES_GONE, CLIQUES_STAYED, "Deleted"))
         .waiting(missing.into_iter().map(gang_missing));
-    let plan = seen.claims(&seen.base_labels()).settle(plan, |_| None);
+    let plan = seen.claims(&seen.base_labels()).settle(plan.in_parts(places(group)));
     // Cliques that are refused hold up nothing else, least of all the deletes that make room for them.
-    seen.refused.left_out_of(plan.in_parts(places(group)))
+    seen.refused.left_out_of(plan)
 }
 
 /// The replica of each clique.

@@ -58,10 +58,8 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(scale_in::stage(seen, &replicas));
     // What a replica lacks because the name is somebody else's, or because it was refused, holds up what comes later in that
     // replica, and no other.
-    let places = places(&replicas);
-    let ours = labels::base(&seen.name());
-    let plan = seen.claims(&ours).settle(plan, |child| places.get(child.name.as_str()).copied());
-    seen.refused.left_out_of(plan.in_parts(places))
+    let plan = plan.in_parts(places(&replicas));
+    seen.refused.left_out_of(seen.claims(&labels::base(&seen.name())).settle(plan))
 }
 
 /// The replica of each child. Children of two kinds may share a name, and then they share the replica.

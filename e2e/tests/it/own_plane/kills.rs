@@ -14,13 +14,13 @@ const SETS: usize = 20;
 /// In one life of the sets; more of them would leave the services no time to do anything in between.
 const KILLS_AT_A_TIME: usize = 20;
 /// The world of the undisturbed run counts as settled when it was whole and did not change for so long.
-const QUIET: Duration = Duration::from_secs(3);
+pub(super) const QUIET: Duration = Duration::from_secs(3);
 
 /// What a user does with each of the sets; the world settles after each step.
-const STEPS: [Step; 4] = [Step::Create, Step::ScaleOut, Step::ScaleIn, Step::Delete];
+pub(super) const STEPS: [Step; 4] = [Step::Create, Step::ScaleOut, Step::ScaleIn, Step::Delete];
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(super) enum Step {
     Create,
     ScaleOut,
     ScaleIn,

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use e2e::replicas::Replica;
 use e2e::{Namespace, Plane, World, plane, state, world::LIMIT};
@@ -12,27 +11,15 @@ use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::kills::{differences, is_whole, set};
+use super::kills::{QUIET, STEPS, Step, differences, is_whole, set};
 use super::rotation::Load;
 
 const REPLICAS: [&str; 2] = ["webhook-server", "webhook-server-1"];
 const SETS: usize = 10;
 /// Answers that the other replica gives before the next kill.
 const ANSWERS: usize = 20;
-/// The world of the undisturbed life counts as settled when it was whole and did not change for so long.
-const QUIET: Duration = Duration::from_secs(3);
 /// What the API server says when nobody answers it.
 const NOT_ANSWERED: &str = "failed calling webhook";
-
-const STEPS: [Step; 4] = [Step::Create, Step::ScaleOut, Step::ScaleIn, Step::Delete];
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Create,
-    ScaleOut,
-    ScaleIn,
-    Delete,
-}
 
 /// A user, and how often one had to ask again.
 struct User<'a> {
