@@ -1,6 +1,8 @@
 //! Certificates change every two seconds, and the replicas that serve them are restarted one after the other, while sets are
 //! created all the time: nobody notices.
 
+mod newcomer;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use newcomer::Newcomer;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -45,6 +48,7 @@ async fn no_request_is_lost(name: &str, rotations: usize, restarts: usize) {
         replicas.push(Replica::take_over(&plane, replica, &PACE).await);
     }
     let load = Load::start(&ns);
+    let newcomer = Newcomer::start(&plane, &client, &REPLICAS);
     // The seconds in which replicas were restarted count as well.
     let (seen, ()) = tokio::join!(rotated(&client, rotations), async {
         for _ in 0..restarts {
@@ -55,6 +59,8 @@ async fn no_request_is_lost(name: &str, rotations: usize, restarts: usize) {
             }
         }
     });
+    let (welcome, distrusted) = newcomer.end().await;
+    assert!(welcome > 0 && distrusted.is_empty(), "{welcome} times trusted, and not: {distrusted:#?}");
     let (answered, failed) = load.end().await;
     println!("{answered} sets, {} certificates of {} authorities", seen.certificates.len(), seen.authorities.len());
     assert!(failed.is_empty(), "{} of {answered} requests failed: {failed:#?}", failed.len());
