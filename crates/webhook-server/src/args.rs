@@ -33,8 +33,9 @@ pub struct WebhookArgs {
     #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = duration)]
     pub authority_period: Duration,
 
-    /// For so long connections are still taken after SIGTERM, while the word spreads that this process is not ready.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    /// After SIGTERM connections are taken until none came for so long, as the word has to spread that this process is not
+    /// ready; at most 12s.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = linger)]
     pub shutdown_delay_duration: Duration,
 
     /// The accounts of Grove's own services, in the namespace of this one. They may change what Grove manages.
@@ -62,4 +63,10 @@ impl From<Mode> for CertProvisionMode {
 
 fn duration(text: &str) -> Result<Duration, String> {
     Text::new(text).value().ok_or_else(|| "must be a duration such as 15s or 1h30m".to_owned())
+}
+
+fn linger(text: &str) -> Result<Duration, String> {
+    let most = crate::serve::LONGEST_LINGER;
+    let given = duration(text)?;
+    (given <= most).then_some(given).ok_or_else(|| format!("must be at most {most:?}, as this process ends soon after"))
 }

@@ -13,7 +13,7 @@ use grove_runtime::service::Service;
 
 use crate::metrics::Counters;
 
-mod authority;
+pub(crate) mod authority;
 mod files;
 mod identity;
 mod keeper;

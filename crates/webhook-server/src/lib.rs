@@ -83,11 +83,7 @@ async fn answer(
         () = stop.asked() => return Ok(()),
     }
     let tls = serve::tls(std::sync::Arc::new(identity)).context("could not set up TLS")?;
-    let is_stopping = {
-        let stop = stop.clone();
-        move || stop.is_asked()
-    };
-    serve::serve(listener, tls, routes::routes(&desk, is_stopping), (stop, linger)).await;
+    serve::serve(listener, tls, routes::routes(&desk), (stop, linger)).await;
     Ok(())
 }
 

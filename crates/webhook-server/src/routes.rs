@@ -8,8 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::{HeaderValue, StatusCode, Version, header};
-use axum::middleware::{self, Next};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body_util::BodyExt;
@@ -39,23 +38,14 @@ impl Desk {
     }
 }
 
-/// The routes. While `is_stopping` says so, each answer is the last on its connection.
-pub(crate) fn routes(desk: &Arc<Desk>, is_stopping: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Router {
+/// The routes.
+pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
     let mut router = Router::new();
     for question in Question::ALL {
         let desk = Arc::clone(desk);
         router = router.route(question.path(), post(move |request| review(State((desk, question)), request)));
     }
-    router.layer(middleware::from_fn(move |request: HttpRequest, next: Next| {
-        let is_last = request.version() <= Version::HTTP_11 && is_stopping();
-        async move {
-            let mut response = next.run(request).await;
-            if is_last {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
-    }))
+    router
 }
 
 async fn review(State((desk, question)): State<(Arc<Desk>, Question)>, request: HttpRequest) -> Response {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Version, header};
+use axum::middleware::{self, Next};
 use grove_runtime::shutdown::Shutdown;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::server::ResolvesServerCert;
@@ -18,11 +20,17 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+mod traffic;
+
+use self::traffic::Traffic;
+
 /// A handshake that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same for the head of a request over HTTP/1.1. Longer than clients keep idle connections, so that none is closed
 /// at the very moment at which it is used again.
 const HEAD: Duration = Duration::from_mins(2);
+/// Who still comes that long after the request to stop comes too late.
+pub(crate) const LONGEST_LINGER: Duration = Duration::from_secs(12);
 /// What was begun may take this long once no new connection is taken.
 const LAST_ANSWERS: Duration = Duration::from_secs(12);
 /// A peer that does not answer a ping for so long is gone.
@@ -31,7 +39,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// whole, and large ones that wait for room do not stop them.
 const WINDOWS: (u32, u32) = (64 << 10, 8 << 20);
 /// Connections at a time; further ones wait.
-const CONNECTIONS: usize = 1000;
+const CONNECTIONS: u32 = 1000;
 /// After an error that will last a moment, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -44,35 +52,60 @@ pub(crate) fn tls(identity: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, 
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections until it is asked to stop and for `linger` after that: who balances load may not have noticed yet.
-/// Then finishes what was begun.
+/// Takes connections until it is asked to stop and nobody came for `linger` after that: who balances load may not have
+/// noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
     (stop, linger): (&Shutdown, Duration),
 ) {
-    let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS)));
-    let mut over = std::pin::pin!(async {
+    let (traffic, over) = (Traffic::default(), Shutdown::new());
+    let routes = parting(routes, stop.clone(), traffic.clone());
+    let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
+    let mut ceased = std::pin::pin!(async {
         stop.asked().await;
-        sleep(linger).await;
+        traffic.ceases(linger, LONGEST_LINGER).await;
     });
     loop {
         let taken = tokio::select! {
+            // Who stands in the queue already is taken.
+            biased;
             taken = accept(&listener, &places) => taken,
-            () = &mut over => break,
+            () = &mut ceased => break,
         };
         let Some((stream, place)) = taken else { continue };
-        let (tls, routes, watcher) = (tls.clone(), routes.clone(), graceful.watcher());
+        traffic.note();
+        let (tls, routes, over) = (tls.clone(), routes.clone(), over.clone());
         tokio::spawn(async move {
-            carry(stream, &tls, routes, watcher).await;
+            carry(stream, &tls, routes, &over).await;
             drop(place);
         });
     }
     drop(listener);
-    if timeout(LAST_ANSWERS, graceful.shutdown()).await.is_err() {
+    over.ask();
+    if timeout(LAST_ANSWERS, places.acquire_many(CONNECTIONS)).await.is_err() {
         tracing::warn!("requests were not answered within {LAST_ANSWERS:?} and are dropped");
     }
+}
+
+/// From the request to stop on, each answer over HTTP/1.1 is the last of its connection, and says so. HTTP/2 has a way to
+/// part without that.
+fn parting(routes: Router, stop: Shutdown, traffic: Traffic) -> Router {
+    routes.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let is_old = request.version() <= Version::HTTP_11;
+        if is_old {
+            traffic.note();
+        }
+        let is_last = is_old && stop.is_asked();
+        async move {
+            let mut response = next.run(request).await;
+            if is_last {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
+    }))
 }
 
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
@@ -87,14 +120,24 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
     }
 }
 
-async fn carry(stream: TcpStream, tls: &TlsAcceptor, routes: Router, watcher: Watcher) {
+async fn carry(stream: TcpStream, tls: &TlsAcceptor, routes: Router, over: &Shutdown) {
     let Some(stream) = greet(stream, tls).await else { return };
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(PATIENCE);
     builder.http2().initial_stream_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
+    let mut connection =
+        std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)));
+    let ended = tokio::select! {
+        // What has arrived already is read first.
+        biased;
+        ended = connection.as_mut() => ended,
+        () = over.asked() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!("a connection broke: {error}");
     }
 }
@@ -111,3 +154,6 @@ async fn greet(stream: TcpStream, tls: &TlsAcceptor) -> Option<TlsStream<TcpStre
         .inspect_err(|why| tracing::debug!("no TLS came about: {why}"))
         .ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,29 +17,27 @@ struct Server {
     metrics: Metrics,
 }
 
-fn server(is_stopping: bool) -> Server {
-    serving(cluster(OperatorConfiguration::default(), &[]), is_stopping)
+fn server() -> Server {
+    serving(cluster(OperatorConfiguration::default(), &[]))
 }
 
-fn serving(cluster: Cluster, is_stopping: bool) -> Server {
+fn serving(cluster: Cluster) -> Server {
     let metrics = Metrics::new().unwrap();
     let counters = Counters::new(metrics.registry()).unwrap();
     let desk = Desk::new(cluster, counters);
-    Server { routes: routes(&desk, move || is_stopping), metrics }
+    Server { routes: routes(&desk), metrics }
 }
 
 impl Server {
-    async fn send(&self, question: Question, content_type: &str, body: Body) -> (u16, Bytes, Option<String>) {
+    async fn send(&self, question: Question, content_type: &str, body: Body) -> (u16, Bytes) {
         let request = HttpRequest::post(question.path()).header(header::CONTENT_TYPE, content_type);
         let response = self.routes.clone().oneshot(request.body(body).unwrap()).await.unwrap();
-        let connection = response.headers().get(header::CONNECTION);
-        let connection = connection.map(|value| value.to_str().unwrap().to_owned());
         let status = response.status().as_u16();
-        (status, to_bytes(response.into_body(), usize::MAX).await.unwrap(), connection)
+        (status, to_bytes(response.into_body(), usize::MAX).await.unwrap())
     }
 
     async fn refused(&self, content_type: &str, body: impl Into<Body>) -> (u16, String) {
-        let (status, body, _) = self.send(Question::ValidateSet, content_type, body.into()).await;
+        let (status, body) = self.send(Question::ValidateSet, content_type, body.into()).await;
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
@@ -57,21 +55,21 @@ const JSON: &str = "application/json";
 
 #[tokio::test]
 async fn a_question_is_answered_under_its_uid() {
-    let server = server(false);
+    let server = server();
     let topology = json!({ "metadata": { "name": "t" }, "spec": { "levels": [
         { "domain": "rack", "key": "r", "newer": true }, { "domain": "zone", "key": "z" },
     ] } });
-    let (status, body, connection) =
+    let (status, body) =
         server.send(Question::DefaultTopology, "application/json; charset=utf-8", review(&topology).into()).await;
     let answer: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((status, &answer["response"]["uid"], &answer["response"]["allowed"]), (200, &json!("7"), &json!(true)));
-    assert_eq!((&answer["response"]["patchType"], connection), (&json!("JSONPatch"), None));
+    assert_eq!(answer["response"]["patchType"], json!("JSONPatch"));
     assert!(server.counts(r#"reviews_total{outcome="changed",webhook="default-clustertopology"} 1"#));
 }
 
 #[tokio::test]
 async fn whatever_else_is_sent_is_answered_too() {
-    let server = server(false);
+    let server = server();
     assert_eq!(server.refused("text/plain", "{}").await.0, 415);
     assert_eq!(server.refused(JSON, "{").await.0, 400);
     assert!(server.refused(JSON, "[1]").await.1.starts_with("the body is no AdmissionReview"));
@@ -98,14 +96,14 @@ fn never() -> Body {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_large_and_never_comes_takes_no_more_than_its_room() {
-    let server = server(false);
+    let server = server();
     let large = vec![b' '; 100_000];
     let (first, second, third, small) = tokio::join!(
         server.refused(JSON, never()),
         server.refused(JSON, never()),
         server.refused(JSON, large),
         async {
-            let (status, _, _) = server.send(Question::DefaultSet, JSON, review(&json!({})).into()).await;
+            let (status, _) = server.send(Question::DefaultSet, JSON, review(&json!({})).into()).await;
             assert!(server.counts("review_bytes_in_flight 16777216"), "two may come, each of any size");
             status
         }
@@ -118,26 +116,20 @@ async fn what_is_large_and_never_comes_takes_no_more_than_its_room() {
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_finish_sending_is_answered_in_time() {
-    let server = server(false);
+    let server = server();
     let (status, text) = server.refused(JSON, never()).await;
     assert_eq!((status, text.as_str()), (408, "the review did not arrive within 10s"));
 }
 
 #[tokio::test]
 async fn refusals_are_counted_by_rule() {
-    let server = server(false);
+    let server = server();
     let cliques = json!([{ "name": "Front", "spec": { "podSpec": { "containers": [] } } }]);
     let set = json!({ "metadata": { "name": "a.b" }, "spec": { "template": { "cliques": cliques } } });
-    let (status, body, _) = server.send(Question::ValidateSet, JSON, review(&set).into()).await;
+    let (status, body) = server.send(Question::ValidateSet, JSON, review(&set).into()).await;
     let answer: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(false)), "{answer}");
     assert!(server.counts(r#"refusals_total{rule="set-name"} 1"#) && server.counts(r#"rule="clique-name"} 1"#));
-}
-
-#[tokio::test]
-async fn before_the_end_each_answer_over_http_1_is_the_last() {
-    let (_, _, connection) = server(true).send(Question::DefaultSet, JSON, review(&json!({})).into()).await;
-    assert_eq!(connection.as_deref(), Some("close"));
 }
 
 #[test]

@@ -99,13 +99,12 @@ fn servers() -> [Server; 3] {
     full.topology.enabled = true;
     let mut volcano = OperatorConfiguration { schedulers: with(Scheduler::Volcano), ..full.clone() };
     volcano.topology.enabled = false;
-    [plain, full, volcano].map(|config| serving(cluster(config, &known()), false))
+    [plain, full, volcano].map(|config| serving(cluster(config, &known())))
 }
 
 /// What came back, once everything was waited for that the answer waits for.
 fn sent(server: &Server, question: Question, content_type: &str, body: Vec<u8>) -> (u16, Bytes) {
-    let (status, answer, _) =
-        RUNTIME.with(|runtime| runtime.block_on(server.send(question, content_type, body.into())));
+    let (status, answer) = RUNTIME.with(|runtime| runtime.block_on(server.send(question, content_type, body.into())));
     (status, answer)
 }
 
