@@ -26,5 +26,5 @@ pub use facts::{Facts, Referring, TopologyFacts};
 pub use mutate::{Change, default_cluster_topology, default_pod_clique_set};
 pub use rule::Rule;
 pub use scale::{Scaled, validate_scale};
-pub use validate::{validate_create, validate_update};
+pub use validate::{RULED, validate_create, validate_update};
 pub use verdict::{Fault, FieldError, FieldPath, Verdict};

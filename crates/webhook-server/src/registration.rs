@@ -2,7 +2,7 @@
 //!
 //! Names of configurations and webhooks that the Go operator has, too, are its own, so that applying ours replaces those.
 
-use grove_api_types::admission::ALWAYS_EXEMPT;
+use grove_api_types::admission::{ALWAYS_EXEMPT, RULED};
 use grove_api_types::labels::{MANAGED_BY, MANAGER};
 use grove_runtime::rbac::SYSTEM_NAMESPACE;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -43,12 +43,6 @@ const DELETE: &str = "DELETE";
 
 /// What is being deleted is judged no more, and finalizers may always go.
 const STAYS: (&str, &str) = ("stays", "!has(object.metadata.deletionTimestamp)");
-/// Nothing that a rule reads is anywhere else.
-const CHANGES: (&str, &str) = (
-    "changes-what-rules-read",
-    "oldObject == null || object.spec != oldObject.spec || object.metadata.?labels != oldObject.metadata.?labels || \
-     object.metadata.?annotations != oldObject.metadata.?annotations",
-);
 const CHANGES_SPEC: (&str, &str) = ("changes-the-spec", "oldObject == null || object.spec != oldObject.spec");
 /// Where a scale has no replicas it has none.
 const SCALES: (&str, &str) = ("scales", "object.spec.?replicas.orValue(0) != oldObject.spec.?replicas.orValue(0)");
@@ -128,8 +122,24 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
 fn strangers() -> String {
     let ours = GROVE_ACCOUNTS.iter().map(|account| format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"));
     let all = ours.chain(ALWAYS_EXEMPT.map(str::to_owned));
-    let quoted: Vec<_> = all.map(|user| format!("'{user}'")).collect();
-    format!("!(request.userInfo.username in [{}])", quoted.join(", "))
+    format!("!(request.userInfo.username in [{}])", quoted(all))
+}
+
+/// Nothing that a rule about sets reads is anywhere else.
+fn changes_what_rules_read() -> Condition {
+    let changes = |map: &str| format!("object.metadata.?{map}[?key] != oldObject.metadata.?{map}[?key]");
+    let expression = format!(
+        "oldObject == null || object.spec != oldObject.spec || [{}].exists(key, {} || {})",
+        quoted(RULED.map(str::to_owned)),
+        changes("labels"),
+        changes("annotations")
+    );
+    Condition { name: "changes-what-rules-read", expression }
+}
+
+fn quoted(texts: impl IntoIterator<Item = String>) -> String {
+    let quoted: Vec<_> = texts.into_iter().map(|text| format!("'{text}'")).collect();
+    quoted.join(", ")
 }
 
 const NAMESPACED: &str = "Namespaced";
@@ -147,7 +157,7 @@ struct Webhook {
 /// Asked when a set is created, or changed where a rule reads.
 fn of_sets(name: &'static str, question: Question) -> Webhook {
     let rules = vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)];
-    Webhook { name, question, rules, conditions: vec![STAYS.into(), CHANGES.into()], selector: None }
+    Webhook { name, question, rules, conditions: vec![STAYS.into(), changes_what_rules_read()], selector: None }
 }
 
 /// Asked when a topology of these kinds is created, or its spec changed.

@@ -26,7 +26,7 @@ mod topology;
 mod update;
 
 /// Labels and annotations of a set that rules are about.
-const RULED: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE];
+pub const RULED: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE];
 
 /// Judges a set that is created.
 pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {

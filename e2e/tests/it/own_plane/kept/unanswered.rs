@@ -2,6 +2,7 @@
 
 use e2e::Plane;
 use e2e::kubectl::kubectl_on;
+use grove_api_types::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
 use serde_json::{Value, json};
 
 use super::run;
@@ -20,6 +21,8 @@ async fn what_no_rule_reads(plane: &Plane) {
     patch(plane, SET, &["--subresource=status"], &json!({ "status": { "replicas": 7 } })).await;
     patch(plane, SET, &[], &json!({ "metadata": { "finalizers": ["test.grove.io/stays"] } })).await;
     patch(plane, TOPOLOGY, &[], &json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    run(plane, &["label", SET, "team=blue"], "").await;
+    run(plane, &["annotate", SET, "example.com/note=nobody asks"], "").await;
     run(plane, &["scale", SET, "--replicas=2"], "").await;
     run(plane, &["create", "configmap", "unrelated"], "").await;
     run(plane, &["create", "service", "clusterip", "unrelated", "--clusterip=None"], "").await;
@@ -32,7 +35,11 @@ async fn what_rules_read(plane: &Plane) {
     let topology = json!({ "spec": { "levels": [{ "domain": "host", "key": "host" }] } }).to_string();
     waits(plane, &["create", "-f", "-"], &set.to_string()).await;
     waits(plane, &["patch", SET, "--type=merge", "-p", r#"{"spec":{"template":{"terminationDelay":"2h"}}}"#], "").await;
-    waits(plane, &["label", SET, "kai.scheduler/queue=other"], "").await;
+    for key in [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE] {
+        let change = format!("{key}=other");
+        waits(plane, &["label", SET, "--overwrite", &change], "").await;
+        waits(plane, &["annotate", SET, "--overwrite", &change], "").await;
+    }
     waits(plane, &["scale", SET, "--replicas=3"], "").await;
     waits(plane, &["patch", TOPOLOGY, "--type=merge", "-p", &topology], "").await;
 }
