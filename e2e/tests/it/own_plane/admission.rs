@@ -1,10 +1,12 @@
 //! The tables of admission, played through a real API server: every row is asked as it stands there, under the configuration
 //! and in the cluster that it takes for granted, and the answer is compared word by word.
 
+mod definitions;
 mod ground;
 
 use std::collections::BTreeMap;
 
+use definitions::Definitions;
 use e2e::Plane;
 use e2e::replicas::Replica;
 use ground::Ground;
@@ -22,17 +24,19 @@ async fn the_rules_hold_at_the_api_server() {
     }
     let client = plane.client().await;
     let ground = Ground::clear(&client).await;
+    let definitions = Definitions::without_rules(&client).await;
     // What the rows take for granted beyond objects of their own: the configuration, and Volcano's queues.
     let mut asked: BTreeMap<Known, Vec<Asked>> = BTreeMap::new();
     for (number, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none() && is_valid(&row.facts)) {
         asked.entry(shared(&row.facts)).or_default().extend(ground.prepare(number, row).await);
     }
     for (number, row) in scales().iter().enumerate() {
-        asked.entry(Known::default()).or_default().extend(ground.prepare_scale(number, row).await);
+        asked.entry(Known::default()).or_default().push(ground.prepare_scale(number, row).await);
     }
     for (number, row) in patches().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
-        asked.entry(shared(&row.facts)).or_default().extend(ground.prepare_patch(number, row).await);
+        asked.entry(shared(&row.facts)).or_default().push(ground.prepare_patch(number, row).await);
     }
+    definitions.restore().await;
     ground.register_again().await;
     let mut server = Replica::take_over(&plane, "webhook-server", &[]).await;
     let (mut wrong, mut count) = (Vec::new(), 0);

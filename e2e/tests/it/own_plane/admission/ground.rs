@@ -103,7 +103,7 @@ impl Ground {
         };
         let mut asked = Vec::new();
         for act in acts {
-            asked.extend(if row.object == "set" {
+            asked.push(if row.object == "set" {
                 self.prepare_set(number, row, act).await
             } else {
                 self.prepare_topology(number, row, act).await
@@ -113,7 +113,7 @@ impl Ground {
     }
 
     /// What is to be filled in of a set or topology.
-    pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Option<Asked> {
+    pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Asked {
         let act = if row.before.is_some() { On::Update } else { On::Create };
         let row_of_object = Row {
             rule: "filled in".to_owned(),
@@ -131,11 +131,11 @@ impl Ground {
             unreadable: false,
             only_here: None,
         };
-        let asked = self.prepare(number + PATCHES, &row_of_object).await.pop()?;
-        Some(Asked { filled_in: Some(row.patch.clone()), ..asked })
+        let asked = self.prepare(number + PATCHES, &row_of_object).await.remove(0);
+        Asked { filled_in: Some(row.patch.clone()), ..asked }
     }
 
-    async fn prepare_set(&self, number: usize, row: &Row, act: &str) -> Option<Asked> {
+    async fn prepare_set(&self, number: usize, row: &Row, act: &str) -> Asked {
         let namespace = format!("team-{number}-{act}");
         self.namespace(&namespace).await;
         let mut new = row.new_object();
@@ -144,7 +144,7 @@ impl Ground {
         if act == "update" {
             let mut old = row.old_object();
             old["metadata"]["namespace"] = json!(namespace);
-            let stored = self.stored("PodCliqueSet", Some(&namespace), old).await?;
+            let stored = self.store("PodCliqueSet", Some(&namespace), old).await;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
             if row.facts.scheduled {
                 self.scheduled(&namespace, &name).await;
@@ -153,7 +153,7 @@ impl Ground {
         let translated =
             |texts: &[String]| texts.iter().map(|text| text.replace("team/", &format!("{namespace}/"))).collect();
         let also = if act == "update" { row.also_on_update.as_slice() } else { &[] };
-        Some(Asked {
+        Asked {
             title: format!("{}: {} ({act})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"),
             act: if act == "update" { Act::Update(new) } else { Act::Create(new) },
@@ -165,11 +165,11 @@ impl Ground {
             warned: translated(&row.warned),
             definition: row.definition.clone(),
             filled_in: None,
-        })
+        }
     }
 
     /// Each row has a topology of its own: what refers to one must not refer to another's.
-    async fn prepare_topology(&self, number: usize, row: &Row, act: &str) -> Option<Asked> {
+    async fn prepare_topology(&self, number: usize, row: &Row, act: &str) -> Asked {
         let (mut new, mut old) = (row.new_object(), row.old_object());
         let kind = new["kind"].as_str().expect("a kind").to_owned();
         let (plain, was_changed) =
@@ -193,7 +193,7 @@ impl Ground {
             self.store(other, None, taken).await;
         }
         if act == "update" {
-            let stored = self.stored(&kind, None, old).await?;
+            let stored = self.store(&kind, None, old).await;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
             self.refer(&area, &name, &row.facts.referring, &new).await;
         }
@@ -207,7 +207,7 @@ impl Ground {
             };
             texts.iter().map(translate).collect()
         };
-        Some(Asked {
+        Asked {
             title: format!("{}: {} ({act})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/{}", plural(&kind)),
             act: if act == "update" { Act::Update(new) } else { Act::Create(new) },
@@ -219,7 +219,7 @@ impl Ground {
             warned: translated(&row.warned),
             definition: row.definition.clone(),
             filled_in: None,
-        })
+        }
     }
 
     /// Sets that refer to the topology.
@@ -246,7 +246,7 @@ impl Ground {
         }
     }
 
-    pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Option<Asked> {
+    pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Asked {
         let namespace = format!("scale-{number}");
         self.namespace(&namespace).await;
         let of_set = if row.of == "set" { row.from } else { 1 };
@@ -262,17 +262,17 @@ impl Ground {
             "group" => {
                 spec["cliqueNames"] = json!([row.clique.as_deref().unwrap_or("worker")]);
                 let group = json!({ "metadata": metadata, "spec": spec });
-                self.stored("PodCliqueScalingGroup", Some(&namespace), group).await?;
+                self.store("PodCliqueScalingGroup", Some(&namespace), group).await;
                 "podcliquescalinggroups"
             }
             "clique" => {
                 spec["podSpec"] = json!({ "containers": [{ "name": "main", "image": "pause" }] });
-                self.stored("PodClique", Some(&namespace), json!({ "metadata": metadata, "spec": spec })).await?;
+                self.store("PodClique", Some(&namespace), json!({ "metadata": metadata, "spec": spec })).await;
                 "podcliques"
             }
             _ => "podcliquesets",
         };
-        Some(Asked {
+        Asked {
             title: format!("scale: {} {}", row.of, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/{plural}"),
             act: Act::Scale(row.to),
@@ -284,7 +284,7 @@ impl Ground {
             warned: vec![],
             definition: row.definition.clone(),
             filled_in: None,
-        })
+        }
     }
 
     /// A clique of the set has pods on nodes.
@@ -306,12 +306,6 @@ impl Ground {
 
     /// Creates it, or leaves what is there. While the API server still asks webhooks that were taken away, it is tried again.
     async fn store(&self, kind: &str, namespace: Option<&str>, object: Value) -> DynamicObject {
-        let told = object.to_string();
-        self.stored(kind, namespace, object).await.unwrap_or_else(|| panic!("{kind} is not let in: {told}"))
-    }
-
-    /// The same; nothing if the definition does not let it in any more, so that nobody can have it stored.
-    async fn stored(&self, kind: &str, namespace: Option<&str>, object: Value) -> Option<DynamicObject> {
         let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
         let mut object = object;
         object["kind"] = json!(kind);
@@ -320,12 +314,11 @@ impl Ground {
         let api = self.api(kind, namespace);
         loop {
             match api.create(&PostParams::default(), &object).await {
-                Ok(stored) => return Some(stored),
+                Ok(stored) => return stored,
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    return api.get(&name).await.ok();
+                    return api.get(&name).await.expect("what is there");
                 }
                 Err(kube::Error::Api(status)) if status.message.contains("webhook") => {}
-                Err(kube::Error::Api(status)) if status.code == 422 => return None,
                 Err(error) => panic!("{kind} {name} cannot be stored: {error}\n{object:#?}"),
             }
         }
@@ -361,7 +354,7 @@ fn topology(name: &str, domains: &[&str]) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "levels": levels } })
 }
 
-fn resource(kind: &str) -> ApiResource {
+pub(super) fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "Namespace" => ("", "v1"),
         "Queue" => ("scheduling.volcano.sh", "v1beta1"),
