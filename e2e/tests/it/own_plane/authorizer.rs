@@ -3,6 +3,7 @@
 
 mod devices;
 mod protected;
+mod unanswered;
 
 use e2e::{Namespace, Plane, audit, sets};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -45,6 +46,7 @@ async fn what_grove_manages_is_protected_and_nobody_is_kept_from_work() {
     wrong.extend(play(&client, accepted).await);
     println!("{count} questions");
     assert!(wrong.is_empty(), "{} of {count} answers differ from the table:\n{}", wrong.len(), wrong.join("\n"));
+    unanswered::only_what_is_protected_waits(&plane).await;
     plane.down().await;
 }
 

@@ -44,11 +44,18 @@ async fn what_rules_read(plane: &Plane) {
     waits(plane, &["patch", TOPOLOGY, "--type=merge", "-p", &topology], "").await;
 }
 
+/// Whatever becomes of it meanwhile.
 async fn who_leaves(plane: &Plane) {
-    run(plane, &["delete", SET, "--wait=false"], "").await;
-    patch(plane, SET, &[], &json!({ "metadata": { "finalizers": null } })).await;
-    run(plane, &["wait", "--for=delete", SET, "--timeout=60s"], "").await;
-    run(plane, &["delete", TOPOLOGY], "").await;
+    let kept = json!({ "metadata": { "finalizers": ["test.grove.io/stays"] } });
+    let topology = json!({ "spec": { "levels": [{ "domain": "host", "key": "other" }] } });
+    let set = json!({ "metadata": { "labels": { KAI_QUEUE: "left" } }, "spec": { "template": { "terminationDelay": "3h" } } });
+    patch(plane, TOPOLOGY, &[], &kept).await;
+    for (object, change) in [(SET, set), (TOPOLOGY, topology)] {
+        run(plane, &["delete", object, "--wait=false"], "").await;
+        patch(plane, object, &[], &change).await;
+        patch(plane, object, &[], &json!({ "metadata": { "finalizers": null } })).await;
+        run(plane, &["wait", "--for=delete", object, "--timeout=60s"], "").await;
+    }
 }
 
 async fn patch(plane: &Plane, object: &str, how: &[&str], patch: &Value) {
