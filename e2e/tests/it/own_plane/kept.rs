@@ -86,7 +86,9 @@ fn without_seconds(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     let managers = metadata.remove("managedFields").expect("it was written");
     let mut managers = managers.as_array().cloned().expect("by somebody");
-    managers.iter_mut().for_each(|manager| drop(manager["time"].take()));
+    for manager in &mut managers {
+        manager["time"].take();
+    }
     managers.sort_by_key(ToString::to_string);
     metadata.insert("managedFields".to_owned(), json!(managers));
     metadata.remove("resourceVersion");

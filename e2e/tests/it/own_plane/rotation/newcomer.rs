@@ -27,21 +27,8 @@ impl Newcomer {
     /// Begins to connect to these replicas, one after the other.
     pub(super) fn start(plane: &Plane, client: &Client, replicas: &[&str]) -> Self {
         let ports: Vec<u16> = replicas.iter().map(|name| plane.port(&format!("{name}-webhooks"))).collect();
-        let (client, over) = (client.clone(), Arc::new(AtomicBool::new(false)));
-        let until = Arc::clone(&over);
-        let task = tokio::spawn(async move {
-            let (mut welcome, mut distrusted) = (0, Vec::new());
-            while !until.load(Ordering::SeqCst) {
-                for port in &ports {
-                    match connect(&client, *port).await {
-                        Some(Ok(())) => welcome += 1,
-                        Some(Err(words)) => distrusted.push(words),
-                        None => {}
-                    }
-                }
-            }
-            (welcome, distrusted)
-        });
+        let over = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(connecting(client.clone(), ports, Arc::clone(&over)));
         Self { over, task }
     }
 
@@ -50,6 +37,19 @@ impl Newcomer {
         self.over.store(true, Ordering::SeqCst);
         self.task.await.expect("it ends")
     }
+}
+
+/// How often a certificate was trusted until it is over, and what was said of those that were not.
+async fn connecting(client: Client, ports: Vec<u16>, over: Arc<AtomicBool>) -> (usize, Vec<String>) {
+    let (mut welcome, mut distrusted) = (0, Vec::new());
+    while !over.load(Ordering::SeqCst) {
+        for port in &ports {
+            let Some(answer) = connect(&client, *port).await else { continue };
+            welcome += usize::from(answer.is_ok());
+            distrusted.extend(answer.err());
+        }
+    }
+    (welcome, distrusted)
 }
 
 /// Whether the certificate is trusted; nothing where the replica is being restarted, or where the configuration has changed
