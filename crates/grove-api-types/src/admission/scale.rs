@@ -34,14 +34,14 @@ pub fn validate_scale(scaled: Scaled<'_>, replicas: i32, facts: &Facts) -> Verdi
         }
         Scaled::Group(group, set) => {
             minimum(replicas, group.spec.min_available.unwrap_or(1), &mut found);
-            if replicas > group.spec.replicas {
+            if replicas > group.spec.replicas.max(0) {
                 size(replicas, group, set, &mut found);
                 hostnames(replicas, &longest_of_group(group, set, replicas), &mut found);
             }
         }
         Scaled::Clique(clique) => {
             minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut found);
-            if replicas > clique.spec.replicas {
+            if replicas > clique.spec.replicas.max(0) {
                 let name = PodCliqueName::new(clique.name_any());
                 hostnames(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut found);
             }

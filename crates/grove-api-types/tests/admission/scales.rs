@@ -62,3 +62,18 @@ fn a_group_is_not_scaled_to_more_than_a_set_may_have() {
     assert!(judged(2, 12_000).is_accepted());
     assert!(judged(30_000, 20_000).is_accepted(), "whoever makes it smaller is not kept from it");
 }
+
+/// As definitions without rules let pass, once.
+#[test]
+fn a_count_below_zero_may_become_none_whatever_the_name() {
+    let metadata = json!({ "name": "x".repeat(63), "namespace": "team" });
+    let spec = json!({ "replicas": -1, "minAvailable": 1, "cliqueNames": ["worker"], "podSpec": {} });
+    let stored = json!({ "metadata": metadata, "spec": spec });
+    let group: PodCliqueScalingGroup = serde_json::from_value(stored.clone()).expect("a group");
+    let clique: PodClique = serde_json::from_value(stored).expect("a clique");
+    for stored in [Scaled::Group(&group, None), Scaled::Clique(&clique)] {
+        let judged = |to| validate_scale(stored, to, &of_sets(&Known::default()));
+        assert_eq!(judged(0).message(), None, "{stored:?}");
+        assert!(judged(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");
+    }
+}
