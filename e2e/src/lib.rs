@@ -5,6 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the vocabulary of tests: whatever fails here fails the test")]
 
+pub mod apart;
 pub mod audit;
 pub mod http;
 pub mod kubectl;

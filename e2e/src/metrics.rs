@@ -13,11 +13,18 @@ pub type Samples = BTreeMap<String, f64>;
 /// # Panics
 /// When the service does not answer.
 pub async fn of(plane: &Plane, service: &str) -> Samples {
-    let (status, body) =
-        http::ask(plane.port(&format!("{service}-metrics")), "GET", "/metrics", "").await.expect("it listens");
+    at(plane.port(&format!("{service}-metrics"))).await.expect("it listens")
+}
+
+/// The samples of a service at this port of the machine; none while it does not listen.
+///
+/// # Panics
+/// When it answers otherwise than monitoring systems expect.
+pub async fn at(port: u16) -> Option<Samples> {
+    let (status, body) = http::ask(port, "GET", "/metrics", "").await.ok()?;
     assert_eq!(status, 200, "{body}");
     let samples = body.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
-    samples.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect()
+    Some(samples.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect())
 }
 
 /// What grew between two looks, by how much.

@@ -29,6 +29,7 @@ pub use self::problem::Problem;
 pub use self::rate_limit::RateLimit;
 pub use self::scheduling::{NativeGangs, SchedulerProfile, Schedulers};
 pub use self::server::{Address, CertProvisionMode, Server, WebhookServer};
+pub use self::syntax::is_dns_subdomain;
 pub use self::topology::{TopologyAwareScheduling, TopologyDomain, TopologyLevel};
 
 use self::document::{Document, Section};

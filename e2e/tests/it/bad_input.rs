@@ -1,13 +1,13 @@
 //! Bad input and what the user is told: each row is tried, and the table of the answers is a document.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::net::TcpListener;
+use std::path::PathBuf;
 
+use e2e::apart::{self, Apart};
 use e2e::kubectl::kubectl;
 use e2e::{Namespace, Plane, http, in_namespace, sets};
 use grove_api_types::core::PodCliqueSet;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 /// A set that is right but for `replaced`, which stands in the place of `by`.
 fn wrong(replaced: &str, by: &str) -> String {
@@ -48,14 +48,24 @@ async fn bad_input_is_answered_with_the_field_and_the_remedy() {
         }
         document += &row("a size below zero by `kubectl scale`", &scaled_below_zero(ns).await);
         document += "\n## Starting a service\n\n| wrong | exit code | the last words |\n|---|---|---|\n";
-        for (what, arguments) in starts() {
-            let (code, words) = started(&arguments).await;
+        for (service, mistakes) in [("pcs-controller", starts()), ("webhook-server", starts_of_webhooks())] {
+            for (what, flags) in mistakes {
+                let (code, words) = started(service, &flags).await;
+                document += &row_of_start(what, code, &words);
+            }
+        }
+        for (what, service, flag) in PLACES {
+            let (code, words) = started_where_somebody_is(service, flag).await;
             document += &row_of_start(what, code, &words);
         }
         document += "\n## A service that waits\n\nIt says why in its log and to whoever asks `/readyz`, tries again, and ends with code 0 when it is asked to.\n";
         document += "\n| wrong | `/readyz` |\n|---|---|\n";
         for (what, kubeconfig) in waits(ns).await {
-            document += &row(what, &waiting(&kubeconfig).await);
+            document += &row(what, &waiting("pcs-controller", &["--kubeconfig", &kubeconfig], "podcliquesets").await);
+        }
+        for (what, flags) in waits_of_webhooks() {
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            document += &row(what, &waiting("webhook-server", &flags, "the certificate").await);
         }
         let path = format!("{}/../docs/bad-input.md", env!("CARGO_MANIFEST_DIR"));
         expect_test::expect_file![path].assert_eq(&document);
@@ -101,6 +111,9 @@ fn cell(text: &str) -> String {
     lines.join("<br>")
 }
 
+/// What a configuration begins with.
+const HEAD: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+
 /// Mistakes at the start of a service.
 fn starts() -> Vec<(&'static str, Vec<String>)> {
     let file = |name: &str, text: &str| {
@@ -108,8 +121,7 @@ fn starts() -> Vec<(&'static str, Vec<String>)> {
         std::fs::write(&path, text).expect("the file is written");
         path.display().to_string()
     };
-    let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
-    let several = format!("{head}logLevel: loud\nleaderElection: {{leaseDuration: 5s, renewDeadline: 10s}}\n");
+    let several = format!("{HEAD}logLevel: loud\nleaderElection: {{leaseDuration: 5s, renewDeadline: 10s}}\n");
     let kubeconfig = "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n";
     let flag = |flag: &str, value: String| vec![flag.to_owned(), value];
     vec![
@@ -127,10 +139,53 @@ fn starts() -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
+/// Mistakes with the flags that only webhook-server has.
+fn starts_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
+    let flag = |flag: &str, value: &str| vec![flag.to_owned(), value.to_owned()];
+    vec![
+        ("webhooks at an address without a port", flag("--webhook-address", "0.0.0.0")),
+        ("an unknown origin of certificates", flag("--cert-provision-mode", "cert-manager")),
+        ("a certificate's period without a unit", flag("--certificate-period", "60")),
+        ("a certificate that is renewed all the time", flag("--certificate-period", "0s")),
+        ("an authority for longer than certificates can say", flag("--authority-period", "9999999h")),
+        ("a delay that is no duration", flag("--shutdown-delay-duration", "soon")),
+        ("a certificate's name that is an URL", flag("--certificate-names", "webhooks,https://grove.example.com")),
+        (
+            "an account with its namespace",
+            flag("--grove-accounts", "system:serviceaccount:grove-system:pcs-controller"),
+        ),
+    ]
+}
+
+/// Where services listen.
+const PLACES: [(&str, &str, &str); 3] = [
+    ("an address for probes that is taken", "pcs-controller", "--probe-address"),
+    ("an address for metrics that is taken", "pcs-controller", "--metrics-address"),
+    ("an address for webhooks that is taken", "webhook-server", "--webhook-address"),
+];
+
+/// The exit code and the last words of a service that cannot listen where this flag says.
+async fn started_where_somebody_is(service: &str, flag: &str) -> (i32, String) {
+    let somebody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = somebody.local_addr().expect("an address").to_string();
+    let mut flags = vec!["--kubeconfig".to_owned(), apart::nowhere(&folder())];
+    // Probes and metrics all services serve.
+    for (_, _, place) in PLACES.iter().filter(|(_, of, _)| *of == "pcs-controller" || *of == service) {
+        let address = if *place == flag { &taken } else { "127.0.0.1:0" };
+        flags.extend([(*place).to_owned(), address.to_owned()]);
+    }
+    let (code, words) = started(service, &flags).await;
+    (code, words.replace(&taken, "ADDRESS:PORT"))
+}
+
 fn folder() -> PathBuf {
     let folder = Plane::shared().dir().join("bad-input");
     std::fs::create_dir_all(&folder).expect("a folder for the files of this test");
     folder
+}
+
+fn without_folder(words: &str) -> String {
+    words.replace(&folder().display().to_string(), "FOLDER")
 }
 
 fn row_of_start(what: &str, code: i32, words: &str) -> String {
@@ -138,14 +193,10 @@ fn row_of_start(what: &str, code: i32, words: &str) -> String {
 }
 
 /// The exit code of a service and its last words, without what differs from machine to machine.
-async fn started(arguments: &[String]) -> (i32, String) {
-    let xtask = std::env::var_os("GROVE_XTASK").expect("run by `cargo xtask test`");
-    let service = Path::new(&xtask).with_file_name("pcs-controller");
-    let mut command = Command::new(service);
-    command.args(arguments).args(["--log-format", "text"]).stdin(Stdio::null()).kill_on_drop(true);
-    let output = command.output().await.expect("the service runs");
+async fn started(service: &str, flags: &[String]) -> (i32, String) {
+    let output = apart::output(service, &[flags, &["--log-format=text".to_owned()]].concat()).await;
     let words = [output.stdout, output.stderr].concat();
-    let words = String::from_utf8(words).expect("text").replace(&folder().display().to_string(), "FOLDER");
+    let words = without_folder(&String::from_utf8(words).expect("text"));
     // A line of the log begins with the time.
     let words = words.split_once("ERROR ").map_or(words.clone(), |(_, said)| format!("ERROR {said}"));
     (output.status.code().expect("it was not killed"), words)
@@ -176,31 +227,49 @@ async fn waits(ns: &Namespace) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a service with this kubeconfig says it waits for. It ends when it is asked to.
-async fn waiting(kubeconfig: &str) -> String {
-    let xtask = std::env::var_os("GROVE_XTASK").expect("run by `cargo xtask test`");
-    let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let [probes, metrics] = ports.map(|listener| listener.local_addr().expect("an address"));
-    let mut command = Command::new(Path::new(&xtask).with_file_name("pcs-controller"));
-    command.args(["--kubeconfig", kubeconfig, "--probe-address", &probes.to_string(), "--metrics-address"]);
-    command
-        .arg(metrics.to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true);
-    let mut service = command.spawn().expect("the service starts");
+/// Webhook servers that have no certificate.
+fn waits_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
+    let key = || rcgen::KeyPair::generate().expect("a key");
+    let certificate = rcgen::CertificateParams::default().self_signed(&key()).expect("a certificate").pem();
+    let nobody = apart::nowhere(&folder());
+    let of = |name: &str, files: &[(&str, &str)]| {
+        let certificates = folder().join(name);
+        std::fs::create_dir_all(&certificates).expect("a folder");
+        for (file, text) in files {
+            std::fs::write(certificates.join(file), text).expect("the file is written");
+        }
+        let config = folder().join(name).with_added_extension("yaml");
+        let text = format!("{HEAD}server: {{webhooks: {{serverCertDir: '{}'}}}}\n", certificates.display());
+        std::fs::write(&config, text).expect("the file is written");
+        let flags =
+            ["--kubeconfig", &nobody, "--cert-provision-mode=manual", "--config", &config.display().to_string()];
+        flags.map(str::to_owned).to_vec()
+    };
+    vec![
+        ("certificates made by others, and none there", of("without", &[])),
+        ("a certificate without a key", of("keyless", &[("tls.crt", &certificate)])),
+        (
+            "a file that is no certificate",
+            of("no-certificate", &[("tls.crt", "x"), ("tls.key", &key().serialize_pem())]),
+        ),
+        (
+            "a key that does not fit the certificate",
+            of("foreign-key", &[("tls.crt", &certificate), ("tls.key", &key().serialize_pem())]),
+        ),
+    ]
+}
+
+/// What a service says it waits for before this is there. It ends when it is asked to.
+async fn waiting(service: &str, flags: &[&str], what: &str) -> String {
+    let service = Apart::start(service, flags);
+    let begins = format!("waiting for {what}: ");
     let said = e2e::plane::until_said(async || {
-        let answer = http::ask(probes.port(), "GET", "/readyz", "").await;
+        let answer = http::ask(service.probes, "GET", "/readyz", "").await;
         let (_, said) = answer.ok().filter(|(status, _)| *status == 503)?;
-        let line = said.lines().find(|line| line.starts_with("waiting for podcliquesets: "))?;
-        Some(line.to_owned())
+        let line = said.lines().find(|line| line.starts_with(&begins))?;
+        Some(without_folder(line))
     });
     let said = said.await;
-    let pid = i32::try_from(service.id().expect("it runs")).expect("a pid");
-    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is asked to stop");
-    let ended = tokio::time::timeout(e2e::world::LIMIT, service.wait()).await.expect("it ends").expect("it ended");
-    assert_eq!(ended.code(), Some(0), "{kubeconfig}");
+    service.end().await;
     said
 }

@@ -1,13 +1,14 @@
 //! The bases as they are shipped: the API server takes them, and the services take the flags that they are given there.
 
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use e2e::Plane;
+use e2e::apart::{self, Apart};
 use e2e::kubectl::kubectl;
 use e2e::kustomize::{differences, overlay, rendered};
-use e2e::plane::given;
-use serde_json::Value;
+use e2e::metrics::{self, Samples};
+use e2e::{Plane, plane};
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
@@ -51,20 +52,96 @@ async fn components_add_what_they_are_for_and_nothing_else() {
     }
 }
 
+/// The pod that a service is deployed as.
+fn pod_of(service: &str) -> Value {
+    let text = std::fs::read_to_string(base(service).join("deployment.yaml")).expect("the Deployment");
+    let deployment: Value = serde_saphyr::from_str(&text).expect("YAML");
+    deployment["spec"]["template"]["spec"].clone()
+}
+
 #[tokio::test]
 async fn the_services_take_the_flags_of_their_deployments() {
     for service in SERVICES {
-        let text = std::fs::read_to_string(base(service).join("deployment.yaml")).expect("the Deployment");
-        let deployment: Value = serde_saphyr::from_str(&text).expect("YAML");
-        let pod = &deployment["spec"]["template"]["spec"];
+        let pod = pod_of(service);
         let arguments = pod["containers"][0]["args"].as_array().expect("arguments").iter();
         let flags: Vec<&str> = arguments.filter_map(|flag| flag.as_str()?.split('=').next()).collect();
-        let mut command = Command::new(PathBuf::from(given("GROVE_XTASK")).with_file_name(service));
-        let help =
-            command.arg("--help").stdin(Stdio::null()).kill_on_drop(true).output().await.expect("it runs").stdout;
+        let help = apart::output(service, &["--help".to_owned()]).await.stdout;
         let help = String::from_utf8_lossy(&help);
         let unknown: Vec<_> = flags.iter().filter(|flag| !help.contains(**flag)).collect();
         assert!(flags.contains(&"--identity") && unknown.is_empty(), "{service} does not know {unknown:?}:\n{help}");
         assert_eq!(pod["serviceAccountName"], service);
     }
+}
+
+#[test]
+fn all_services_read_one_config_map() {
+    let text = std::fs::read_to_string(base("common").join("operator-configuration.yaml")).expect("the ConfigMap");
+    let shared: Value = serde_saphyr::from_str(&text).expect("YAML");
+    assert!(shared["data"]["config.yaml"].is_string(), "{text}");
+    for service in SERVICES {
+        let pod = pod_of(service);
+        let volumes = pod["volumes"].as_array().expect("volumes");
+        let name = &shared["metadata"]["name"];
+        let volume =
+            volumes.iter().find(|volume| volume["configMap"]["name"] == *name).expect("its volume")["name"].clone();
+        let container = &pod["containers"][0];
+        let mounts = container["volumeMounts"].as_array().expect("mounts");
+        let mount = mounts.iter().find(|mount| mount["name"] == volume).expect("its mount");
+        let flag = format!("--config={}/config.yaml", mount["mountPath"].as_str().expect("a path"));
+        assert!(container["args"].as_array().expect("arguments").contains(&json!(flag)), "{service} lacks {flag}");
+    }
+}
+
+/// The hash that a service says of its configuration.
+fn hash_in(samples: &Samples) -> String {
+    let mut hashes = samples.iter().filter_map(|(name, value)| {
+        let hash = name.strip_prefix("grove_config_info{hash=\"")?.strip_suffix("\"}")?;
+        Some((hash.to_owned(), *value))
+    });
+    let found = (hashes.next(), hashes.next());
+    let (Some((hash, 1.0)), None) = found else { panic!("not one hash of value 1: {found:?} in {samples:#?}") };
+    hash
+}
+
+/// The same, of a service that is started with this file.
+async fn hash_with(service: &str, file: &Path) -> String {
+    let nowhere = apart::nowhere(file.parent().expect("a folder"));
+    let process = Apart::start(service, &["--kubeconfig", &nowhere, "--config", &file.display().to_string()]);
+    let samples = plane::until_said(async || metrics::at(process.metrics).await).await;
+    process.end().await;
+    hash_in(&samples)
+}
+
+/// As `docs/operations.md` says how to come by it.
+async fn first_digits_of_sha256sum(file: &Path) -> String {
+    let output = Command::new("sha256sum").arg(file).kill_on_drop(true).output().await.expect("sha256sum runs");
+    String::from_utf8_lossy(&output.stdout).chars().take(16).collect()
+}
+
+#[tokio::test]
+async fn all_services_say_the_same_of_the_same_configuration_and_something_else_of_another() {
+    let plane = Plane::shared();
+    let shared = plane.dir().join("config.yaml");
+    let expected = first_digits_of_sha256sum(&shared).await;
+    for service in ["pcs-controller", "pclq-controller"] {
+        assert_eq!(hash_in(&metrics::of(&plane, service).await), expected, "{service} of the plane");
+    }
+    let folder = plane.dir().join("configurations");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let files = [("same.yaml", ""), ("other.yaml", "# A comment makes it another file.\n")].map(|(name, more)| {
+        let text = std::fs::read_to_string(&shared).expect("the configuration");
+        let file = folder.join(name);
+        std::fs::write(&file, text + more).expect("the file is written");
+        file
+    });
+    let mut said = Vec::new();
+    for file in &files {
+        let mut of_services = BTreeSet::new();
+        for service in SERVICES {
+            of_services.insert(hash_with(service, file).await);
+        }
+        assert_eq!(of_services, BTreeSet::from([first_digits_of_sha256sum(file).await]), "{}", file.display());
+        said.extend(of_services);
+    }
+    assert!(said[0] == expected && said[1] != expected, "{said:?}, and {expected} on the plane");
 }

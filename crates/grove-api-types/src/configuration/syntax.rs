@@ -1,7 +1,7 @@
 //! What Kubernetes lets names and label keys look like.
 
-/// Lower-case letters, digits, `-` and `.`, each part between dots beginning and ending with a letter or digit.
-pub(super) fn is_dns_subdomain(name: &str) -> bool {
+/// Whether these are lower-case letters, digits, `-` and `.`, each part between dots beginning and ending with a letter or digit.
+pub fn is_dns_subdomain(name: &str) -> bool {
     let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let is_part = |part: &str| {
         let within = |byte: u8| byte == b'-' || is_end(Some(byte));

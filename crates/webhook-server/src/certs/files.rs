@@ -16,6 +16,8 @@ use crate::metrics::Counters;
 
 /// Where nothing tells of changes, such as a folder that is not there yet, it is looked so often.
 const AGAIN: Duration = Duration::from_secs(1);
+/// What is to be done about any trouble.
+const REMEDY: &str = "certProvisionMode is manual, so this folder is to hold tls.crt and the tls.key that fits it";
 /// Room for some events; which they are does not matter.
 const ROOM: usize = 4096;
 
@@ -30,7 +32,8 @@ pub(crate) async fn follow(
     loop {
         // Listening begins before looking, so that no change falls between the two.
         let watch = watch(folder);
-        let trouble = read(folder, identity, counters).err().map(|why| format!("{}: {why}", folder.display()));
+        let trouble =
+            read(folder, identity, counters).err().map(|why| format!("{}: {why}; {REMEDY}", folder.display()));
         ready = waiting(ready, trouble.as_deref());
         if trouble != told {
             tell(trouble.as_deref());
