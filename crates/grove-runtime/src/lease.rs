@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use self::record::{Record, Sighting};
 use crate::{
-    executor::Failure,
+    executor::{Failure, NO_RULE},
     leadership::{Ended, Leadership},
     metrics::Metrics,
     versions::precedes,
@@ -293,7 +293,11 @@ impl Candidate {
     }
 
     async fn pause(&mut self, error: &Error) {
-        let hint = if error.is_missing() { "; does the namespace exist?" } else { "" };
+        let hint = match error.status().map(|status| status.code) {
+            Some(403) => ["; ", NO_RULE].concat(),
+            Some(404) => "; does the namespace exist?".to_owned(),
+            _ => String::new(),
+        };
         let trouble = format!("{error}{hint}");
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(lease = self.name, "cannot work with the lease, trying again: {trouble}");

@@ -20,7 +20,12 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::Keep;
-use crate::{backoff::Backoff, metrics::Metrics, telemetry::error_chain};
+use crate::{
+    backoff::Backoff,
+    executor::{NO_RULE, NO_TOKEN},
+    metrics::Metrics,
+    telemetry::error_chain,
+};
 
 /// A list page or the start of a watch takes no longer.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -107,12 +112,12 @@ impl Display for Error {
                 write!(f, "the API server does not serve this kind; its definition has to be installed")
             }
             Self::Refused(kube::Error::Api(status)) | Self::Ended(status) => {
-                let hint = match status.code {
-                    401 => "; the token of this service is not accepted, it may have expired",
-                    403 => "; the account of this service lacks a rule",
-                    _ => "",
-                };
-                write!(f, "the API server says {} {}: {}{hint}", status.code, status.reason, status.message)
+                write!(f, "the API server says {} {}: {}", status.code, status.reason, status.message)?;
+                match status.code {
+                    401 => write!(f, "; {NO_TOKEN}"),
+                    403 => write!(f, "; {NO_RULE}"),
+                    _ => Ok(()),
+                }
             }
             Self::Refused(error) => write!(f, "the API server cannot be reached: {}", error_chain(error)),
         }

@@ -60,6 +60,12 @@ pub struct Outcome {
     pub result: Result<(), Failure>,
 }
 
+/// What 401 means to a service, whatever it asked for.
+pub(crate) const NO_TOKEN: &str = "the token of this service is not accepted, it may have expired";
+
+/// What 403 means to a service that asks for what it always needs.
+pub(crate) const NO_RULE: &str = "the account of this service lacks a rule";
+
 /// A refusal in the server's words, or a request that never got an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
@@ -104,6 +110,9 @@ impl Failure {
         if status.code == 404 && status.reason != "NotFound" {
             let why = "the API server does not serve this kind; its definition has to be installed";
             return Self::new(404, Self::NOT_SERVED, why);
+        }
+        if status.code == 401 {
+            return Self::new(401, &*status.reason, format!("{}; {NO_TOKEN}", status.message));
         }
         let causes = status.details.iter().flat_map(|details| &details.causes).collect::<Vec<_>>();
         let missing_namespace = status.code == 404 && status.details.as_ref().is_some_and(|d| d.kind == "namespaces");

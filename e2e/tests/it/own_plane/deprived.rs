@@ -1,6 +1,11 @@
 //! What a service needs and is deprived of while it runs: a permission, a valid token, a definition. It says what it
 //! lacks, does what it can without, and goes on by itself once it is given back.
 
+mod tokens;
+
+use std::time::Duration;
+
+use e2e::replicas::Replica;
 use e2e::{Namespace, Plane, World, sets, world::is_ready};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -9,6 +14,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, PostParams};
 use kube::runtime::{conditions, wait::await_condition};
 use kube::{Api, CustomResourceExt, ResourceExt};
+
+/// Long enough to start with, and over soon.
+const LIFE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_says_what_it_lacks_and_goes_on_once_it_has_it() {
@@ -53,8 +61,14 @@ async fn a_permission(plane: &Plane, ns: &Namespace) {
     assert!(status.last_errors.is_empty(), "{status:?}");
 }
 
-/// The account is made anew, so the token that the service has is none any more.
+/// The token of one service runs out while it works. The account of another is made anew, so the token that this has is none
+/// any more. Neither is restarted.
 async fn a_valid_token(plane: &Plane, ns: &Namespace) {
+    let short = tokens::living(plane, "pcs-controller", LIFE).await;
+    tokens::give(plane, "pcs-controller", &short);
+    // Ready with a token that it reads when it starts: so that one is accepted.
+    let short_of_time = Replica::take_over(plane, "pcs-controller", &[]).await;
+
     let accounts = Api::<ServiceAccount>::namespaced(ns.client.clone(), "grove-system");
     let account = accounts.get("pclq-controller").await.expect("the service's account");
     accounts.delete("pclq-controller", &DeleteParams::default()).await.expect("the account is deleted");
@@ -63,12 +77,20 @@ async fn a_valid_token(plane: &Plane, ns: &Namespace) {
         ..Default::default()
     };
     accounts.create(&PostParams::default(), &fresh).await.expect("the account is created");
-    ns.scale::<PodCliqueSet>("llm", 2).await;
-    plane.until_logged("pclq-controller", "401 Unauthorized").await;
     let before = plane.command_of("pclq-controller");
-    plane.up().await;
+
+    for service in ["pcs-controller", "pclq-controller"] {
+        plane.until_logged(service, "401 Unauthorized").await;
+        plane.until_logged(service, "the token of this service is not accepted").await;
+    }
+    ns.scale::<PodCliqueSet>("llm", 2).await;
+    for service in ["pcs-controller", "pclq-controller"] {
+        tokens::give(plane, service, &tokens::fresh(plane, service).await);
+    }
     ns.until("two replicas serve", |world| serves(world, 2)).await;
     assert_eq!(plane.command_of("pclq-controller"), before);
+    drop(short_of_time);
+    plane.up().await;
 }
 
 /// Of the kinds that a service watches, one is not served: sets that do not need it are served all the same.
