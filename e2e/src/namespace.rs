@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use grove_api_types::core::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
@@ -99,6 +100,25 @@ impl Namespace {
         let value: Value = serde_saphyr::from_str(yaml).expect("YAML");
         let object: K = serde_json::from_value(value).expect("an object of the kind");
         self.api().create(&PostParams::default(), &object).await.expect("the object is created")
+    }
+
+    /// Waits until the API server trusts who judges this set, and would let it in.
+    ///
+    /// # Panics
+    /// When it goes on trusting nobody, or refuses the set.
+    pub async fn until_admitted(&self, set: &str) {
+        let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let mut words = String::new();
+        let asking = async {
+            while let Err(error) = self.api::<PodCliqueSet>().create(&dry, &set).await {
+                words = error.to_string();
+                assert!(words.contains("failed calling webhook"), "{words}");
+                tokio::task::yield_now().await;
+            }
+        };
+        let admitted = tokio::time::timeout(crate::world::LIMIT, asking).await.is_ok();
+        assert!(admitted, "at last: {words}");
     }
 
     /// Changes the scale of an object through its scale subresource, as `kubectl scale` does.

@@ -29,8 +29,21 @@ impl Replica {
     /// # Panics
     /// When it does not run or cannot be started.
     pub async fn take_over(plane: &Plane, name: &str, flags: &[&str]) -> Self {
+        Self::taken_over(plane, name, |command| command.extend(flags.iter().map(|flag| (*flag).to_owned()))).await
+    }
+
+    /// The same, started by another program, which stands in front with its own flags and becomes the service.
+    ///
+    /// # Panics
+    /// When it does not run or cannot be started.
+    pub async fn take_over_by(plane: &Plane, name: &str, by: &[&str]) -> Self {
+        let by = || by.iter().map(|part| (*part).to_owned());
+        Self::taken_over(plane, name, |command| drop(command.splice(..0, by()))).await
+    }
+
+    async fn taken_over(plane: &Plane, name: &str, change: impl FnOnce(&mut Vec<String>)) -> Self {
         let mut command = plane.command_of(name);
-        command.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        change(&mut command);
         plane.end(name).await;
         let log = plane.dir().join("log").join(name).with_added_extension("log");
         let process = start(&command, &log);

@@ -33,6 +33,7 @@ mod it {
         mod ask;
         mod authorizer;
         mod certificates;
+        mod clocks;
         mod connection;
         mod deprived;
         mod events;
@@ -44,6 +45,7 @@ mod it {
         mod rotation;
         mod set_back;
         mod steady;
+        mod unjudged;
         mod webhook_kills;
     }
 }

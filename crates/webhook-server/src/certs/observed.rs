@@ -9,8 +9,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
-/// Certificates are valid from a little before they are made, because clocks differ.
-pub(crate) const BACKDATED: Duration = Duration::from_mins(5);
+/// Certificates are valid from a day before they are made: clocks differ, and one that takes local time for the world's is
+/// hours ahead of the API server's, which would trust nothing that is made until then.
+pub(crate) const BACKDATED: Duration = Duration::from_hours(24);
 
 /// Keys of the Secret: those of Kubernetes for TLS, and the authority's.
 pub(crate) const CERTIFICATE: &str = "tls.crt";

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 
 use e2e::replicas::Replica;
 use e2e::{Namespace, Plane, audit, sets};
-use grove_api_types::core::PodCliqueSet;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde::de::DeserializeOwned;
@@ -43,7 +42,7 @@ async fn a_certificate_of_cert_managers_is_served_and_followed() {
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-certificates").await;
     let component = component::applied(&plane).await;
-    accepted(&ns).await;
+    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     let mount = plane.dir().join("mounted");
 
     // A replica that makes certificates itself is there still; it gives way, and does not write over anything.
@@ -51,11 +50,11 @@ async fn a_certificate_of_cert_managers_is_served_and_followed() {
     let first = issue();
     issued(&client, &mount, &first, 1).await;
     trust(&client, &first.authority).await;
-    accepted(&ns).await;
+    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     let second = issue();
     issued(&client, &mount, &second, 2).await;
     trust(&client, &second.authority).await;
-    accepted(&ns).await;
+    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     holds(&client, &second).await;
     let writes = audit::writes_since(plane.dir(), mark);
     assert_eq!(writes, [] as [String; 0], "everything is left to cert-manager");
@@ -69,15 +68,15 @@ async fn a_certificate_of_cert_managers_is_served_and_followed() {
     server.set("--config", &config.display().to_string());
     server.add(&component.flag);
     server.restart().await;
-    accepted(&ns).await;
+    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
 
     // cert-manager replaces both; the kubelet is the slower of the two.
     let third = issue();
     trust(&client, &[second.authority, third.authority.clone()].concat()).await;
-    accepted(&ns).await;
+    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     issued(&client, &mount, &third, 3).await;
     trust(&client, &third.authority).await;
-    accepted(&ns).await;
+    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     holds(&client, &third).await;
     drop(server);
     plane.down().await;
@@ -89,19 +88,6 @@ async fn holds(client: &Client, issued: &Issued) {
     let kept = secrets.get("grove-webhook-server-cert").await.expect("it is there").data.unwrap_or_default();
     assert_eq!(kept["tls.crt"].0, issued.certificate.as_bytes(), "it is left to who made it");
     assert_eq!(kept["ca.crt"].0, issued.authority.as_bytes(), "it is left to who made it");
-}
-
-/// A set is let in once the API server trusts what is served; until then it says that it does not.
-async fn accepted(ns: &Namespace) {
-    let set: PodCliqueSet = serde_saphyr::from_str(&sets::three_cliques("llm", 1)).expect("a set");
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    let accepting = async {
-        while let Err(error) = ns.api::<PodCliqueSet>().create(&dry, &set).await {
-            assert!(error.to_string().contains("failed calling webhook"), "{error}");
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(e2e::world::LIMIT, accepting).await.expect("the webhooks are trusted");
 }
 
 /// Writes the Secret as cert-manager does, and mounts it as the kubelet does.
