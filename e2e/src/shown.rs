@@ -53,6 +53,28 @@ pub fn pod_spec(pod: &Pod) -> String {
     serde_json::to_string_pretty(&shown).expect("JSON")
 }
 
+/// The status of an object, without the times in it and the number of its generation.
+///
+/// # Panics
+/// When the object does not serialise.
+pub fn status<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> String {
+    let mut status = serde_json::to_value(object).expect("an object serialises")["status"].take();
+    let generation = json!(object.meta().generation);
+    let conditions = status["conditions"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let mut parts: Vec<_> = conditions.into_iter().chain([status.take()]).collect();
+    for part in &mut parts {
+        if part.get("lastTransitionTime").is_some() {
+            part["lastTransitionTime"] = json!("at some time");
+        }
+        if part.get("observedGeneration") == Some(&generation) {
+            part["observedGeneration"] = json!("the present one");
+        }
+    }
+    let mut status = parts.pop().unwrap_or_default();
+    status["conditions"] = parts.into();
+    serde_json::to_string_pretty(&status).expect("JSON")
+}
+
 /// The gang as [`object`] shows it, with the number of references in their place: names of pods are no two runs' alike.
 ///
 /// # Panics

@@ -149,6 +149,7 @@ fn starts_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
         ("a certificate that is renewed all the time", flag("--certificate-period", "0s")),
         ("an authority for longer than certificates can say", flag("--authority-period", "9999999h")),
         ("a delay that is no duration", flag("--shutdown-delay-duration", "soon")),
+        ("a delay that is longer than the process may take to end", flag("--shutdown-delay-duration", "1m")),
         ("a certificate's name that is an URL", flag("--certificate-names", "webhooks,https://grove.example.com")),
         (
             "an account with its namespace",

@@ -60,6 +60,13 @@ async fn a_set_with_a_scaling_group_yields_exactly_these_objects() {
         let pod = world.pods.values().find(|pod| shown::hostname(pod) == "m-0-g-2-d-1").expect("the pod");
         expect_file("pod-of-scaled", &shown::object(pod, &[]));
         expect_file("pod-spec-of-scaled", &shown::pod_spec(pod));
+        // Each kind may be told of the last pod a moment after the set has been.
+        let quiet = ns.at_rest(std::time::Duration::from_secs(2)).await;
+        expect_file("status-of-set", &shown::status(&quiet.sets["m"]));
+        expect_file("status-of-group", &shown::status(&quiet.groups["m-0-g"]));
+        expect_file("status-of-clique", &shown::status(&quiet.cliques["m-0-f"]));
+        expect_file("status-of-member", &shown::status(&quiet.cliques["m-0-g-1-d"]));
+        expect_file("status-of-gang", &shown::status(&quiet.gangs["m-0"]));
     })
     .await;
 }

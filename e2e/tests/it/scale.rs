@@ -60,6 +60,28 @@ async fn a_clique_keeps_its_own_size_and_dense_indices() {
     .await;
 }
 
+/// Kubernetes' own autoscalers need no metrics to bring a size back between the least and the most.
+#[tokio::test]
+async fn autoscalers_scale_cliques_and_groups() {
+    in_namespace("e2e-scale-auto", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
+        ns.until("the set serves", |world| world.is_available("m") && world.pods.len() == 14).await;
+        for (clique, clique_becomes, group, group_becomes, pods) in [(6, 4, 10, 8, 36), (1, 2, 1, 2, 10)] {
+            ns.scale::<PodClique>("m-0-f", clique).await;
+            ns.scale::<PodCliqueScalingGroup>("m-0-g", group).await;
+            ns.until("both are as large as their autoscalers allow", |world| {
+                world.cliques["m-0-f"].spec.replicas == clique_becomes
+                    && world.groups["m-0-g"].spec.replicas == group_becomes
+                    && world.is_available("m")
+                    && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == pods
+                    && world.pods.len() == pods
+            })
+            .await;
+        }
+    })
+    .await;
+}
+
 /// What is said of being available.
 fn reason(conditions: &[Condition]) -> &str {
     conditions.iter().find(|condition| condition.type_ == "Available").map_or("", |condition| condition.reason.as_str())

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use e2e::{Plane, World, in_namespace, shown};
 use grove_api_types::core::{ClusterTopology, PodCliqueSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use serde_json::Value;
@@ -18,7 +19,8 @@ fn examples() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/examples"))
 }
 
-/// Everything made for a set, by name; of each clique how many pods are ready, of each gang its groups.
+/// Everything made for a set, by name; of each clique how many pods are ready, of each gang its groups; and what the set says
+/// of itself.
 fn tell(world: &World) -> String {
     let mut text = String::new();
     let mut list = |kind: &str, names: Vec<String>| {
@@ -46,6 +48,9 @@ fn tell(world: &World) -> String {
     let mut hosts: Vec<_> = world.live_pods().map(shown::hostname).map(str::to_owned).collect();
     hosts.sort_unstable();
     list("host", hosts);
+    let conditions = world.sets.values().filter_map(|set| set.status.as_ref()).flat_map(|status| &status.conditions);
+    let told = |c: &Condition| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message);
+    list("condition", conditions.map(told).collect());
     text
 }
 
