@@ -43,7 +43,7 @@ fn without_maxima(schema: &mut Value) {
             fields.values_mut().for_each(without_maxima);
         }
         Value::Array(items) => items.iter_mut().for_each(without_maxima),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
