@@ -21,6 +21,7 @@ mod it {
     mod objects;
     mod outdated;
     mod pods;
+    mod policy;
     mod refusals;
     mod scale;
     mod shapes;

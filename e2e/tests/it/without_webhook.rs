@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use e2e::{Namespace, in_namespace};
 use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 
+use super::policy::{DENIED, Policy};
 use crate::rows::{Known, On, Row, rows};
 
 /// Objects with this label are what the policy is bound to here, so that other tests do not meet it.
@@ -115,23 +115,6 @@ async fn definitions_judge_as_the_rows_say() {
     .await;
 }
 
-async fn install(client: &Client) -> ValidatingAdmissionPolicy {
-    let text = include_str!("../../../deploy/components/admission-policy/policies.yaml");
-    let documents: Vec<&str> = text.split("---\n").skip(1).collect();
-    let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(documents[0]).expect("a policy");
-    let mut binding: Value = serde_saphyr::from_str(documents[1]).expect("a binding");
-    binding["spec"]["matchResources"] = json!({ "objectSelector": { "matchLabels": { JUDGED.0: JUDGED.1 } } });
-    let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(binding).expect("a binding");
-    let params = PatchParams::apply("e2e").force();
-    let name = policy.metadata.name.clone().expect("a name");
-    let applied = Api::all(client.clone()).patch(&name, &params, &Patch::Apply(&policy)).await;
-    Api::<ValidatingAdmissionPolicyBinding>::all(client.clone())
-        .patch(&name, &params, &Patch::Apply(&binding))
-        .await
-        .expect("the binding is taken");
-    applied.expect("the policy is taken")
-}
-
 fn judged(mut object: Value) -> Value {
     object["metadata"]["labels"][JUDGED.0] = json!(JUDGED.1);
     object
@@ -139,7 +122,7 @@ fn judged(mut object: Value) -> Value {
 
 /// The rule by which the policy refuses, if it does.
 fn by_policy(answer: Option<&str>) -> Option<&str> {
-    let (_, said) = answer?.split_once("denied request: ")?;
+    let (_, said) = answer?.split_once(DENIED)?;
     Some(said.split_once(": ")?.0)
 }
 
@@ -157,9 +140,8 @@ fn misruled(row: &Row, answer: Option<&str>, covered: &BTreeSet<&str>) -> Option
 #[tokio::test]
 async fn the_policy_refuses_by_each_rule_that_it_covers() {
     in_namespace("e2e-policy", async |ns| {
-        let policy = install(&ns.client).await;
-        let covered = &policy.metadata.annotations.as_ref().expect("annotations")["grove.io/covered-rules"];
-        let covered: BTreeSet<&str> = covered.split(' ').collect();
+        let policy = Policy::install(&ns.client, Some(JUDGED)).await;
+        let covered = policy.covered();
         let rows: Vec<&Row> = rows().iter().filter(|row| is_anywhere(row) && row.object == "set").collect();
         let first = rows.iter().find(|row| row.rule == "clique-role" && !row.refused.is_empty()).expect("a row");
         // The server hears of a policy a moment after it was stored.
@@ -178,10 +160,7 @@ async fn the_policy_refuses_by_each_rule_that_it_covers() {
         }
         assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
         assert_eq!(seen, covered, "each of them is seen to refuse");
-        let name = policy.meta().name.clone().expect("a name");
-        let params = DeleteParams::default();
-        drop(Api::<ValidatingAdmissionPolicyBinding>::all(ns.client.clone()).delete(&name, &params).await);
-        drop(Api::<ValidatingAdmissionPolicy>::all(ns.client.clone()).delete(&name, &params).await);
+        policy.remove().await;
     })
     .await;
 }

@@ -1,11 +1,14 @@
 //! The tables of admission, played through a real API server: every row is asked as it stands there, under the configuration
-//! and in the cluster that it takes for granted, and the answer is compared word by word.
+//! and in the cluster that it takes for granted, and the answer is compared word by word. The admission policy is
+//! asked first, alone.
 
+mod alone;
 mod definitions;
 mod ground;
 
 use std::collections::BTreeMap;
 
+use alone::Changes;
 use definitions::Definitions;
 use e2e::Plane;
 use e2e::replicas::Replica;
@@ -27,8 +30,11 @@ async fn the_rules_hold_at_the_api_server() {
     let definitions = Definitions::without_rules(&client).await;
     // What the rows take for granted beyond objects of their own: the configuration, and Volcano's queues.
     let mut asked: BTreeMap<Known, Vec<Asked>> = BTreeMap::new();
+    let mut changes = Changes::default();
     for (number, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none() && is_valid(&row.facts)) {
-        asked.entry(shared(&row.facts)).or_default().extend(ground.prepare(number, row).await);
+        let questions = ground.prepare(number, row).await;
+        changes.keep(row, &questions);
+        asked.entry(shared(&row.facts)).or_default().extend(questions);
     }
     for (number, row) in scales().iter().enumerate() {
         asked.entry(Known::default()).or_default().push(ground.prepare_scale(number, row).await);
@@ -37,9 +43,10 @@ async fn the_rules_hold_at_the_api_server() {
         asked.entry(shared(&row.facts)).or_default().push(ground.prepare_patch(number, row).await);
     }
     definitions.restore().await;
+    let mut wrong = changes.judge(&client).await;
     ground.register_again().await;
     let mut server = Replica::take_over(&plane, "webhook-server", &[]).await;
-    let (mut wrong, mut count) = (Vec::new(), 0);
+    let mut count = 0;
     for (at, (known, asked)) in asked.into_iter().enumerate() {
         ground.queues(&known).await;
         server.set("--config", &configuration_file(&at.to_string(), &known));

@@ -39,7 +39,7 @@ pub(super) async fn play(client: &Client, asked: Vec<Asked>) -> Vec<String> {
 }
 
 /// What is to be done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Act {
     Create(Value),
     Update(Value),
@@ -48,7 +48,7 @@ pub(super) enum Act {
 }
 
 /// A question, and the answer that the table has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) title: String,
     /// The path of the kind in the API.

@@ -1,0 +1,53 @@
+//! The admission policy as it is shipped, put into force and taken away again.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+/// What the server says when it refuses by a policy, before it names the rule.
+pub(super) const DENIED: &str = "denied request: ";
+
+pub(super) struct Policy {
+    client: Client,
+    name: String,
+    covered: String,
+}
+
+impl Policy {
+    /// Stores it, for all sets or those with the label. The server hears of it a moment later.
+    pub(super) async fn install(client: &Client, label: Option<(&str, &str)>) -> Self {
+        let text = include_str!("../../../deploy/components/admission-policy/policies.yaml");
+        let documents: Vec<&str> = text.split("---\n").skip(1).collect();
+        let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(documents[0]).expect("a policy");
+        let mut binding: Value = serde_saphyr::from_str(documents[1]).expect("a binding");
+        if let Some((key, value)) = label {
+            binding["spec"]["matchResources"] = json!({ "objectSelector": { "matchLabels": { key: value } } });
+        }
+        let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(binding).expect("a binding");
+        let params = PatchParams::apply("e2e").force();
+        let name = policy.metadata.name.clone().expect("a name");
+        let covered = policy.metadata.annotations.as_ref().expect("annotations")["grove.io/covered-rules"].clone();
+        let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+        policies.patch(&name, &params, &Patch::Apply(&policy)).await.expect("the policy is taken");
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
+        bindings.patch(&name, &params, &Patch::Apply(&binding)).await.expect("the binding is taken");
+        Self { client: client.clone(), name, covered }
+    }
+
+    /// The rules that it says it covers.
+    pub(super) fn covered(&self) -> BTreeSet<&str> {
+        self.covered.split(' ').collect()
+    }
+
+    /// Takes it away.
+    pub(super) async fn remove(self) {
+        let params = DeleteParams::default();
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(self.client.clone());
+        bindings.delete(&self.name, &params).await.expect("the binding is deleted");
+        let policies = Api::<ValidatingAdmissionPolicy>::all(self.client);
+        policies.delete(&self.name, &params).await.expect("the policy is deleted");
+    }
+}
