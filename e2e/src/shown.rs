@@ -14,14 +14,17 @@ pub fn hostname(pod: &Pod) -> &str {
 /// Labels, annotations, owner and the named fields of an object, as text that is the same in every run.
 ///
 /// # Panics
-/// When the object does not serialise.
+/// When the object does not serialise, or has not exactly one owner.
 pub fn object<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K, fields: &[&str]) -> String {
     let value = serde_json::to_value(object).expect("an object serialises");
-    let owner = &value["metadata"]["ownerReferences"][0];
+    let [owner] = object.owner_references() else { panic!("owners: {:?}", object.owner_references()) };
     let mut shown: BTreeMap<&str, Value> = BTreeMap::new();
     shown.insert("labels", json!(own_labels(object.labels())));
     shown.insert("annotations", json!(object.annotations()));
-    shown.insert("owner", json!([owner["kind"], owner["name"], owner["controller"], owner["blockOwnerDeletion"]]));
+    shown.insert(
+        "owner",
+        json!([owner.api_version, owner.kind, owner.name, owner.controller, owner.block_owner_deletion]),
+    );
     shown.insert("finalizers", json!(object.finalizers()));
     for field in fields {
         shown.insert(field, value[field].clone());
@@ -46,6 +49,7 @@ pub fn pod_spec(pod: &Pod) -> String {
         "subdomain": spec.subdomain,
         "schedulerName": spec.scheduler_name,
         "schedulingGates": spec.scheduling_gates,
+        "schedulingGroup": spec.scheduling_group,
         "restartPolicy": spec.restart_policy,
         "terminationGracePeriodSeconds": spec.termination_grace_period_seconds,
         "env": container.env,

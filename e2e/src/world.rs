@@ -54,6 +54,11 @@ impl World {
         self.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !ended(pod))
     }
 
+    /// How many pods the gangs refer to.
+    pub fn references(&self) -> usize {
+        self.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len()).sum()
+    }
+
     /// Remembers the live pods that share an index with another.
     fn look_for_doubles(&mut self) {
         let mut holders: BTreeMap<_, Vec<String>> = BTreeMap::new();

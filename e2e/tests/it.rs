@@ -10,6 +10,7 @@ mod rows;
 /// An inline module, so that the tests live in `it/` and do not become binaries of their own.
 mod it {
     mod bad_input;
+    mod composition;
     mod conflicts;
     mod definitions;
     mod deletion;
@@ -43,6 +44,7 @@ mod it {
         mod kept;
         mod kills;
         mod leaders;
+        mod native_gangs;
         mod rotation;
         mod set_back;
         mod steady;

@@ -50,8 +50,7 @@ async fn available(ns: &Namespace, name: &str, replicas: i32) -> World {
     ns.until("all pods are ready and referred to", |world| {
         world.is_available(name)
             && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == pods
-            && world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|g| g.pod_references.len()).sum::<usize>()
-                == pods
+            && world.references() == pods
     })
     .await
 }

@@ -62,9 +62,8 @@ fn wanted_pods(world: &World) -> usize {
 /// Whether the set is available and nothing moves any more: every clique has its pods, all ready and known to its gang.
 fn rests(world: &World, set: &str) -> bool {
     let ready = world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count();
-    let references = world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len());
     let wanted = wanted_pods(world);
-    world.is_available(set) && world.pods.len() == wanted && ready == wanted && references.sum::<usize>() == wanted
+    world.is_available(set) && world.pods.len() == wanted && ready == wanted && world.references() == wanted
 }
 
 async fn check(namespace: &str, manifest: PathBuf) {

@@ -122,12 +122,11 @@ fn has_its_owner<K: Resource>(world: &World, object: &K) -> bool {
 
 /// Whether the set is available and each of so many pods is ready, has its owner, and is referred to by its gang.
 fn serves(world: &World, set: &str, pods: usize) -> bool {
-    let references = world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len());
     world.is_available(set)
         && world.pods.len() == pods
         && world.live_pods().filter(|pod| is_ready(pod) && has_its_owner(world, *pod)).count() == pods
         && world.cliques.values().all(|clique| has_its_owner(world, clique))
-        && references.sum::<usize>() == pods
+        && world.references() == pods
 }
 
 fn whole(world: &World) -> bool {

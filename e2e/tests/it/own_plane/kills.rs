@@ -71,11 +71,10 @@ async fn take(step: Step, ns: &Namespace) {
 pub(super) fn is_whole(world: &World) -> bool {
     let sizes = world.cliques.values().map(|clique| usize::try_from(clique.spec.replicas).unwrap_or_default());
     let pods = sizes.sum::<usize>();
-    let referred = world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len());
     world.sets.keys().all(|set| world.is_available(set))
         && world.pods.len() == pods
         && world.live_pods().filter(|pod| is_ready(pod)).count() == pods
-        && referred.sum::<usize>() == pods
+        && world.references() == pods
 }
 
 /// A run of all steps in a namespace of its own.

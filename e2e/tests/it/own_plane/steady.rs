@@ -25,11 +25,9 @@ async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
     .await;
     let at_rest = |world: &World| {
         let wanted: usize = world.cliques.values().filter_map(|c| usize::try_from(c.spec.replicas).ok()).sum();
-        let referred: usize =
-            world.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len()).sum();
         names.iter().all(|name| world.is_available(name))
             && world.autoscalers.len() == SETS / GROUPED * 2
-            && referred == wanted
+            && world.references() == wanted
             && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == wanted
             && world.gangs.values().all(running)
     };
