@@ -23,8 +23,8 @@ use crate::metrics::Counters;
 
 /// After a failure it is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// No timer is set for longer; looking once a day costs nothing.
-const LONGEST: Duration = Duration::from_hours(24);
+/// No timer is set for longer: nobody tells when a clock is set right, and looking costs nothing.
+const LONGEST: Duration = Duration::from_mins(1);
 /// As many authorities are trusted: the newest, the one that vouches for what is served, and one more, should a replica be
 /// slow.
 const TRUSTED: usize = 3;
@@ -117,9 +117,11 @@ impl Keeper {
         let newest = seen.kept.as_ref().map(|kept| (kept.authority.pem.clone(), kept.bundle.clone()));
         self.trusted =
             newest.filter(|(_, bundle)| seen.configurations.iter().all(|one| one.has(bundle))).map(|(authority, _)| {
+                let now = self.clock.now();
                 match self.trusted.take() {
-                    Some((known, since)) if known == authority => (known, since),
-                    Some(_) | None => (authority, self.clock.now()),
+                    // A clock that was ahead must not be waited for.
+                    Some((known, since)) if known == authority => (known, since.min(now)),
+                    Some(_) | None => (authority, now),
                 }
             });
         seen.trusted_since = self.trusted.as_ref().map(|(_, since)| *since);

@@ -58,6 +58,9 @@ pub(crate) struct Kept {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parsed {
     pub(crate) pem: String,
+    /// From when it is valid.
+    pub(crate) begins: Timestamp,
+    /// When it was made, if by a build that dates back as this one does.
     pub(crate) issued: Timestamp,
     pub(crate) expires: Timestamp,
     pub(crate) names: Vec<String>,
@@ -160,6 +163,7 @@ impl Parsed {
         let begins = time(validity.not_before.timestamp())?;
         Some(Self {
             pem: pem.to_owned(),
+            begins,
             issued: begins.checked_add(BACKDATED).ok()?,
             expires: time(validity.not_after.timestamp())?,
             names,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::observed::{Configuration, Observed};
+use super::observed::{Configuration, Observed, Parsed};
 
 /// API servers take in a configuration a moment after it was written; that moment is generously this long, and shorter
 /// only where authorities change faster.
@@ -47,8 +47,14 @@ pub(crate) fn plan(seen: &Observed, terms: &Terms, now: Timestamp) -> Plan {
         return if lacking.is_empty() { Plan::Rest(Timestamp::MAX) } else { Plan::Inject(lacking) };
     }
     let Some(kept) = &seen.kept else { return Plan::Begin };
-    if kept.certificate.expires <= now || kept.authority.expires <= now {
+    let (certificate, authority) = (&kept.certificate, &kept.authority);
+    let expires = certificate.expires.min(authority.expires);
+    // Made by a clock that was ahead, it is trusted by nobody until that time comes.
+    if expires <= now || authority.begins > now {
         return Plan::Begin;
+    }
+    if certificate.begins > now {
+        return Plan::Certificate;
     }
     let lacking: Vec<_> = seen.lacking().cloned().collect();
     if !lacking.is_empty() {
@@ -56,13 +62,13 @@ pub(crate) fn plan(seen: &Observed, terms: &Terms, now: Timestamp) -> Plan {
     }
     if !kept.is_of_newest {
         let settled = after(seen.trusted_since.unwrap_or(now), settle(terms));
-        return if settled <= now { Plan::Certificate } else { Plan::Rest(settled) };
+        return if settled <= now { Plan::Certificate } else { Plan::Rest(settled.min(expires)) };
     }
-    let authority_due = after(kept.authority.issued, terms.authority_period);
-    let certificate_due = after(kept.certificate.issued, terms.certificate_period);
+    let authority_due = due(authority, terms.authority_period);
+    let certificate_due = due(certificate, terms.certificate_period);
     if authority_due <= now {
         Plan::Authority
-    } else if certificate_due <= now || !names_fit(&kept.certificate.names, &terms.names) {
+    } else if certificate_due <= now || !names_fit(&certificate.names, &terms.names) {
         Plan::Certificate
     } else {
         Plan::Rest(authority_due.min(certificate_due))
@@ -75,6 +81,13 @@ fn settle(terms: &Terms) -> Duration {
 
 fn names_fit(had: &[String], wished: &[String]) -> bool {
     wished.iter().all(|name| had.contains(name))
+}
+
+/// When another has to follow: as long before the end as it is used for, also if it was made for another period, or by a build
+/// that dates back less.
+fn due(made: &Parsed, period: Duration) -> Timestamp {
+    let last = SignedDuration::try_from(period).ok().and_then(|period| made.expires.checked_sub(period).ok());
+    after(made.issued, period).min(last.unwrap_or(made.expires))
 }
 
 fn after(time: Timestamp, period: Duration) -> Timestamp {

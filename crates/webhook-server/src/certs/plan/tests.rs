@@ -50,7 +50,7 @@ impl World {
         let configurations: Vec<_> = ["a", "b"].into_iter().zip(&self.bundles).map(configuration).collect();
         let newest = kept.as_ref().filter(|kept| configurations.iter().all(|one| one.has(&kept.bundle)));
         self.trusted = newest.map(|kept| match self.trusted.take() {
-            Some((known, since)) if known == kept.authority.pem => (known, since),
+            Some((known, since)) if known == kept.authority.pem => (known, since.min(self.now)),
             _ => (kept.authority.pem.clone(), self.now),
         });
         let trusted_since = self.trusted.as_ref().map(|(_, since)| *since);
@@ -187,6 +187,57 @@ fn what_expired_is_begun_anew() {
     world.step(&terms());
     world.now = at(24 * 3600 + 1);
     assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Begin);
+}
+
+#[test]
+fn what_is_not_valid_yet_is_replaced() {
+    // By how many hours the clock was ahead when the authority was made, and the certificate, and what follows once it is right.
+    for (authority, certificate, expected) in [
+        (23, 23, Plan::Rest(at(24 * 3600))),
+        (0, 25, Plan::Certificate),
+        (25, 25, Plan::Begin),
+        (25, 0, Plan::Begin),
+        (24 * 400, 24 * 400, Plan::Begin),
+    ] {
+        let mut world = World::new();
+        world.now = at(authority * 3600);
+        world.step(&terms());
+        world.step(&terms());
+        world.now = at(certificate * 3600);
+        world.certify(&terms());
+        assert_eq!(plan(&world.seen(), &terms(), at(0)), expected, "{authority} h, {certificate} h");
+    }
+}
+
+#[test]
+fn nothing_expires_while_it_rests() {
+    let mut world = World::new();
+    world.step(&terms());
+    world.step(&terms());
+    let (seen, hours) = (world.seen(), |hours: i64| at(hours * 3600));
+    let with = |change: fn(&mut Kept)| {
+        let mut seen = seen.clone();
+        change(seen.kept.as_mut().unwrap());
+        seen
+    };
+    // Whoever made it dates back less, or made it for a shorter period than it is used for now.
+    let rows = [
+        (with(|kept| kept.certificate.issued = at(23 * 3600)), HOUR * 2, HOUR * 24, Plan::Rest(hours(22))),
+        (with(|kept| kept.authority.issued = at(23 * 3600)), HOUR * 20, HOUR * 46, Plan::Rest(hours(2))),
+        (with(|kept| kept.authority.issued = at(23 * 3600)), HOUR, HOUR * 49, Plan::Authority),
+        (seen.clone(), HOUR * 25, HOUR * 24, Plan::Certificate),
+        (seen.clone(), Duration::MAX, Duration::MAX, Plan::Rest(hours(24))),
+        (
+            with(|kept| (kept.is_of_newest, kept.certificate.expires) = (false, at(10))),
+            HOUR,
+            HOUR * 24,
+            Plan::Rest(at(10)),
+        ),
+    ];
+    for (number, (seen, certificate_period, authority_period, expected)) in rows.into_iter().enumerate() {
+        let terms = Terms { certificate_period, authority_period, ..terms() };
+        assert_eq!(plan(&seen, &terms, at(0)), expected, "row {number}");
+    }
 }
 
 #[test]
