@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::load::Load;
+use crate::{executor::Failure, load::Load};
 
 /// Announcements that may wait; more are dropped, for events are a courtesy.
 const QUEUE: usize = 4096;
@@ -114,7 +114,7 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: w
 async fn publish(publisher: &Publisher, about: &ObjectReference, event: &Event) {
     let trouble = match timeout(PATIENCE, publisher.publish(event, about)).await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(error)) => Failure::from(&error).to_string(),
         Err(_) => "no answer".into(),
     };
     tracing::debug!(reason = event.reason, "an event was not published: {trouble}");

@@ -24,7 +24,6 @@ use tokio::{
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::outcome::{Done, Error, Failure, Outcome};
-pub(crate) use self::outcome::{NO_RULE, NO_TOKEN};
 use self::{announce::announcements, outcome::Effect};
 use crate::{
     events::Recorder,

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use self::record::{Record, Sighting};
 use crate::{
-    executor::{Failure, NO_RULE},
+    executor::Failure,
     leadership::{Ended, Leadership},
     metrics::Metrics,
     versions::precedes,
@@ -77,7 +77,7 @@ pub enum Lost {
 enum Error {
     #[error("the API server did not answer in time")]
     Silent,
-    #[error("{}", Failure::from(.0))]
+    #[error("{}", failure(.0))]
     Refused(kube::Error),
 }
 
@@ -97,6 +97,11 @@ impl Error {
     fn is_missing(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404)
     }
+}
+
+/// A lease is something that a service always needs.
+fn failure(error: &kube::Error) -> Failure {
+    if let kube::Error::Api(status) = error { Failure::of_need(status) } else { Failure::from(error) }
 }
 
 impl Candidate {
@@ -294,9 +299,8 @@ impl Candidate {
 
     async fn pause(&mut self, error: &Error) {
         let hint = match error.status().map(|status| status.code) {
-            Some(403) => ["; ", NO_RULE].concat(),
-            Some(404) => "; does the namespace exist?".to_owned(),
-            _ => String::new(),
+            Some(404) => "; does the namespace exist?",
+            _ => "",
         };
         let trouble = format!("{error}{hint}");
         if self.trouble.as_ref() != Some(&trouble) {

@@ -20,12 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::Keep;
-use crate::{
-    backoff::Backoff,
-    executor::{NO_RULE, NO_TOKEN},
-    metrics::Metrics,
-    telemetry::error_chain,
-};
+use crate::{backoff::Backoff, executor::Failure, metrics::Metrics, telemetry::error_chain};
 
 /// A list page or the start of a watch takes no longer.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -112,12 +107,7 @@ impl Display for Error {
                 write!(f, "the API server does not serve this kind; its definition has to be installed")
             }
             Self::Refused(kube::Error::Api(status)) | Self::Ended(status) => {
-                write!(f, "the API server says {} {}: {}", status.code, status.reason, status.message)?;
-                match status.code {
-                    401 => write!(f, "; {NO_TOKEN}"),
-                    403 => write!(f, "; {NO_RULE}"),
-                    _ => Ok(()),
-                }
+                write!(f, "the API server says {}", Failure::of_need(status))
             }
             Self::Refused(error) => write!(f, "the API server cannot be reached: {}", error_chain(error)),
         }

@@ -61,19 +61,19 @@ pub struct Outcome {
 }
 
 /// What 401 means to a service, whatever it asked for.
-pub(crate) const NO_TOKEN: &str = "the token of this service is not accepted, it may have expired";
+const NO_TOKEN: &str = "the token of this service is not accepted, it may have expired";
 
 /// What 403 means to a service that asks for what it always needs.
-pub(crate) const NO_RULE: &str = "the account of this service lacks a rule";
+const NO_RULE: &str = "the account of this service lacks a rule";
 
-/// A refusal in the server's words, or a request that never got an answer.
+/// A refusal, mostly in the server's words, or a request that never got an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     /// The HTTP status; 0 when there was no answer.
     pub code: u16,
     /// The server's word for it; `NameTaken` when a name belongs to somebody else; `Transport` or `Timeout`.
     pub reason: String,
-    /// The server's sentence.
+    /// The server's sentence, with what it means to a service where that is not in it; or why there was no answer.
     pub message: String,
     /// How long the server wants to be left alone.
     pub retry_after: Option<Duration>,
@@ -105,6 +105,15 @@ impl Failure {
         Self { code, reason: reason.into(), message: message.into(), ..Self::default() }
     }
 
+    /// The refusal of what a service always needs. Of a write 403 may mean much else: a quota, a webhook.
+    pub(crate) fn of_need(status: &Status) -> Self {
+        let failure = Self::from_status(status);
+        match failure.code {
+            403 => Self { message: [&*failure.message, NO_RULE].join("; "), ..failure },
+            _ => failure,
+        }
+    }
+
     fn from_status(status: &Status) -> Self {
         // The answer to an unknown path is no status of an object, but plain text.
         if status.code == 404 && status.reason != "NotFound" {
@@ -112,7 +121,7 @@ impl Failure {
             return Self::new(404, Self::NOT_SERVED, why);
         }
         if status.code == 401 {
-            return Self::new(401, &*status.reason, format!("{}; {NO_TOKEN}", status.message));
+            return Self::new(401, &*status.reason, [&*status.message, NO_TOKEN].join("; "));
         }
         let causes = status.details.iter().flat_map(|details| &details.causes).collect::<Vec<_>>();
         let missing_namespace = status.code == 404 && status.details.as_ref().is_some_and(|d| d.kind == "namespaces");

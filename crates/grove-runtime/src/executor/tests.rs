@@ -55,6 +55,23 @@ async fn refusals_fail_the_step_after_one_request_with_the_servers_words() {
     }
 }
 
+#[test]
+fn what_a_refusal_means_to_a_service_is_added_where_it_is_plain() {
+    let token = "the server said Unauthorized; the token of this service is not accepted, it may have expired";
+    let rule = "the server said Forbidden; the account of this service lacks a rule";
+    for (code, reason, of_write, of_need) in [
+        (401, "Unauthorized", token, token),
+        (403, "Forbidden", "the server said Forbidden", rule),
+        (409, "Conflict", "the server said Conflict", "the server said Conflict"),
+    ] {
+        let status: kube::core::Status = serde_json::from_value(scripted::status(code, reason)).unwrap();
+        let needed = Failure::of_need(&status);
+        let written = Failure::from(&kube::Error::Api(Box::new(status)));
+        assert_eq!((&*written.message, &*needed.message), (of_write, of_need));
+        assert_eq!((written.code, needed.code, &*needed.reason), (code, code, reason));
+    }
+}
+
 #[tokio::test]
 async fn the_servers_wish_to_be_left_alone_is_handed_on() {
     let mut body = scripted::status(429, "TooManyRequests");

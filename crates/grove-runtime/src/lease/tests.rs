@@ -314,6 +314,17 @@ async fn the_promise_of_the_holder_counts_and_not_that_of_who_waits() {
     b.leads().await;
 }
 
+#[test]
+fn a_refusal_says_what_is_lacking() {
+    for (code, reason, expected) in [
+        (403, "Forbidden", "403 Forbidden: the server said Forbidden; the account of this service lacks a rule"),
+        (409, "Conflict", "409 Conflict: the server said Conflict"),
+    ] {
+        let status = serde_json::from_value(scripted::status(code, reason)).unwrap();
+        assert_eq!(Error::Refused(kube::Error::Api(Box::new(status))).to_string(), expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_server_refuses_is_tried_again_without_a_flood() {
     let (client, log) = scripted::client(|_| Answer::refusal(403, "Forbidden"));
