@@ -12,7 +12,6 @@ mod findings;
 mod mutate;
 mod rule;
 mod scale;
-mod syntax;
 pub(crate) mod texts;
 mod validate;
 mod verdict;

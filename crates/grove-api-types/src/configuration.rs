@@ -16,7 +16,6 @@ mod problem;
 mod rate_limit;
 mod scheduling;
 mod server;
-mod syntax;
 mod topology;
 
 pub use self::authorizer::Authorizer;
@@ -29,8 +28,8 @@ pub use self::problem::Problem;
 pub use self::rate_limit::RateLimit;
 pub use self::scheduling::{NativeGangs, SchedulerProfile, Schedulers};
 pub use self::server::{Address, CertProvisionMode, Server, WebhookServer};
-pub use self::syntax::is_dns_subdomain;
 pub use self::topology::{TopologyAwareScheduling, TopologyDomain, TopologyLevel};
+pub use crate::syntax::is_dns_subdomain;
 
 use self::document::{Document, Section};
 

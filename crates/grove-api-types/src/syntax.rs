@@ -23,9 +23,9 @@ const ENVIRONMENT: &str = "a valid environment variable name must consist of alp
     is '[-._a-zA-Z][-._a-zA-Z0-9]*')";
 
 /// The longest label of DNS, value of a label, and name within a key.
-pub(super) const LONGEST_LABEL: usize = 63;
+pub(crate) const LONGEST_LABEL: usize = 63;
 /// The longest name of an object.
-pub(super) const LONGEST_NAME: usize = 253;
+pub(crate) const LONGEST_NAME: usize = 253;
 
 fn is_end(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
@@ -38,7 +38,7 @@ fn is_spelt(text: &str, is_end: fn(u8) -> bool, within: &[u8]) -> bool {
 }
 
 /// What is wrong with a name that must be a DNS label.
-pub(super) fn dns_label(name: &str) -> Result<(), String> {
+pub(crate) fn dns_label(name: &str) -> Result<(), String> {
     if name.len() > LONGEST_LABEL {
         return Err(format!("must be no more than {LONGEST_LABEL} bytes"));
     }
@@ -46,15 +46,21 @@ pub(super) fn dns_label(name: &str) -> Result<(), String> {
 }
 
 /// What is wrong with a name that must be a DNS subdomain, as the names of most objects.
-pub(super) fn dns_subdomain(name: &str) -> Result<(), String> {
+pub(crate) fn dns_subdomain(name: &str) -> Result<(), String> {
     if name.len() > LONGEST_NAME {
         return Err(format!("must be no more than {LONGEST_NAME} bytes"));
     }
     if name.split('.').all(|part| is_spelt(part, is_end, b"-")) { Ok(()) } else { Err(SUBDOMAIN.to_owned()) }
 }
 
+/// Whether it is a DNS subdomain: at most 253 lower-case letters, digits, `-` and `.`, each part between dots beginning and
+/// ending with a letter or digit.
+pub fn is_dns_subdomain(name: &str) -> bool {
+    dns_subdomain(name).is_ok()
+}
+
 /// What is wrong with the key of a label or annotation.
-pub(super) fn key(key: &str) -> Result<(), String> {
+pub(crate) fn key(key: &str) -> Result<(), String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if name.contains('/') {
         return Err(KEY.to_owned());
@@ -68,8 +74,13 @@ pub(super) fn key(key: &str) -> Result<(), String> {
     if is_spelt(name, |byte| byte.is_ascii_alphanumeric(), b"-_.") { Ok(()) } else { Err(KEY_NAME.to_owned()) }
 }
 
+/// Whether it can be the key of a label or annotation.
+pub(crate) fn is_label_key(text: &str) -> bool {
+    key(text).is_ok()
+}
+
 /// What is wrong with the value of a label.
-pub(super) fn label_value(value: &str) -> Result<(), String> {
+pub(crate) fn label_value(value: &str) -> Result<(), String> {
     if value.len() > LONGEST_LABEL {
         return Err(format!("must be no more than {LONGEST_LABEL} bytes"));
     }
@@ -78,7 +89,7 @@ pub(super) fn label_value(value: &str) -> Result<(), String> {
 }
 
 /// What is wrong with the name of an environment variable.
-pub(super) fn environment_variable(name: &str) -> Result<(), String> {
+pub(crate) fn environment_variable(name: &str) -> Result<(), String> {
     let is_begin = |byte: u8| byte.is_ascii_alphabetic() || b"-._".contains(&byte);
     let begins = name.bytes().next().is_some_and(is_begin);
     let is_fine = begins && name.bytes().all(|byte| is_begin(byte) || byte.is_ascii_digit());
@@ -90,6 +101,6 @@ pub(super) fn environment_variable(name: &str) -> Result<(), String> {
 }
 
 /// Whether a value is absent or a text of nothing but white space.
-pub(super) fn is_blank(value: Option<&Value>) -> bool {
+pub(crate) fn is_blank(value: Option<&Value>) -> bool {
     value.is_none_or(|value| value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty()))
 }

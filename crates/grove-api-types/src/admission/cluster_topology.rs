@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use kube::{Resource, ResourceExt};
 
 use super::findings::Findings;
-use super::syntax::{LONGEST_LABEL, key};
 use super::{FieldPath, Referring, Rule, TopologyFacts, Verdict};
 use crate::configuration::TopologyDomain;
 use crate::core::{ClusterTopology, ClusterTopologyBinding};
 use crate::scheduler::Scheduler;
+use crate::syntax::{LONGEST_LABEL, key};
 use crate::topology::{Level, Topology};
 
 /// As many sets are named in a message; the others are counted.

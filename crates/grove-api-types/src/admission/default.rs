@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::syntax::is_blank;
 use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 use crate::duration::Duration;
+use crate::syntax::is_blank;
 
 /// Seconds a pod gets to end when its template says nothing: Kubernetes' own default.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;

@@ -6,11 +6,12 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Facts, default, syntax::is_blank};
+use super::{Facts, default};
 use crate::configuration::TopologyDomain;
 use crate::core::{AutoScalingConfig, PodCliqueSet};
 use crate::fabric::{asks_for_gpu, brings_own_claim};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
+use crate::syntax::is_blank;
 use crate::topology::{breadth, reference_after, reference_of_new};
 
 /// The definition refuses a set with more cliques; reading it would only cost memory.

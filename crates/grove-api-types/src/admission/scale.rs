@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 
 use super::findings::Findings;
-use super::syntax::LONGEST_LABEL;
 use super::texts::too_large;
 use super::{Facts, FieldPath, Rule, Verdict, validate_update};
 use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 use crate::shape::size::{self, Count, MOST_OBJECTS};
+use crate::syntax::LONGEST_LABEL;
 
 /// What is scaled.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::document::Section;
 use super::problem::Problem;
-use super::syntax::is_dns_subdomain;
+use crate::syntax::is_dns_subdomain;
 
 /// The longest prefix that leaves room for the name of any service.
 const LONGEST_PREFIX: usize = 200;

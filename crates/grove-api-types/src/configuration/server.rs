@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::document::Section;
-use super::syntax::is_dns_subdomain;
+use crate::syntax::is_dns_subdomain;
 
 /// Where a service listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

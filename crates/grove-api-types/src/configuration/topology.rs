@@ -2,7 +2,7 @@
 
 use super::document::Section;
 use super::problem::Problem;
-use super::syntax::{is_dns_subdomain, is_label_key};
+use crate::syntax::{is_dns_subdomain, is_label_key};
 
 const NAME: &str = "grove-topology";
 const MOST_LEVELS: usize = 7;

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
-use crate::admission::syntax::{LONGEST_LABEL, LONGEST_NAME, dns_subdomain};
 use crate::admission::{FieldPath, Rule};
 use crate::core::{PodCliqueTemplateSpec, ResourceSharingScope};
 use crate::fabric::{asks_for_gpu, group_of, is_automatic};
 use crate::names::PodClaimName;
 use crate::sharing::{self, Share};
+use crate::syntax::{LONGEST_LABEL, LONGEST_NAME, dns_subdomain};
 
 /// The largest numbers that the name of a claim may contain take so many letters each.
 const LONGEST_INDEX: usize = 5;

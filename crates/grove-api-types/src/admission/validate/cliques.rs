@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
-use crate::admission::syntax::{dns_label, key, label_value};
 use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, CLIQUE_NAME, NO_CLIQUE, NO_DELAY, NO_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::core::{PodCliqueSpec, PodCliqueTemplateSpec};
 use crate::labels::is_groves;
+use crate::syntax::{dns_label, key, label_value};
 
 /// The most that the annotations of an object may have together.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;

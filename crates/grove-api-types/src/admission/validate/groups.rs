@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Judged;
 use crate::admission::findings::Findings;
-use crate::admission::syntax::dns_label;
 use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, GROUP_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::core::PodCliqueScalingGroupConfig;
+use crate::syntax::dns_label;
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     let (mut names, mut taken) = (BTreeSet::new(), BTreeSet::new());

@@ -4,12 +4,12 @@ use kube::ResourceExt;
 
 use super::Judged;
 use crate::admission::findings::Findings;
-use crate::admission::syntax::{LONGEST_LABEL, dns_label};
 use crate::admission::{FieldPath, Rule};
 use crate::core::PodCliqueSet;
 use crate::fabric::{asks_for_gpu, is_automatic};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::names::{ComputeDomainName, PodCliqueSetName};
+use crate::syntax::{LONGEST_LABEL, dns_label};
 
 /// An object that may carry an annotation, and what the annotation says there now and said before.
 struct Annotated<'a> {

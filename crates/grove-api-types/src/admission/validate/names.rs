@@ -6,11 +6,11 @@ use kube::ResourceExt;
 
 use super::Judged;
 use crate::admission::findings::Findings;
-use crate::admission::syntax::{LONGEST_LABEL, LONGEST_NAME};
 use crate::admission::texts::SET_NAME;
 use crate::admission::{FieldPath, Rule};
 use crate::core::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
+use crate::syntax::{LONGEST_LABEL, LONGEST_NAME};
 
 /// How long the names of set, group and clique may be together.
 const LONGEST_COMBINED: usize = 45;

@@ -7,11 +7,11 @@ use kube::ResourceExt;
 use super::topology::domains;
 use super::{Judged, pods, template_path};
 use crate::admission::findings::Findings;
-use crate::admission::syntax::dns_subdomain;
 use crate::admission::{FieldPath, Rule};
 use crate::core::TopologyConstraint;
 use crate::labels::{KAI_QUEUE, VOLCANO_QUEUE};
 use crate::scheduler::Scheduler;
+use crate::syntax::dns_subdomain;
 
 /// The queue of Volcano that everybody has who names none.
 const VOLCANO_DEFAULT: &str = "default";

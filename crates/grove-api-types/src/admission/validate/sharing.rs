@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
-use crate::admission::syntax::LONGEST_NAME;
 use crate::admission::texts::{NO_FILTER, NO_SHARED_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::core::{
     PodCliqueScalingGroupConfig, PodCliqueTemplateSpec, ResourceClaimTemplateConfig, ResourceSharingScope,
 };
 use crate::sharing::{self, Share};
+use crate::syntax::LONGEST_NAME;
 
 /// For so many pods Kubernetes reserves one claim.
 const MOST_PODS: i64 = 256;
