@@ -39,7 +39,7 @@ pub struct WebhookArgs {
     pub authority_period: Duration,
 
     /// After SIGTERM connections are taken until none came for so long, as the word has to spread that this process is not
-    /// ready; at most 12s.
+    /// ready; at most 6s.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = linger)]
     pub shutdown_delay_duration: Duration,
 
@@ -71,7 +71,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn linger(text: &str) -> Result<Duration, String> {
-    let most = crate::serve::LONGEST_LINGER;
+    let most = crate::serve::LONGEST_DELAY;
     let given = duration(text)?;
     (given <= most).then_some(given).ok_or_else(|| format!("must be at most {most:?}, as this process ends soon after"))
 }
@@ -121,6 +121,7 @@ mod tests {
             ("--authority-period=999ms", "must be at least 1s and at most 87600h"),
             ("--authority-period=99999999999999999999h", "must be at least 1s and at most 87600h"),
             ("--shutdown-delay-duration=-5s", "must be a duration such as 15s or 1h30m"),
+            ("--shutdown-delay-duration=6001ms", "must be at most 6s"),
             ("--certificate-names=localhost,https://localhost", "must be the name of a host"),
             ("--certificate-names=10.0.0.1:443", "must be the name of a host"),
             ("--certificate-names=", "must be the name of a host"),
@@ -133,7 +134,12 @@ mod tests {
 
     #[test]
     fn what_makes_sense_is_taken() {
-        for flag in ["--certificate-period=1s", "--authority-period=87600h", "--shutdown-delay-duration=0s"] {
+        for flag in [
+            "--certificate-period=1s",
+            "--authority-period=87600h",
+            "--shutdown-delay-duration=0s",
+            "--shutdown-delay-duration=6s",
+        ] {
             read(flag).expect(flag);
         }
         let names =

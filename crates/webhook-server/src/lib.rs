@@ -83,7 +83,9 @@ async fn answer(
         () = stop.asked() => return Ok(()),
     }
     let tls = serve::tls(std::sync::Arc::new(identity)).context("could not set up TLS")?;
-    serve::serve(listener, tls, routes::routes(&desk), (stop, linger)).await;
+    if !serve::serve(listener, tls, routes::routes(&desk), (stop, linger)).await {
+        tracing::warn!("connections did not end in time and are dropped");
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
+use futures::FutureExt;
 use grove_runtime::shutdown::Shutdown;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -29,8 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The same for the head of a request over HTTP/1.1. Longer than clients keep idle connections, so that none is closed
 /// at the very moment at which it is used again.
 const HEAD: Duration = Duration::from_mins(2);
+/// The longest delay that can be asked for between the request to stop and the end.
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(6);
 /// Who still comes that long after the request to stop comes too late.
-pub(crate) const LONGEST_LINGER: Duration = Duration::from_secs(12);
+const LONGEST_LINGER: Duration = Duration::from_secs(12);
 /// What was begun may take this long once no new connection is taken.
 const LAST_ANSWERS: Duration = Duration::from_secs(12);
 /// A peer that does not answer a ping for so long is gone.
@@ -53,54 +56,58 @@ pub(crate) fn tls(identity: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, 
 }
 
 /// Takes connections until it is asked to stop and nobody came for `linger` after that: who balances load may not have
-/// noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun.
+/// noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun. Says whether every
+/// connection had ended by then.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
     (stop, linger): (&Shutdown, Duration),
-) {
+) -> bool {
     let (traffic, over) = (Traffic::default(), Shutdown::new());
-    let routes = parting(routes, stop.clone(), traffic.clone());
+    let routes = with_last_answers(routes, stop.clone(), traffic.clone());
     let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
-    let mut ceased = std::pin::pin!(async {
-        stop.asked().await;
-        traffic.ceases(linger, LONGEST_LINGER).await;
-    });
-    loop {
-        let taken = tokio::select! {
-            // Who stands in the queue already is taken.
-            biased;
-            taken = accept(&listener, &places) => taken,
-            () = &mut ceased => break,
-        };
-        let Some((stream, place)) = taken else { continue };
+    let take = |(stream, place): (TcpStream, OwnedSemaphorePermit)| {
         traffic.note();
-        let (tls, routes, over) = (tls.clone(), routes.clone(), over.clone());
+        let (tls, routes, traffic, over) = (tls.clone(), routes.clone(), traffic.clone(), over.clone());
         tokio::spawn(async move {
-            carry(stream, &tls, routes, &over).await;
+            carry(stream, &tls, routes, (&traffic, &over)).await;
             drop(place);
         });
+    };
+    let mut ceased = std::pin::pin!(async {
+        stop.asked().await;
+        traffic.ceases(linger, LONGEST_LINGER).await
+    });
+    let has_ceased = loop {
+        tokio::select! {
+            taken = accept(&listener, &places) => taken.into_iter().for_each(&take),
+            has_ceased = &mut ceased => break has_ceased,
+        }
+    };
+    if !has_ceased {
+        tracing::warn!("somebody still comes {LONGEST_LINGER:?} after the request to stop, and is sent away");
+    }
+    // Who stands in the queue already is taken.
+    while let Some(Some(taken)) = accept(&listener, &places).now_or_never() {
+        take(taken);
     }
     drop(listener);
     over.ask();
-    if timeout(LAST_ANSWERS, places.acquire_many(CONNECTIONS)).await.is_err() {
-        tracing::warn!("requests were not answered within {LAST_ANSWERS:?} and are dropped");
-    }
+    timeout(LAST_ANSWERS, places.acquire_many(CONNECTIONS)).await.is_ok()
 }
 
 /// From the request to stop on, each answer over HTTP/1.1 is the last of its connection, and says so. HTTP/2 has a way to
 /// part without that.
-fn parting(routes: Router, stop: Shutdown, traffic: Traffic) -> Router {
+fn with_last_answers(routes: Router, stop: Shutdown, traffic: Traffic) -> Router {
     routes.layer(middleware::from_fn(move |request: Request, next: Next| {
-        let is_old = request.version() <= Version::HTTP_11;
+        let (is_old, stop) = (request.version() <= Version::HTTP_11, stop.clone());
         if is_old {
             traffic.note();
         }
-        let is_last = is_old && stop.is_asked();
         async move {
             let mut response = next.run(request).await;
-            if is_last {
+            if is_old && stop.is_asked() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             response
@@ -120,8 +127,10 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
     }
 }
 
-async fn carry(stream: TcpStream, tls: &TlsAcceptor, routes: Router, over: &Shutdown) {
+async fn carry(stream: TcpStream, tls: &TlsAcceptor, routes: Router, (traffic, over): (&Traffic, &Shutdown)) {
     let Some(stream) = greet(stream, tls).await else { return };
+    // From here on there is time for a first request.
+    traffic.note();
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(PATIENCE);

@@ -42,7 +42,8 @@ struct Server {
     stop: Shutdown,
     /// Whether new connections are sent here.
     is_ready: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
+    /// Says whether every connection ended in time.
+    thread: std::thread::JoinHandle<bool>,
 }
 
 impl Server {
@@ -64,13 +65,13 @@ impl Server {
                     std::thread::sleep(held_up);
                     ready.store(false, Ordering::SeqCst);
                 };
-                tokio::join!(serve(listener, acceptor, routes, (&asked, LINGER)), holding_up);
-            });
+                tokio::join!(serve(listener, acceptor, routes, (&asked, LINGER)), holding_up).0
+            })
         });
         Self { address, connector, stop, is_ready, thread }
     }
 
-    /// Asks on a connection that is kept, as the API server does, until no new one is to be made. How many were answered.
+    /// Asks on a connection that is kept over HTTP/1.1, until no new one is to be made. How many were answered.
     async fn load(&self) -> std::io::Result<usize> {
         let (mut kept, mut answered) = (None, 0);
         while kept.is_some() || self.is_ready.load(Ordering::SeqCst) {
@@ -112,7 +113,7 @@ async fn who_was_sent_here_is_answered_even_by_a_process_that_was_held_up() {
         let server = Server::start(held_up);
         let answered = join_all((0..8).map(|_| server.load())).await;
         assert!(answered.iter().all(|answered| matches!(answered, Ok(1..))), "held up {held_up:?}: {answered:?}");
-        server.thread.join().unwrap();
+        assert!(server.thread.join().unwrap());
     }
 }
 
@@ -123,7 +124,7 @@ async fn who_keeps_a_connection_without_asking_does_not_hold_up_the_end() {
     assert!(!ask(&mut kept).await.unwrap(), "there may be further requests");
     let unused = server.connect().await.unwrap();
     server.stop.ask();
-    server.thread.join().unwrap();
+    assert!(server.thread.join().unwrap());
     assert!(ask(&mut kept).await.is_err());
     drop(unused);
 }
