@@ -1,4 +1,4 @@
-//! Stands for kube-proxy: hands each connection to the next backend that says it is ready.
+//! Stands for kube-proxy: hands each connection to the next backend that says it is ready, else to one that takes it.
 
 use crate::services::is_ready;
 use anyhow::{Context, Result, bail};
@@ -56,14 +56,13 @@ fn observed(backend: Backend) -> watch::Receiver<bool> {
     said
 }
 
-/// A backend that takes no connection after all is passed over.
+/// A backend that takes no connection after all is passed over. While none says that it is ready, those that still take
+/// connections do, as kube-proxy has it: one may be about to end and the word of its successor on its way.
 async fn carry(mut client: TcpStream, backends: &[(u16, watch::Receiver<bool>)], turn: &AtomicUsize) {
     let first = turn.fetch_add(1, Ordering::Relaxed);
-    for step in 0..backends.len() {
-        let (port, ready) = &backends[(first + step) % backends.len()];
-        if !*ready.borrow() {
-            continue;
-        }
+    let in_turn = (0..backends.len()).map(|step| &backends[(first + step) % backends.len()]);
+    let (ready, others): (Vec<_>, Vec<_>) = in_turn.partition(|(_, ready)| *ready.borrow());
+    for (port, _) in ready.into_iter().chain(others) {
         if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await {
             // As good as none: a connection without delay is only faster.
             _ = (client.set_nodelay(true), server.set_nodelay(true));

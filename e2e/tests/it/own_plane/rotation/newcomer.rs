@@ -24,11 +24,10 @@ pub(super) struct Newcomer {
 }
 
 impl Newcomer {
-    /// Begins to connect to these replicas, one after the other.
-    pub(super) fn start(plane: &Plane, client: &Client, replicas: &[&str]) -> Self {
-        let ports: Vec<u16> = replicas.iter().map(|name| plane.port(&format!("{name}-webhooks"))).collect();
+    /// Begins to connect to whichever replica is ready, each in its turn.
+    pub(super) fn start(plane: &Plane, client: &Client) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(connecting(client.clone(), ports, Arc::clone(&over)));
+        let task = tokio::spawn(connecting(client.clone(), plane.port("balancer"), Arc::clone(&over)));
         Self { over, task }
     }
 
@@ -40,14 +39,12 @@ impl Newcomer {
 }
 
 /// How often a certificate was trusted until it is over, and what was said of those that were not.
-async fn connecting(client: Client, ports: Vec<u16>, over: Arc<AtomicBool>) -> (usize, Vec<String>) {
+async fn connecting(client: Client, port: u16, over: Arc<AtomicBool>) -> (usize, Vec<String>) {
     let (mut welcome, mut distrusted) = (0, Vec::new());
     while !over.load(Ordering::SeqCst) {
-        for port in &ports {
-            let Some(answer) = connect(&client, *port).await else { continue };
-            welcome += usize::from(answer.is_ok());
-            distrusted.extend(answer.err());
-        }
+        let Some(answer) = connect(&client, port).await else { continue };
+        welcome += usize::from(answer.is_ok());
+        distrusted.extend(answer.err());
     }
     (welcome, distrusted)
 }
