@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::process::{Child, Command};
 
 use crate::plane::given;
-use crate::world::LIMIT;
+use crate::replicas::end;
 
 /// The program of a service, as `cargo xtask` has built it.
 ///
@@ -74,10 +74,7 @@ impl Apart {
     /// # Panics
     /// When it does not.
     pub async fn end(mut self) {
-        let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        kill_process(pid.expect("it runs"), Signal::TERM).expect("it is asked to stop");
-        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
-        let status = ended.expect("it ends").expect("it can be waited for");
+        let status = end(&mut self.process, Signal::TERM).await;
         assert_eq!(status.code(), Some(0), "it was asked to stop");
     }
 }

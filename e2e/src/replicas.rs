@@ -72,7 +72,7 @@ impl Replica {
     /// # Panics
     /// When it does not end well.
     pub async fn restart(&mut self) {
-        let status = self.end(Signal::TERM).await;
+        let status = end(&mut self.process, Signal::TERM).await;
         assert!(status.success(), "{} ended with {status}; its log is {}", self.name, self.log.display());
         self.process = start(&self.command, &self.log);
         self.until_ready().await;
@@ -83,16 +83,9 @@ impl Replica {
     /// # Panics
     /// When it does not come back.
     pub async fn crash(&mut self) {
-        self.end(Signal::KILL).await;
+        end(&mut self.process, Signal::KILL).await;
         self.process = start(&self.command, &self.log);
         self.until_ready().await;
-    }
-
-    async fn end(&mut self, signal: Signal) -> ExitStatus {
-        let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        kill_process(pid.expect("it runs"), signal).expect("it is told to end");
-        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
-        ended.expect("it ends").expect("it can be waited for")
     }
 
     async fn until_ready(&self) {
@@ -104,6 +97,14 @@ impl Replica {
         let ready = tokio::time::timeout(LIMIT, asking).await;
         assert!(ready.is_ok(), "{} does not become ready; its log is {}", self.name, self.log.display());
     }
+}
+
+/// Sends the signal and waits until the process has ended.
+pub(crate) async fn end(process: &mut Child, signal: Signal) -> ExitStatus {
+    let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    kill_process(pid.expect("it runs"), signal).expect("it is told to end");
+    let ended = tokio::time::timeout(LIMIT, process.wait()).await;
+    ended.expect("it ends").expect("it can be waited for")
 }
 
 fn start(command: &[String], log: &std::path::Path) -> Child {

@@ -29,7 +29,6 @@ pub use self::rate_limit::RateLimit;
 pub use self::scheduling::{NativeGangs, SchedulerProfile, Schedulers};
 pub use self::server::{Address, CertProvisionMode, Server, WebhookServer};
 pub use self::topology::{TopologyAwareScheduling, TopologyDomain, TopologyLevel};
-pub use crate::syntax::is_dns_subdomain;
 
 use self::document::{Document, Section};
 

@@ -25,5 +25,5 @@ pub mod scheduler;
 pub mod scheduler_group;
 pub mod shape;
 pub mod sharing;
-mod syntax;
+pub mod syntax;
 pub mod topology;

@@ -298,10 +298,7 @@ impl Candidate {
     }
 
     async fn pause(&mut self, error: &Error) {
-        let hint = match error.status().map(|status| status.code) {
-            Some(404) => "; does the namespace exist?",
-            _ => "",
-        };
+        let hint = if error.is_missing() { "; does the namespace exist?" } else { "" };
         let trouble = format!("{error}{hint}");
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(lease = self.name, "cannot work with the lease, trying again: {trouble}");

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use grove_api_types::configuration::{CertProvisionMode, is_dns_subdomain};
+use grove_api_types::configuration::CertProvisionMode;
 use grove_api_types::duration::Duration as Text;
+use grove_api_types::syntax::is_dns_subdomain;
 
 /// The names of the accounts by which Grove's own services act.
 pub const GROVE_ACCOUNTS: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
