@@ -15,6 +15,7 @@ pub mod namespace;
 pub mod plane;
 pub mod proxy;
 pub mod replicas;
+pub mod schema;
 pub mod sets;
 pub mod shown;
 pub mod state;

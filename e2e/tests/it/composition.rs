@@ -1,4 +1,5 @@
-//! A set with two cliques that stand alone and a scaling group yields exactly these objects, each compared whole.
+//! A set with two cliques that stand alone and a scaling group yields exactly these objects. Of each kind that Grove makes are compared
+//! labels, annotations, owner, finalizers and spec; of pods, whose spec others fill in, the fields that Grove decides about.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

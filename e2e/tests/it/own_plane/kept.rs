@@ -54,7 +54,11 @@ async fn sets_come_back_as_they_were_sent(plane: &Plane) {
             assert_eq!(own(&applied), own(&first), "{apply:?}");
             run(plane, apply, &text).await;
             let again = get(plane, &sent).await;
-            assert_eq!(without_seconds(again), without_seconds(applied), "{apply:?} again writes nothing");
+            assert_eq!(
+                without_seconds(again),
+                without_seconds(applied),
+                "{apply:?} again changes nothing but the seconds"
+            );
         }
     }
     let added: Vec<_> = added.into_iter().collect();
@@ -82,6 +86,7 @@ async fn sets_come_back_as_they_were_sent(plane: &Plane) {
 
 /// Without what tells who wrote a field in which second. A client that applies takes hold, each time anew, of a field that it
 /// leaves out and that the webhook fills in otherwise than the definition; and who wrote stands in the order of the seconds.
+/// The generation stays: the spec is not to change.
 fn without_seconds(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     let managers = metadata.remove("managedFields").expect("it was written");

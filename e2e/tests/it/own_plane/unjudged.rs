@@ -2,7 +2,7 @@
 //! served as ever, and once they are smaller so are they.
 
 use e2e::kubectl::kubectl_on;
-use e2e::{Namespace, Plane, World, sets};
+use e2e::{Namespace, Plane, World, schema, sets};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
@@ -30,20 +30,9 @@ async fn judged_by_nobody(plane: &Plane, client: &Client) {
     for kind in [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd()] {
         let definition = definitions.get(&kind.name_any()).await.expect("the definition");
         let mut definition = serde_json::to_value(definition).expect("JSON");
-        without_maxima(&mut definition);
+        schema::without(&["maximum"], &mut definition["spec"]);
         let definition = serde_json::from_value(definition).expect("a definition");
         definitions.replace(&kind.name_any(), &PostParams::default(), &definition).await.expect("it is replaced");
-    }
-}
-
-fn without_maxima(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            fields.retain(|name, value| name != "maximum" || !value.is_number());
-            fields.values_mut().for_each(without_maxima);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_maxima),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

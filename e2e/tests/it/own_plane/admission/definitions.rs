@@ -1,6 +1,6 @@
 //! Definitions as they may have been before they had rules: what is refused today could be stored then, and can be changed now.
 
-use e2e::world::LIMIT;
+use e2e::{schema, world::LIMIT};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -37,7 +37,7 @@ impl Definitions {
             definitions.schemas.push(definition.pointer(SCHEMA).expect("a schema").clone());
         }
         let older = definitions.schemas.iter().cloned().map(|mut schema| {
-            take_rules_out(&mut schema);
+            schema::without(&RULES, &mut schema);
             schema
         });
         definitions.write(older.collect()).await;
@@ -88,17 +88,5 @@ impl Definitions {
             Err(kube::Error::Api(status)) => !status.message.contains("webhook"),
             Err(error) => panic!("{kind}: {error}"),
         }
-    }
-}
-
-/// A field may have the name of a rule; what is said of it is an object then.
-fn take_rules_out(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            fields.retain(|name, said| said.is_object() || !RULES.contains(&name.as_str()));
-            fields.values_mut().for_each(take_rules_out);
-        }
-        Value::Array(items) => items.iter_mut().for_each(take_rules_out),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

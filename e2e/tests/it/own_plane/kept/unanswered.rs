@@ -11,6 +11,9 @@ const SET: &str = "podcliqueset/newer";
 const TOPOLOGY: &str = "clustertopology/newer";
 
 pub(super) async fn what_concerns_no_rule_passes(plane: &Plane) {
+    for how in ["label", "annotate"] {
+        run(plane, &[how, SET, &format!("{KAI_QUEUE}=queue")], "").await;
+    }
     plane.end("webhook-server").await;
     what_no_rule_reads(plane).await;
     what_rules_read(plane).await;
@@ -39,6 +42,12 @@ async fn what_rules_read(plane: &Plane) {
         let change = format!("{key}=other");
         waits(plane, &["label", SET, "--overwrite", &change], "").await;
         waits(plane, &["annotate", SET, "--overwrite", &change], "").await;
+    }
+    let removed = format!("{KAI_QUEUE}-");
+    for (how, all) in [("label", "labels"), ("annotate", "annotations")] {
+        waits(plane, &[how, SET, &removed], "").await;
+        let all = json!({ "metadata": { all: null } }).to_string();
+        waits(plane, &["patch", SET, "--type=merge", "-p", &all], "").await;
     }
     waits(plane, &["scale", SET, "--replicas=3"], "").await;
     waits(plane, &["patch", TOPOLOGY, "--type=merge", "-p", &topology], "").await;
