@@ -110,8 +110,8 @@ impl<K> Cache<K> {
         self.read().all()
     }
 
-    /// Waits until the cache is as `holds` says.
-    pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
+    /// Waits until the cache is as `holds` says, which may remember what it need not look at again.
+    pub async fn until(&self, mut holds: impl FnMut(&Self) -> bool) {
         let mut changed = pin!(self.changed.notified());
         loop {
             // Listening begins before looking, so that no change falls between the two.

@@ -295,10 +295,10 @@ impl<C: Send + Sync + 'static> Attempts<C> {
         let reconciling = leads.then(|| reconcile(Arc::clone(object), Arc::clone(&self.context)));
         let object = Arc::clone(object);
         let attempt = async move {
-            let _running = self.lanes.begins(&*object);
+            let mut running = self.lanes.begins(&*object);
             let Some(reconciling) = reconciling else { return Ok(Action::await_change()) };
             let mut measured = self.metrics.reconcile(self.name);
-            let result = reconciling.await;
+            let result = running.carry_out(reconciling).await;
             measured.ended(match &result {
                 Ok(Next::Event | Next::Telling(_)) => Ending::Done,
                 Ok(Next::Deadline(_)) => Ending::Revisit,

@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
     hash::Hash,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// And this many times as long as the object's last reconciliation took, so that an object with many children, or a
 /// server that is slow to answer, is not kept busy with tellings.
 const SHARE: u32 = 12;
+/// And this many times as long as it computed, so that saying where an object with thousands of children is takes a hundredth
+/// of a processor, however many they are.
+const LABOUR: u32 = 100;
 /// And this much longer for each object that waits as well.
 const CROWD: Duration = Duration::from_millis(1);
 /// But never longer than this, and as long again while there is something to act on.
@@ -74,8 +79,8 @@ struct State {
     by_time: BTreeSet<(Instant, Key)>,
     /// Sent to be told, and not finished.
     telling: BTreeSet<Key>,
-    /// How long the last reconciliation took.
-    took: BTreeMap<Key, Duration>,
+    /// How long each is to be left alone after what its last reconciliation took.
+    rests: BTreeMap<Key, Duration>,
     /// When an act last came, or began.
     last_act: Option<Instant>,
     /// Nothing is told before, because the server is busy.
@@ -146,7 +151,7 @@ impl Lanes {
             self.changed.notify_one();
         }
         drop(state);
-        Running { lanes: self, key, began: Instant::now() }
+        Running { lanes: self, key, began: Instant::now(), computed: Duration::ZERO }
     }
 
     /// The object is gone, or was never there.
@@ -156,7 +161,7 @@ impl Lanes {
         state.is_covered(&key);
         state.acting.remove(&key);
         state.telling.remove(&key);
-        state.took.remove(&key);
+        state.rests.remove(&key);
         self.changed.notify_one();
     }
 
@@ -175,9 +180,9 @@ impl Lanes {
 
     fn tells(&self, key: Key) {
         let mut state = self.lock();
-        let took = state.took.get(&key).copied().unwrap_or_default();
+        let rest = state.rests.get(&key).copied().unwrap_or_default();
         let crowd = CROWD.saturating_mul(u32::try_from(state.waiting.len()).unwrap_or(u32::MAX));
-        let due = Instant::now() + (took * SHARE).max(PAUSE + crowd).min(LONGEST);
+        let due = Instant::now() + rest.max(PAUSE + crowd).min(LONGEST);
         state.waits(key, due);
     }
 
@@ -216,13 +221,28 @@ pub(super) struct Running<'a> {
     lanes: &'a Lanes,
     key: Key,
     began: Instant,
+    computed: Duration,
+}
+
+impl Running<'_> {
+    /// Carries the reconciliation out, and notes for how long it computes.
+    pub(super) async fn carry_out<R>(&mut self, reconciling: impl Future<Output = R>) -> R {
+        let mut reconciling = pin!(reconciling);
+        let polling = poll_fn(|context| {
+            let began = Instant::now();
+            let polled = reconciling.as_mut().poll(context);
+            self.computed += began.elapsed();
+            polled
+        });
+        polling.await
+    }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.lanes.lock();
         let took = self.began.elapsed();
-        state.took.insert(self.key.clone(), took);
+        state.rests.insert(self.key.clone(), (took * SHARE).max(self.computed * LABOUR));
         if state.telling.remove(&self.key) {
             state.spared_until = Some(Instant::now() + self.lanes.load.pause_after(took));
             self.lanes.changed.notify_one();
@@ -247,135 +267,4 @@ fn key_of<K: Resource>(object: &K) -> Key {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::{channel::mpsc, future::FutureExt};
-    use k8s_openapi::api::core::v1::ConfigMap;
-
-    use super::*;
-
-    fn named(name: &str) -> ConfigMap {
-        let mut object = ConfigMap::default();
-        object.metadata.name = Some(name.into());
-        object
-    }
-
-    fn reference(name: &str) -> ObjectRef<ConfigMap> {
-        ObjectRef::new(name)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_busy_server_gets_a_pause_after_each_telling_that_asked_it() {
-        let (lanes, sender, mut merged) = lanes();
-        lanes.load.wrote(Duration::from_millis(5));
-        (0..30).for_each(|_| lanes.load.wrote(Duration::from_secs(1)));
-        for name in ["a", "b", "c"] {
-            sender.unbounded_send(Wake::Tell(reference(name))).unwrap();
-        }
-        assert_eq!(merged.next().await, Some(reference("a")));
-        let running = lanes.begins(&named("a"));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        drop(running);
-        let asked = Instant::now();
-        assert_eq!(merged.next().await, Some(reference("b")));
-        assert!(asked.elapsed() > Duration::from_millis(100), "the server is spared");
-        let told = Instant::now();
-        drop(lanes.begins(&named("b")));
-        assert_eq!(merged.next().await, Some(reference("c")));
-        assert_eq!(told.elapsed(), Duration::ZERO, "nothing was asked for b");
-    }
-
-    fn lanes() -> (Arc<Lanes>, mpsc::UnboundedSender<Wake<ConfigMap>>, BoxStream<'static, ObjectRef<ConfigMap>>) {
-        let (sender, wakes) = mpsc::unbounded();
-        let lanes = Arc::new(Lanes::default());
-        let merged = Arc::clone(&lanes).merge(wakes.boxed()).boxed();
-        (lanes, sender, merged)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_calls_for_an_act_goes_first_and_covers_what_was_to_be_told() {
-        let (lanes, sender, mut merged) = lanes();
-        for wake in [Wake::Tell(reference("a")), Wake::Tell(reference("b")), Wake::Act(reference("b"))] {
-            sender.unbounded_send(wake).unwrap();
-        }
-        let began = Instant::now();
-        assert_eq!(merged.next().await, Some(reference("b")));
-        assert_eq!(began.elapsed(), Duration::ZERO);
-        drop(lanes.begins(&named("b")));
-        assert_eq!(merged.next().await, Some(reference("a")));
-        assert!(began.elapsed() >= PAUSE);
-        drop(lanes.begins(&named("a")));
-        assert_eq!(merged.next().now_or_never(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_changes_are_told_once_and_never_in_a_crowd() {
-        let (lanes, sender, mut merged) = lanes();
-        for name in ["a", "a", "b", "a", "b", "c", "d", "e"] {
-            sender.unbounded_send(Wake::Tell(reference(name))).unwrap();
-        }
-        for name in ["a", "b", "c", "d"] {
-            assert_eq!(merged.next().await, Some(reference(name)));
-        }
-        assert_eq!(tokio::time::timeout(LONGEST * 3, merged.next()).await.ok(), None, "all four are still being told");
-        drop(lanes.begins(&named("a")));
-        assert_eq!(merged.next().await, Some(reference("e")));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn between_acts_one_is_told_at_a_time() {
-        let (lanes, sender, mut merged) = lanes();
-        for wake in [Wake::Act(reference("a")), Wake::Tell(reference("b")), Wake::Tell(reference("c"))] {
-            sender.unbounded_send(wake).unwrap();
-        }
-        assert_eq!(merged.next().await, Some(reference("a")));
-        drop(lanes.begins(&named("a")));
-        let began = Instant::now();
-        assert_eq!(merged.next().await, Some(reference("b")));
-        assert!(began.elapsed() < CALM);
-        assert_eq!(merged.next().await, Some(reference("c")));
-        assert_eq!(began.elapsed(), CALM);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_told_later_is_told_earlier_when_more_comes() {
-        let (lanes, sender, mut merged) = lanes();
-        let began = Instant::now();
-        lanes.tells_after(&named("a"), LONGEST * 5);
-        lanes.tells_after(&named("b"), LONGEST * 5);
-        sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
-        assert_eq!(merged.next().await, Some(reference("a")));
-        assert!(began.elapsed() < LONGEST);
-        drop(lanes.begins(&named("a")));
-        assert_eq!(merged.next().await, Some(reference("b")));
-        assert_eq!(began.elapsed(), LONGEST * 5);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn acts_that_never_begin_hold_tellings_up_for_a_while_only() {
-        let (lanes, sender, mut merged) = lanes();
-        sender.unbounded_send(Wake::Act(reference("stuck"))).unwrap();
-        sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
-        assert_eq!(merged.next().await, Some(reference("stuck")));
-        let began = Instant::now();
-        assert_eq!(merged.next().await, Some(reference("a")));
-        assert!(began.elapsed() >= LONGEST && began.elapsed() <= LONGEST * 2);
-        sender.unbounded_send(Wake::Tell(reference("b"))).unwrap();
-        lanes.forgets(&reference("a"));
-        lanes.forgets(&reference("stuck"));
-        let began = Instant::now();
-        assert_eq!(merged.next().await, Some(reference("b")));
-        assert!(began.elapsed() < LONGEST);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_object_that_takes_long_is_told_less_often() {
-        let (lanes, sender, mut merged) = lanes();
-        let running = lanes.begins(&named("a"));
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(running);
-        sender.unbounded_send(Wake::Tell(reference("a"))).unwrap();
-        let began = Instant::now();
-        assert_eq!(merged.next().await, Some(reference("a")));
-        assert!(began.elapsed() >= Duration::from_millis(100) * SHARE);
-    }
-}
+mod tests;

@@ -18,12 +18,7 @@ use super::{ByName, quantity};
 pub(crate) fn clique(existing: &ByName<PodClique>, mut desired: PodClique) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
-    // Most cliques of most reconciles; the JSON of a pod spec is only made for those that differ.
-    let same_texts = live.labels() == desired.labels() && live.annotations() == desired.annotations();
-    if live.spec == desired.spec && same_texts && owners(live, &desired).is_none() {
-        return None;
-    }
-    patch(live, &desired, merge_patch(&compared(live), &compared(&desired)))
+    patch(live, &desired, difference(live, &desired, |clique| &clique.spec))
 }
 
 /// What makes the gang of this name what it should be. The references to pods are pclq-controller's, so a change of the
@@ -34,7 +29,7 @@ pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<S
         group.pod_references = references(live, group);
     }
     keep_groves_own(live, &mut desired);
-    let change = changed(live, &desired, merge_patch(&compared(live), &compared(&desired)));
+    let change = changed(live, &desired, difference(live, &desired, |gang| &gang.spec));
     change.map(|change| Step::merge_patch_guarded(live, change))
 }
 
@@ -57,7 +52,7 @@ fn keep_groves_own(live: &PodGang, desired: &mut PodGang) {
 pub(crate) fn group(existing: &ByName<PodCliqueScalingGroup>, mut desired: PodCliqueScalingGroup) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
-    patch(live, &desired, merge_patch(&compared(live), &compared(&desired)))
+    patch(live, &desired, difference(live, &desired, |group| &group.spec))
 }
 
 /// What makes the autoscaler of this name what it should be. The metrics are one list, and quantities in them are compared
@@ -67,7 +62,7 @@ pub(crate) fn autoscaler(existing: &ByName<Autoscaler>, mut desired: Autoscaler)
     if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
         desired.spec.metrics.clone_from(&live.spec.metrics);
     }
-    patch(live, &desired, merge_patch(&compared(live), &compared(&desired)))
+    patch(live, &desired, difference(live, &desired, |autoscaler| &autoscaler.spec))
 }
 
 fn same_metrics(live: &[RawMetricSpec], desired: &[RawMetricSpec]) -> bool {
@@ -116,6 +111,17 @@ fn owners<K: Resource>(live: &K, desired: &K) -> Option<Vec<OwnerReference>> {
     }
     let others = live.owner_references().iter().filter(|other| ours.iter().all(|ours| ours.uid != other.uid));
     Some(others.chain(ours).cloned().collect())
+}
+
+/// How a child differs in labels, annotations and spec. Most children of most reconciles do not, and JSON is only made of
+/// those that do.
+fn difference<K, S: PartialEq>(live: &K, desired: &K, spec: fn(&K) -> &S) -> Option<Value>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
+    let same_texts = live.labels() == desired.labels() && live.annotations() == desired.annotations();
+    let differs = !same_texts || spec(live) != spec(desired);
+    differs.then(|| merge_patch(&compared(live), &compared(desired))).flatten()
 }
 
 /// What is compared of a child beside its owner: labels, annotations and spec.

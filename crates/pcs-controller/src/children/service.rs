@@ -2,18 +2,12 @@
 
 use grove_runtime::merge::merge_patch;
 use grove_runtime::plan::Step;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::ByName;
 use super::drift::{create_if_absent, find, patch};
-
-/// What the API server writes where we write nothing. Compared as if we had written it, so that another value is put right.
-const DEFAULTS: [(&str, &str); 3] =
-    [("type", "ClusterIP"), ("sessionAffinity", "None"), ("internalTrafficPolicy", "Cluster")];
-/// What the API server chooses, according to the cluster and to the fields above.
-const CHOSEN: [&str; 3] = ["clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 
 /// What makes the Service of this name what it should be: labels, owner, and the whole spec but for what the API server
 /// chooses. An address cannot be taken back, so a Service that has got one is made anew.
@@ -22,8 +16,11 @@ pub(crate) fn drift(existing: &ByName<Service>, desired: &Service) -> Option<Ste
     if address(live).is_some_and(|address| Some(address) != address_of(desired)) {
         return Some(Step::delete(live));
     }
-    let value = |service: &Service| json!({ "metadata": { "labels": service.labels() }, "spec": compared(service) });
-    patch(live, desired, merge_patch(&value(live), &value(desired)))
+    let (live_spec, desired_spec) = (compared(live), compared(desired));
+    let differs = live.labels() != desired.labels() || live_spec != desired_spec;
+    let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });
+    let difference = || merge_patch(&value(live, live_spec), &value(desired, desired_spec));
+    patch(live, desired, differs.then(difference).flatten())
 }
 
 /// The address that a Service keeps as long as it lives; one that is an alias has none.
@@ -35,16 +32,19 @@ fn address_of(service: &Service) -> Option<&str> {
     service.spec.as_ref()?.cluster_ip.as_deref()
 }
 
-fn compared(service: &Service) -> Map<String, Value> {
-    let mut spec = match serde_json::to_value(&service.spec) {
-        Ok(Value::Object(spec)) => spec,
-        _ => Map::new(),
-    };
-    spec.retain(|key, _| !CHOSEN.contains(&key.as_str()));
-    for (key, value) in DEFAULTS {
-        spec.entry(key).or_insert_with(|| value.into());
+/// The spec without what the API server chooses, according to the cluster and to the other fields. What it writes where we
+/// write nothing is compared as if we had written it, so that another value is put right.
+fn compared(service: &Service) -> ServiceSpec {
+    let spec = service.spec.clone().unwrap_or_default();
+    ServiceSpec {
+        type_: spec.type_.or_else(|| Some("ClusterIP".to_owned())),
+        session_affinity: spec.session_affinity.or_else(|| Some("None".to_owned())),
+        internal_traffic_policy: spec.internal_traffic_policy.or_else(|| Some("Cluster".to_owned())),
+        // The API server leaves `false` away, and so does the wire format.
+        publish_not_ready_addresses: spec.publish_not_ready_addresses.filter(|publish| *publish),
+        cluster_ips: None,
+        ip_families: None,
+        ip_family_policy: None,
+        ..spec
     }
-    // The API server leaves `false` away, and so does the wire format.
-    spec.retain(|key, value| key != "publishNotReadyAddresses" || *value == json!(true));
-    spec
 }

@@ -113,7 +113,14 @@ async fn arrived<K: Resource<DynamicType = ()>>(cache: &Cache<K>, created: &[&Ta
     let is_there = |cache: &Cache<K>, target: &Target| {
         cache.get(target.namespace.as_deref().unwrap_or_default(), &target.name).is_some()
     };
-    cache.until(|cache| of_kind.iter().all(|target| is_there(cache, target))).await;
+    // What was there once is not looked at again: a thousand changes come while a thousand objects arrive.
+    let mut there = 0;
+    cache
+        .until(|cache| {
+            there += of_kind.iter().skip(there).take_while(|target| is_there(cache, target)).count();
+            there == of_kind.len()
+        })
+        .await;
 }
 
 /// What is known about `set` now.

@@ -58,7 +58,7 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(scale_in::stage(seen, &replicas));
     // What a replica lacks because the name is somebody else's, or because it was refused, holds up what comes later in that
     // replica, and no other.
-    let plan = plan.in_parts(places(&replicas));
+    let plan = if plan.is_still() { plan } else { plan.in_parts(places(&replicas)) };
     seen.refused.left_out_of(seen.claims(&labels::base(&seen.name())).settle(plan))
 }
 
