@@ -9,16 +9,21 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::ownership::controller_of;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_group::{PodGang, PodGangPhase};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-/// A test that has waited this long has failed. It bounds a hang; no test measures with it.
-pub const LIMIT: Duration = Duration::from_secs(150);
+/// A test that has waited this long has failed. It bounds a hang, on a machine that is many times slower than usual too; no
+/// test measures with it.
+pub const LIMIT: Duration = Duration::from_mins(10);
+
+/// After a list that failed.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The objects of a namespace, by name.
 #[derive(Clone, Default)]
@@ -52,6 +57,14 @@ impl World {
     /// Pods that are neither terminating nor at their end.
     pub fn live_pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !ended(pod))
+    }
+
+    /// Whether every status tells of the present generation and of all that is asked for: there is nothing left to be said.
+    pub fn is_told(&self) -> bool {
+        self.sets.values().all(is_told_of_set)
+            && self.groups.values().all(is_told_of_group)
+            && self.cliques.values().all(is_told_of_clique)
+            && self.gangs.values().all(is_told_of_gang)
     }
 
     /// How many pods the gangs refer to.
@@ -91,6 +104,39 @@ impl World {
                 })
         })
     }
+}
+
+fn is_told_of_set(set: &PodCliqueSet) -> bool {
+    let wanted = set.spec.replicas;
+    set.status.as_ref().is_some_and(|status| {
+        status.observed_generation == set.metadata.generation
+            && (status.replicas, status.available_replicas, status.updated_replicas) == (Some(wanted), wanted, wanted)
+    })
+}
+
+fn is_told_of_group(group: &PodCliqueScalingGroup) -> bool {
+    let wanted = group.spec.replicas;
+    group.status.as_ref().is_some_and(|status| {
+        status.observed_generation == group.metadata.generation
+            && status.replicas == Some(wanted)
+            && [status.scheduled_replicas, status.available_replicas, status.updated_replicas] == [wanted; 3]
+    })
+}
+
+fn is_told_of_clique(clique: &PodClique) -> bool {
+    let wanted = clique.spec.replicas;
+    clique.status.as_ref().is_some_and(|status| {
+        status.observed_generation == clique.metadata.generation
+            && status.replicas == Some(wanted)
+            && [status.scheduled_replicas, status.ready_replicas, status.updated_replicas] == [wanted; 3]
+    })
+}
+
+fn is_told_of_gang(gang: &PodGang) -> bool {
+    gang.status.as_ref().is_some_and(|status| {
+        let holds = |name: &str| status.conditions.iter().any(|c| c.type_ == name && c.status == "True");
+        status.phase == PodGangPhase::Running && holds("Initialized") && holds("Ready")
+    })
 }
 
 fn ended(pod: &Pod) -> bool {
@@ -137,12 +183,16 @@ impl Display for World {
 }
 
 /// Follows the world of one namespace.
-pub struct Follower(watch::Receiver<World>);
+pub struct Follower {
+    client: Client,
+    namespace: String,
+    seen: watch::Receiver<World>,
+}
 
 impl Follower {
     /// Starts the watches; they end with the follower.
     pub fn start(client: &Client, namespace: &str) -> Self {
-        let (sender, receiver) = watch::channel(World::default());
+        let (sender, seen) = watch::channel(World::default());
         follow(client, namespace, &sender, |world| &mut world.sets, |_| {});
         follow(client, namespace, &sender, |world| &mut world.groups, |_| {});
         follow(client, namespace, &sender, |world| &mut world.cliques, |_| {});
@@ -150,7 +200,7 @@ impl Follower {
         follow(client, namespace, &sender, |world| &mut world.gangs, |_| {});
         follow(client, namespace, &sender, |world| &mut world.services, |_| {});
         follow(client, namespace, &sender, |world| &mut world.pods, World::look_for_doubles);
-        Self(receiver)
+        Self { client: client.clone(), namespace: namespace.to_owned(), seen }
     }
 
     /// Waits until the world is as `holds` says, and returns it.
@@ -158,11 +208,12 @@ impl Follower {
     /// # Panics
     /// When it does not come about; the message shows the world as it was last.
     pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
-        let Ok(world) = self.arrives(holds).await else { panic!("still not so: {what}\n{}", *self.0.borrow()) };
+        let Ok(world) = self.arrives(holds).await else { panic!("still not so: {what}\n{}", *self.seen.borrow()) };
         world
     }
 
-    /// Waits until the world is as `holds` says.
+    /// Waits until the world is as `holds` says. Watches of different kinds are told of changes each in its own time, so the
+    /// world is read once more then: what is returned has all that was stored before the change that was waited for.
     ///
     /// # Errors
     /// The world as it was last, when that does not come about.
@@ -170,13 +221,44 @@ impl Follower {
     /// # Panics
     /// When two live pods have one index meanwhile.
     pub async fn arrives(&self, holds: impl Fn(&World) -> bool) -> Result<World, Box<World>> {
-        let mut receiver = self.0.clone();
+        let mut seen = self.seen.clone();
         let over = |world: &World| holds(world) || !world.doubles.is_empty();
-        let arrived = tokio::time::timeout(LIMIT, receiver.wait_for(over)).await;
-        let Ok(world) = arrived else { return Err(Box::new(self.0.borrow().clone())) };
-        let world = world.expect("the watches outlive the test").clone();
-        assert!(world.doubles.is_empty(), "live pods of one index: {:?}\n{world}", world.doubles);
+        let arriving = async {
+            loop {
+                let watched = seen.wait_for(over).await.expect("the watches outlive the test").clone();
+                assert!(watched.doubles.is_empty(), "live pods of one index: {:?}\n{watched}", watched.doubles);
+                if let Some(world) = self.read().await.ok().filter(&holds) {
+                    assert!(world.doubles.is_empty(), "live pods of one index: {:?}\n{world}", world.doubles);
+                    return world;
+                }
+                // The next change may be on its way, or was there before the world was read.
+                let _ = tokio::time::timeout(ASK_AGAIN, seen.changed()).await;
+            }
+        };
+        let arrived = tokio::time::timeout(LIMIT, arriving).await;
+        arrived.map_err(|_| Box::new(self.seen.borrow().clone()))
+    }
+
+    /// All that is stored at this moment; nothing while the API server does not answer.
+    async fn read(&self) -> kube::Result<World> {
+        let (sets, groups, cliques) = tokio::try_join!(self.all(), self.all(), self.all())?;
+        let (gangs, services, autoscalers, pods) = tokio::try_join!(self.all(), self.all(), self.all(), self.all())?;
+        let mut world =
+            World { sets, groups, cliques, gangs, services, autoscalers, pods, doubles: BTreeSet::default() };
+        world.look_for_doubles();
         Ok(world)
+    }
+
+    async fn all<K>(&self) -> kube::Result<BTreeMap<String, K>>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        match Api::<K>::namespaced(self.client.clone(), &self.namespace).list(&ListParams::default()).await {
+            Ok(objects) => Ok(objects.items.into_iter().map(|object| (object.name_any(), object)).collect()),
+            // Of a kind that is not defined there are no objects.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Waits until nothing has changed for that long, and returns the world.
@@ -184,7 +266,7 @@ impl Follower {
     /// # Panics
     /// When the watches have ended.
     pub async fn at_rest(&self, quiet: Duration) -> World {
-        let mut receiver = self.0.clone();
+        let mut receiver = self.seen.clone();
         receiver.mark_unchanged();
         while let Ok(changed) = tokio::time::timeout(quiet, receiver.changed()).await {
             changed.expect("the watches outlive the test");

@@ -39,7 +39,13 @@ pub(super) async fn yields_exactly_these_objects(ns: &Namespace) {
     let mut set: Value = serde_saphyr::from_str(include_str!("shapes/two-alone-and-a-group.yaml")).expect("YAML");
     set["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": HOLD }]);
     ns.create_yaml::<PodCliqueSet>(&set.to_string()).await;
-    let world = ns.until("all but router of the base gang is ready", |world| rests(world, 2 + 4)).await;
+    let is_held = |world: &World| gates(world).contains(&format!("g2-0-router-0 {HOLD}\n"));
+    let is_freed = |world: &World| gates(world).matches("g2-0-router-0 ").count() == 1;
+    let world = ns
+        .until("all but router of the base gang is ready, and nothing else holds router", |world| {
+            rests(world, 2 + 4) && is_held(world) && is_freed(world)
+        })
+        .await;
     expect![[r"
         g2-0-model-1-decode-0 grove.io/podgang-pending-creation
         g2-0-model-1-decode-1 grove.io/podgang-pending-creation
@@ -55,7 +61,8 @@ pub(super) async fn yields_exactly_these_objects(ns: &Namespace) {
     for pod in world.live_pods().filter(|pod| shown::hostname(pod).starts_with("g2-0-router-")) {
         ns.patch::<Pod>(&pod.name_any(), json!({ "spec": { "schedulingGates": null } })).await;
     }
-    let world = ns.until("all is ready", |world| world.is_available("g2") && rests(world, PODS)).await;
+    let world =
+        ns.until("all is ready", |world| world.is_available("g2") && rests(world, PODS) && world.is_told()).await;
     expect_file("services", &all(&world.services, shown::object));
     expect_file("groups", &all(&world.groups, shown::object));
     expect_file("cliques", &all(&world.cliques, shown::object));

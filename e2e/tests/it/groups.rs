@@ -39,7 +39,7 @@ fn names(world: &World, expected: &Expect) {
 async fn the_worked_example_of_gangs() {
     in_namespace("e2e-groups", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-        let world = ns.until("all is ready", |world| rests(world, "m", 14)).await;
+        let world = ns.until("all is ready, and told", |world| rests(world, "m", 14) && world.is_told()).await;
         names(&world, &expect![[r"
             groups: m-0-g
             cliques: m-0-f m-0-g-0-d m-0-g-0-p m-0-g-1-d m-0-g-1-p m-0-g-2-d m-0-g-2-p
@@ -52,13 +52,11 @@ async fn the_worked_example_of_gangs() {
         let gang = |name: &str| shown::with_references_counted(&shown::object(&world.gangs[name], &["spec"]));
         expect_file("base-gang", &gang("m-0"));
         expect_file("scaled-gang", &gang("m-0-g-1"));
-        // Each kind may be told of the last pod a moment after the set has been.
-        let quiet = ns.at_rest(std::time::Duration::from_secs(2)).await;
-        expect_file("status-of-set", &shown::status(&quiet.sets["m"]));
-        expect_file("status-of-group", &shown::status(&quiet.groups["m-0-g"]));
-        expect_file("status-of-clique", &shown::status(&quiet.cliques["m-0-f"]));
-        expect_file("status-of-member", &shown::status(&quiet.cliques["m-0-g-1-d"]));
-        expect_file("status-of-gang", &shown::status(&quiet.gangs["m-0"]));
+        expect_file("status-of-set", &shown::status(&world.sets["m"]));
+        expect_file("status-of-group", &shown::status(&world.groups["m-0-g"]));
+        expect_file("status-of-clique", &shown::status(&world.cliques["m-0-f"]));
+        expect_file("status-of-member", &shown::status(&world.cliques["m-0-g-1-d"]));
+        expect_file("status-of-gang", &shown::status(&world.gangs["m-0"]));
     })
     .await;
 }
@@ -72,7 +70,8 @@ async fn a_group_scales_out_and_in() {
         let world = ns.until("five", |world| rests(world, "m", 22) && world.gangs.len() == 5).await;
         assert!(world.gangs.contains_key("m-0-g-3") && world.cliques.contains_key("m-0-g-4-d"), "{world}");
         ns.scale::<PodCliqueScalingGroup>("m-0-g", 2).await;
-        let world = ns.until("two", |world| rests(world, "m", 10) && world.gangs.len() == 2).await;
+        let two = |world: &World| rests(world, "m", 10) && (world.gangs.len(), world.cliques.len()) == (2, 5);
+        let world = ns.until("two", two).await;
         names(&world, &expect![[r"
             groups: m-0-g
             cliques: m-0-f m-0-g-0-d m-0-g-0-p m-0-g-1-d m-0-g-1-p
@@ -103,9 +102,12 @@ async fn a_set_with_groups_scales_out_and_in() {
         ns.scale::<PodCliqueSet>("m", 3).await;
         ns.until("three replicas", |world| rests(world, "m", 42) && world.gangs.len() == 9).await;
         ns.scale::<PodCliqueSet>("m", 1).await;
-        let world = ns.until("one replica again", |world| rests(world, "m", 14) && world.gangs.len() == 3).await;
-        let left = (world.groups.len(), world.cliques.len(), world.services.len(), world.autoscalers.len());
-        assert_eq!(left, (1, 7, 1, 2), "{world}");
+        ns.until("one replica again, and nothing else", |world| {
+            let World { groups, cliques, gangs, services, autoscalers, .. } = world;
+            let left = (groups.len(), cliques.len(), gangs.len(), services.len(), autoscalers.len());
+            rests(world, "m", 14) && left == (1, 7, 3, 1, 2)
+        })
+        .await;
         ns.remove::<PodCliqueSet>("m").await;
         ns.until("nothing is left", World::is_empty).await;
     })

@@ -41,10 +41,10 @@ fn rests(world: &World, set: &str, pods: usize) -> bool {
 async fn one_moves(ns: &Namespace, moved: &str, other: &str) {
     ns.create_yaml::<PodCliqueSet>(&sets::grouped(moved, 1, "")).await;
     ns.create_yaml::<PodCliqueSet>(&sets::grouped(other, 1, "")).await;
-    let world = ns.until("both serve", |world| rests(world, moved, PODS) && rests(world, other, PODS)).await;
-    let kept = made_for(&world, other);
     // A group, seven cliques, three gangs, a Service, two autoscalers.
-    assert_eq!(kept.len(), 14 + PODS, "{kept:#?}");
+    let is_made = |world: &World, set: &str| made_for(world, set).len() == 14 + PODS && rests(world, set, PODS);
+    let world = ns.until("both serve", |world| is_made(world, moved) && is_made(world, other)).await;
+    let kept = made_for(&world, other);
     let becomes = async |what: &str, holds: &dyn Fn(&World) -> bool| {
         ns.until(what, |world| {
             assert_eq!(made_for(world, other), kept, "{other} was touched when {moved} moved");

@@ -4,7 +4,8 @@ use e2e::{World, in_namespace, sets, world::is_ready};
 use grove_api_types::core::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 
 /// What the set says of pods that were made from an older template.
 fn told(world: &World) -> Option<String> {
@@ -29,13 +30,11 @@ async fn pods_of_an_older_template_run_on_and_the_set_says_so() {
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
         let before = ns.until("the set serves", |world| world.is_available("llm") && world.pods.len() == 5).await;
         assert_eq!(told(&before), None);
-        let api = ns.api::<PodCliqueSet>();
-        let mut set = api.get("llm").await.expect("the set");
-        let mut pod_spec = serde_json::to_value(&set.spec.template.cliques[2].spec.pod_spec).expect("JSON");
-        pod_spec["containers"][0]["image"] = "registry.k8s.io/pause:3.9".into();
-        set.spec.template.cliques[2].spec.pod_spec = serde_json::from_value(pod_spec).expect("a pod spec");
-        set.metadata.managed_fields = None;
-        api.replace("llm", &PostParams::default(), &set).await.expect("the set is changed");
+        let at = "/spec/template/cliques/2/spec/podSpec/containers/0/image";
+        let change = json!([{ "op": "replace", "path": at, "value": "registry.k8s.io/pause:3.9" }]);
+        let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
+        let patched = ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await;
+        patched.expect("the set is changed");
         let words = "pods of llm-0-decode were made from an older template";
         let world = ns.until("the set says so", |world| told(world).is_some_and(|told| told.contains(words))).await;
         let (were, are): (Vec<_>, Vec<_>) = (before.pods.keys().collect(), world.pods.keys().collect());

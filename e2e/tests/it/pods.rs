@@ -183,8 +183,10 @@ fn at_index_0(world: &World) -> Option<&Pod> {
     world.live_pods().find(|pod| hostname(pod).as_deref() == Some("llm-0-decode-0"))
 }
 
+/// Of the pods of the clique.
 fn uids(world: &World) -> Vec<Option<String>> {
-    let mut uids: Vec<_> = world.pods.values().map(ResourceExt::uid).collect();
+    let of_clique = |pod: &&Pod| pod.labels().get("grove.io/podclique").is_some_and(|clique| clique == CLIQUE);
+    let mut uids: Vec<_> = world.pods.values().filter(of_clique).map(ResourceExt::uid).collect();
     uids.sort();
     uids
 }

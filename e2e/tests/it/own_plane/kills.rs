@@ -67,11 +67,17 @@ async fn take(step: Step, ns: &Namespace) {
     .await;
 }
 
-/// Whether everything that the sets ask for serves.
+/// Whether everything that the sets ask for serves and is told, and nothing else is there.
 pub(super) fn is_whole(world: &World) -> bool {
     let sizes = world.cliques.values().map(|clique| usize::try_from(clique.spec.replicas).unwrap_or_default());
     let pods = sizes.sum::<usize>();
+    let replicas = world.sets.values().map(|set| usize::try_from(set.spec.replicas).unwrap_or_default());
+    let replicas = replicas.sum::<usize>();
+    // Of each replica.
+    let alone = [world.services.len(), world.groups.len(), world.autoscalers.len()];
     world.sets.keys().all(|set| world.is_available(set))
+        && world.is_told()
+        && alone == [replicas; 3]
         && world.pods.len() == pods
         && world.live_pods().filter(|pod| is_ready(pod)).count() == pods
         && world.references() == pods
