@@ -1,10 +1,11 @@
 //! A service that a test starts beside the planes, with files of the test's own, to hear what it says of them.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use rustix::process::Signal;
+use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 
 use crate::plane::given;
@@ -48,6 +49,16 @@ pub struct Apart {
     /// Where it says what it counts.
     pub metrics: u16,
     process: Child,
+    /// Nobody else is given its ports while they are bound here, which keeps no process from listening on them.
+    _ports: [TcpSocket; 3],
+}
+
+/// A port of this machine that the kernel gives to nobody else.
+fn port() -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("it is shared with who listens");
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+    socket
 }
 
 impl Apart {
@@ -56,9 +67,8 @@ impl Apart {
     /// # Panics
     /// When there are no ports for it, or it cannot be started.
     pub fn start(service: &str, flags: &[&str]) -> Self {
-        // Together, so that no two of them are the same.
-        let ports = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let [probes, metrics, webhooks] = ports.map(|listener| listener.local_addr().expect("an address"));
+        let ports = [(); 3].map(|()| port());
+        let [probes, metrics, webhooks] = ports.each_ref().map(|port| port.local_addr().expect("an address"));
         let mut command = Command::new(program(service));
         command.args(["--probe-address", &probes.to_string(), "--metrics-address", &metrics.to_string()]);
         if service == "webhook-server" {
@@ -66,7 +76,7 @@ impl Apart {
         }
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let process = command.spawn().expect("the service starts");
-        Self { probes: probes.port(), metrics: metrics.port(), process }
+        Self { probes: probes.port(), metrics: metrics.port(), process, _ports: ports }
     }
 
     /// Asks it to stop, which it does with code 0.

@@ -5,6 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the vocabulary of tests: whatever fails here fails the test")]
 
+pub mod announced;
 pub mod apart;
 pub mod audit;
 pub mod http;
@@ -19,6 +20,7 @@ pub mod schema;
 pub mod sets;
 pub mod shown;
 pub mod state;
+pub mod taken_up;
 pub mod victims;
 pub mod world;
 

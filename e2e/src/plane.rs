@@ -266,7 +266,10 @@ pub async fn until_said<T>(says: impl AsyncFn() -> Option<T>) -> T {
 }
 
 /// Asks again and again until the words are among what is said.
-async fn told(who: &str, words: &str, says: impl AsyncFn() -> String) {
+///
+/// # Panics
+/// When they are not for too long.
+pub(crate) async fn told(who: &str, words: &str, says: impl AsyncFn() -> String) {
     let mut said = String::new();
     let asking = async {
         while !said.contains(words) {

@@ -78,6 +78,14 @@ impl Replica {
         self.until_ready().await;
     }
 
+    /// Stops it as Kubernetes does, and waits until it has ended.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn end(mut self) {
+        end(&mut self.process, Signal::TERM).await;
+    }
+
     /// Kills it, as a crash would, and starts it again.
     ///
     /// # Panics

@@ -92,12 +92,17 @@ fn all_services_read_one_config_map() {
     }
 }
 
-/// The hash that a service says of its configuration.
-fn hash_in(samples: &Samples) -> String {
-    let mut hashes = samples.iter().filter_map(|(name, value)| {
+/// The hashes that a service says of its configuration.
+fn hashes_in(samples: &Samples) -> impl Iterator<Item = (String, f64)> {
+    samples.iter().filter_map(|(name, value)| {
         let hash = name.strip_prefix("grove_config_info{hash=\"")?.strip_suffix("\"}")?;
         Some((hash.to_owned(), *value))
-    });
+    })
+}
+
+/// The one hash that a service says of its configuration.
+fn hash_in(samples: &Samples) -> String {
+    let mut hashes = hashes_in(samples);
     let found = (hashes.next(), hashes.next());
     let (Some((hash, 1.0)), None) = found else { panic!("not one hash of value 1: {found:?} in {samples:#?}") };
     hash
@@ -107,7 +112,8 @@ fn hash_in(samples: &Samples) -> String {
 async fn hash_with(service: &str, file: &Path) -> String {
     let nowhere = apart::nowhere(file.parent().expect("a folder"));
     let process = Apart::start(service, &["--kubeconfig", &nowhere, "--config", &file.display().to_string()]);
-    let samples = plane::until_said(async || metrics::at(process.metrics).await).await;
+    let says_one = |samples: &Samples| hashes_in(samples).next().is_some();
+    let samples = plane::until_said(async || metrics::at(process.metrics).await.filter(says_one)).await;
     process.end().await;
     hash_in(&samples)
 }

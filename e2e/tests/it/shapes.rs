@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use e2e::{Plane, World, in_namespace, shown};
+use e2e::{Plane, World, in_namespace, shown, taken_up};
 use grove_api_types::core::{ClusterTopology, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
@@ -63,12 +63,18 @@ fn wanted_pods(world: &World) -> usize {
 fn rests(world: &World, set: &str) -> bool {
     let ready = world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count();
     let wanted = wanted_pods(world);
-    world.is_available(set) && world.pods.len() == wanted && ready == wanted && world.references() == wanted
+    world.is_available(set)
+        && world.is_told()
+        && world.pods.len() == wanted
+        && ready == wanted
+        && world.references() == wanted
 }
 
 async fn check(namespace: &str, manifest: PathBuf) {
     in_namespace(namespace, async |ns| {
         let written = std::fs::read_to_string(&manifest).expect("the manifest is there");
+        // The webhook server hears of a topology a moment after it was stored.
+        taken_up::judgement(ns, &written, None).await;
         let created: PodCliqueSet = ns.create_yaml(&written).await;
         let name = created.name_any();
         let yields = tell(&ns.until("all of the set is ready", |world| rests(world, &name)).await);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use e2e::{Namespace, in_namespace};
+use e2e::{Namespace, in_namespace, world::LIMIT};
 use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -14,8 +14,6 @@ use crate::rows::{Known, On, Row, rows};
 
 /// Objects with this label are what the policy is bound to here, so that other tests do not meet it.
 const JUDGED: (&str, &str) = ("e2e.grove.io/judged-by", "policy");
-/// After so long a server that has not heard of a policy never will.
-const HEARD: std::time::Duration = std::time::Duration::from_mins(1);
 
 /// Rows that do not depend on what is stored elsewhere or configured.
 fn is_anywhere(row: &Row) -> bool {
@@ -150,7 +148,7 @@ async fn the_policy_refuses_by_each_rule_that_it_covers() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(HEARD, heard).await.expect("the server has heard of the policy");
+        tokio::time::timeout(LIMIT, heard).await.expect("the server has heard of the policy");
         let (mut wrong, mut seen) = (vec![], BTreeSet::new());
         for (at, row) in rows.iter().enumerate() {
             for answer in answers(ns, at, row, judged).await {

@@ -118,8 +118,11 @@ async fn both_ways_to_write_a_constraint_are_let_in() {
             let mut set = set("s", "[{name: main}]");
             template(&mut set)["topologyConstraint"] = yaml(constraint);
             template(&mut set)["cliques"][0]["topologyConstraint"] = yaml(constraint);
-            let created = kubectl(&["create", "--dry-run=server", "-n", &ns.name, "-f", "-"], &set.to_string()).await;
-            assert!(created.is_ok(), "{constraint}: {created:?}");
+            let create = ["create", "--dry-run=server", "-n", &ns.name, "-f", "-"];
+            // The webhook server hears of the topologies a moment after they were stored.
+            while let Err(words) = kubectl(&create, &set.to_string()).await {
+                assert!(words.contains("not found; create it or name another one"), "{constraint}: {words}");
+            }
         }
     })
     .await;

@@ -30,7 +30,7 @@ pub(super) async fn play(client: &Client, asked: Vec<Asked>) -> Vec<String> {
                 let _ = tokio::time::timeout(AGAIN, std::future::pending::<()>()).await;
             }
         };
-        match tokio::time::timeout(LIMIT / 10, asking).await {
+        match tokio::time::timeout(LIMIT / 5, asking).await {
             Ok(()) => None,
             Err(_) => Some(question.complaint(&said)),
         }

@@ -5,6 +5,7 @@ mod devices;
 mod protected;
 mod unanswered;
 
+use e2e::plane::until_said;
 use e2e::{Namespace, Plane, audit, sets};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -92,6 +93,9 @@ async fn users_change_the_set_in_place_of_its_children(ns: &Namespace) {
     })
     .await;
     ns.patch::<PodCliqueSet>("llm", open(json!(null))).await;
+    // The same.
+    let dry = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    until_said(async || ns.api::<Service>().delete("llm-0", &dry).await.err()).await;
 }
 
 fn is_refused<T>(answer: Result<T, kube::Error>, what: &str, name: &str, ns: &Namespace) {

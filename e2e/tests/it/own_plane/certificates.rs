@@ -56,9 +56,9 @@ async fn a_certificate_of_cert_managers_is_served_and_followed() {
     trust(&client, &second.authority).await;
     ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     holds(&client, &second).await;
+    plane.until_logged("webhook-server", "cert-manager looks after the Secret").await;
     let writes = audit::writes_since(plane.dir(), mark);
     assert_eq!(writes, [] as [String; 0], "everything is left to cert-manager");
-    plane.until_logged("webhook-server", "cert-manager looks after the Secret").await;
 
     let config = plane.dir().join("mounted.yaml");
     let text = json!({ "apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration",

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use e2e::victims::{Strikes, Victim};
-use e2e::{Namespace, Plane, World, http, metrics, sets, world::is_ready};
+use e2e::{Namespace, Plane, World, http, metrics, sets, taken_up, world::is_ready};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -109,6 +109,7 @@ async fn forbidden_to_watch(plane: &Plane, ns: &Namespace, service: &Victim) {
     }
     service.proxy().cut();
     let less = roles.replace("pclq-controller", &PostParams::default(), &less).await.expect("the rules are changed");
+    taken_up::rule(&ns.client, "pclq-controller", "watch", ("", "pods"), false).await;
     service.proxy().mend();
     plane.until_logged("pclq-controller", "cannot watch resource").await;
     plane.until_logged("pclq-controller", "the account of this service lacks a rule").await;
@@ -127,13 +128,7 @@ async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victi
         service.proxy().cut();
         service.kill();
     }
-    let kinds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
-    let definitions = Api::<CustomResourceDefinition>::all(ns.client.clone());
-    for name in kinds.map(|definition| definition.name_any()) {
-        let uid = definitions.get(&name).await.expect("the definition").uid().expect("a uid");
-        definitions.delete(&name, &DeleteParams::default()).await.expect("the definition is deleted");
-        await_condition(definitions.clone(), &name, conditions::is_deleted(&uid)).await.expect("the definition goes");
-    }
+    undefine(ns).await;
     for service in services {
         service.proxy().mend();
     }
@@ -144,6 +139,17 @@ async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victi
     let ns = Namespace::create(&ns.client, "e2e-connection-defined").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
     ns.until("the set serves", |world| serves(world, 1)).await;
+}
+
+/// Takes Grove's definitions away.
+async fn undefine(ns: &Namespace) {
+    let kinds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
+    let definitions = Api::<CustomResourceDefinition>::all(ns.client.clone());
+    for name in kinds.map(|definition| definition.name_any()) {
+        let uid = definitions.get(&name).await.expect("the definition").uid().expect("a uid");
+        definitions.delete(&name, &DeleteParams::default()).await.expect("the definition is deleted");
+        await_condition(definitions.clone(), &name, conditions::is_deleted(&uid)).await.expect("the definition goes");
+    }
 }
 
 /// Complete lists so far, of each service.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use e2e::plane::until_said;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -74,7 +75,9 @@ impl Ground {
         let definitions = Api::all(self.client.clone());
         definitions.create(&PostParams::default(), &definition).await.expect("Volcano's queues are defined");
         let established = conditions::is_crd_established();
-        await_condition(definitions, &definition.name_any(), established).await.expect("they are served");
+        await_condition(definitions, &definition.name_any(), established).await.expect("they are established");
+        let queues = self.api("Queue", None);
+        until_said(async || queues.list(&ListParams::default()).await.ok()).await;
     }
 
     /// Volcano's queues as these rows know them, and no others.

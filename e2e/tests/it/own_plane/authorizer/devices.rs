@@ -1,7 +1,7 @@
 //! Claims and domains are Grove's in part only: the scheduler, the controller of claims, the garbage collector and the driver
 //! of fabrics do their work on those of a set.
 
-use e2e::{Namespace, world::LIMIT};
+use e2e::{Namespace, plane::until_said, world::LIMIT};
 use grove_api_types::core::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -32,6 +32,8 @@ pub(super) async fn define(client: &Client) {
     let definition = create(&definitions, definition).await;
     let established = conditions::is_crd_established();
     await_condition(definitions, &definition.name_any(), established).await.expect("domains are served");
+    let domains = Api::<DynamicObject>::all_with(client.clone(), &domain());
+    until_said(async || domains.list(&ListParams::default()).await.ok()).await;
 
     let selector = json!({ "cel": { "expression": "device.driver == 'gpu.example.com'" } });
     let class = json!({ "metadata": { "name": "gpu.example.com" }, "spec": { "selectors": [selector] } });
@@ -120,8 +122,11 @@ fn without_labels() -> Patch<Value> {
 }
 
 fn domains(ns: &Namespace) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("resource.nvidia.com", "v1beta1", "ComputeDomain");
-    Api::namespaced_with(ns.client.clone(), &ns.name, &ApiResource::from_gvk(&kind))
+    Api::namespaced_with(ns.client.clone(), &ns.name, &domain())
+}
+
+fn domain() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("resource.nvidia.com", "v1beta1", "ComputeDomain"))
 }
 
 async fn create<K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned>(

@@ -6,6 +6,9 @@ use e2e::kubectl::kubectl_on;
 use grove_api_types::labels::{MANAGED_BY, MANAGER};
 use serde_json::{Value, json};
 
+/// It bounds a hang.
+const FOR_LONG: &str = "--timeout=10m";
+
 pub(super) async fn only_what_is_protected_waits(plane: &Plane) {
     plane.end("webhook-server").await;
     for is_groves in [false, true] {
@@ -21,7 +24,7 @@ pub(super) async fn only_what_is_protected_waits(plane: &Plane) {
             if !is_groves {
                 passes(plane, &label, "").await;
                 passes(plane, &delete, "").await;
-                passes(plane, &["wait", "--for=delete", &name, "--timeout=60s"], "").await;
+                passes(plane, &["wait", "--for=delete", &name, FOR_LONG], "").await;
                 continue;
             }
             waits(plane, &label).await;

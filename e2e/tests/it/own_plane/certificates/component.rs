@@ -1,9 +1,9 @@
 //! The component for cert-manager, rendered over its base as users do it, and as far applied as processes of this machine can
 //! follow.
 
-use e2e::Plane;
 use e2e::kubectl::kubectl_on;
 use e2e::kustomize::{Rendered, differences, overlay, rendered};
+use e2e::{Plane, taken_up};
 use expect_test::expect;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
@@ -42,6 +42,7 @@ pub(super) async fn applied(plane: &Plane) -> Component {
     its_parts_fit(&whole);
 
     define(plane).await;
+    taken_up::kinds(plane, &["issuers.cert-manager.io", "certificates.cert-manager.io"]).await;
     let folder = folder.display().to_string();
     run(plane, &["apply", "--dry-run=server", "-k", &folder], "").await;
     for (name, object) in &whole {

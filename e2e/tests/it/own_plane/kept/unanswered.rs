@@ -10,6 +10,9 @@ use super::run;
 const SET: &str = "podcliqueset/newer";
 const TOPOLOGY: &str = "clustertopology/newer";
 
+/// It bounds a hang.
+const FOR_LONG: &str = "--timeout=10m";
+
 pub(super) async fn what_concerns_no_rule_passes(plane: &Plane) {
     for how in ["label", "annotate"] {
         run(plane, &[how, SET, &format!("{KAI_QUEUE}=queue")], "").await;
@@ -63,7 +66,7 @@ async fn who_leaves(plane: &Plane) {
         run(plane, &["delete", object, "--wait=false"], "").await;
         patch(plane, object, &[], &change).await;
         patch(plane, object, &[], &json!({ "metadata": { "finalizers": null } })).await;
-        run(plane, &["wait", "--for=delete", object, "--timeout=60s"], "").await;
+        run(plane, &["wait", "--for=delete", object, FOR_LONG], "").await;
     }
 }
 
