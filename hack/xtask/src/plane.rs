@@ -15,7 +15,10 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const DEFAULT_NODES: u32 = 10;
-const API_SERVER_WITHIN: Duration = Duration::from_secs(90);
+/// It bounds a hang, on a machine that is many times slower than usual too.
+const API_SERVER_WITHIN: Duration = Duration::from_mins(5);
+/// The same, for kubectl.
+const WITHIN: &str = "--timeout=5m";
 
 /// What a plane leaves in its folder while it runs. Logs and the audit log stay afterwards, for whoever asks why.
 const STATE: [&str; 7] = ["etcd", "pki", "sa", "kubectl-cache", "ports.json", "pids.json", "config.yaml"];
@@ -213,14 +216,14 @@ impl Plane {
         let own = source.kubeconfig.is_none();
         self.while_alive(async {
             self.kubectl.apply(&manifests).await?;
-            self.kubectl.feed(&["wait", "--for=condition=Established", "--timeout=60s", "-f", "-"], &crds).await?;
+            self.kubectl.feed(&["wait", "--for=condition=Established", WITHIN, "-f", "-"], &crds).await?;
             if own {
                 if let Some(count) = wish.nodes {
                     self.remove_surplus_nodes(count).await?;
                 }
-                self.kubectl.run(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=90s"]).await?;
+                self.kubectl.run(&["wait", "--for=condition=Ready", "node", "--all", WITHIN]).await?;
                 // Until it exists, the API server refuses every pod of the namespace.
-                let account = ["wait", "--for=create", "serviceaccount/default", "-n", "default", "--timeout=60s"];
+                let account = ["wait", "--for=create", "serviceaccount/default", "-n", "default", WITHIN];
                 self.kubectl.run(&account).await?;
             }
             Ok(())

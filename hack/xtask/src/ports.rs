@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Below the range that the kernel gives to outgoing connections, which could take a port between choice and use.
 const RANGE: std::ops::Range<u16> = 12_000..32_000;
 
-/// How long a chosen port is kept from other planes that are just starting.
-const RESERVED: Duration = Duration::from_mins(2);
+/// How long a chosen port is kept from other planes: nobody listens on it before its process starts, nor while that is
+/// stopped by a test.
+const RESERVED: Duration = Duration::from_hours(1);
 
 pub(crate) struct Ports(BTreeMap<String, u16>);
 
@@ -42,7 +43,7 @@ impl Ports {
     }
 }
 
-/// `count` ports that can be bound now and were not given to another plane in the last two minutes.
+/// `count` ports that can be bound now and were not given to another plane in the last hour.
 fn free(cache: &Path, count: usize) -> Result<Vec<u16>> {
     if count == 0 {
         return Ok(Vec::new());

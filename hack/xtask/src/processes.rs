@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long a process may take to end before it is killed.
-const GRACE: Duration = Duration::from_secs(8);
+const GRACE: Duration = Duration::from_secs(30);
 
 /// What to run.
 pub(crate) struct Launch {
@@ -269,7 +269,10 @@ mod tests {
     async fn a_death_is_told_with_the_last_lines() {
         let dir = folder("death");
         let mut processes = Processes::of(&dir).unwrap();
-        processes.ensure(&launch("b", "for i in $(seq 1 30); do echo line $i; done; sleep 0.3; exit 1")).await.unwrap();
+        let told = dir.join("told");
+        let script = "for i in $(seq 1 30); do echo line $i; done; while [ ! -e TOLD ]; do sleep 0.02; done; exit 1";
+        processes.ensure(&launch("b", &script.replace("TOLD", &told.display().to_string()))).await.unwrap();
+        std::fs::write(told, "").unwrap();
         let told = processes.death().await.to_string();
         assert!(told.starts_with("b died"), "{told}");
         assert!(told.contains("line 11\n") && told.contains("line 30\n") && !told.contains("line 10\n"), "{told}");

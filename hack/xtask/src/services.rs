@@ -19,7 +19,8 @@ pub(crate) const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", web
 /// Those that make objects of others.
 pub(crate) const CONTROLLERS: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
-const READY_WITHIN: Duration = Duration::from_mins(1);
+/// It bounds a hang, on a machine that is many times slower than usual too.
+const READY_WITHIN: Duration = Duration::from_mins(5);
 
 /// One process of a service.
 #[derive(Clone, Copy)]

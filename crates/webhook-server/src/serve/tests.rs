@@ -18,7 +18,8 @@ use crate::certs::Identity;
 use crate::certs::authority::{authority, certificate};
 
 const HOST: &str = "webhook-server";
-const LINGER: Duration = Duration::from_millis(100);
+/// Longer than those who were sent here may be held up themselves on a busy machine.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Both ends of TLS.
 fn ends() -> (TlsAcceptor, TlsConnector) {

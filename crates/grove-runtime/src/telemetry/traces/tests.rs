@@ -17,7 +17,10 @@ use opentelemetry_proto::tonic::{
     trace::v1::Span,
 };
 use prost::Message;
-use tokio::{net::TcpListener, task::spawn_blocking};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    task::spawn_blocking,
+};
 use tracing::{Event, field::Field};
 use tracing_subscriber::{layer, prelude::*, registry};
 
@@ -159,8 +162,10 @@ impl<S: Subscriber> Layer<S> for Told {
 
 #[tokio::test]
 async fn a_collector_that_is_away_is_warned_of_once_and_its_return_is_told() {
-    let (closed, away) = address().await;
-    drop(closed);
+    // Bound, so that nobody else comes to listen there.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let away = format!("http://{}/v1/traces", closed.local_addr().unwrap());
     let (here, _received) = collector().await;
     let Settings { endpoint, timeout, warning: _ } = settings(&away);
     let transport = Transport::new(&endpoint, timeout).unwrap();
