@@ -97,7 +97,9 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: w
                     publishers.entry(reporter).or_insert_with(|| Publisher::new(client.clone(), reporter.into()));
                 if warnings.is_news(&about, &event) {
                     let began = Instant::now();
-                    publish(publisher, &about, &event).await;
+                    if !publish(publisher, &about, &event).await {
+                        warnings.forget(&about, &event);
+                    }
                     let took = began.elapsed();
                     let pause = (took * SHARE).min(LONGEST_PAUSE).max(load.pause_after(took));
                     // An error means that nobody can hurry any more.
@@ -111,13 +113,15 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: w
     }
 }
 
-async fn publish(publisher: &Publisher, about: &ObjectReference, event: &Event) {
+/// Says whether it was published.
+async fn publish(publisher: &Publisher, about: &ObjectReference, event: &Event) -> bool {
     let trouble = match timeout(PATIENCE, publisher.publish(event, about)).await {
-        Ok(Ok(())) => return,
+        Ok(Ok(())) => return true,
         Ok(Err(error)) => Failure::from(&error).to_string(),
         Err(_) => "no answer".into(),
     };
     tracing::debug!(reason = event.reason, "an event was not published: {trouble}");
+    false
 }
 
 /// Remembers which warnings were told, and when: about what, for which reason, and the gist.
@@ -141,14 +145,23 @@ impl Warnings {
         }
         let now = Instant::now();
         self.told.retain(|_, at| now.duration_since(*at) < QUIET);
-        let gist = event.note.as_deref().map(gist).unwrap_or_default();
-        let key = (about.uid.clone().unwrap_or_default(), event.reason.clone(), gist);
+        let key = key(about, event);
         if self.told.contains_key(&key) {
             return false;
         }
         self.told.insert(key, now);
         true
     }
+
+    /// It was not told after all, so the next of its kind is news.
+    fn forget(&mut self, about: &ObjectReference, event: &Event) {
+        self.told.remove(&key(about, event));
+    }
+}
+
+fn key(about: &ObjectReference, event: &Event) -> (String, String, String) {
+    let gist = event.note.as_deref().map(gist).unwrap_or_default();
+    (about.uid.clone().unwrap_or_default(), event.reason.clone(), gist)
 }
 
 #[cfg(test)]
@@ -249,6 +262,22 @@ mod tests {
         let (mut warnings, about) = (Warnings::default(), ObjectReference::default());
         assert!(warnings.is_news(&about, &event(EventType::Normal, "Created Pod: a")));
         assert!(warnings.is_news(&about, &event(EventType::Normal, "Created Pod: a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_warning_that_was_not_published_is_told_the_next_time() {
+        let begun = std::sync::atomic::AtomicUsize::new(0);
+        let (client, log) = scripted::client(move |asked| {
+            let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            if is_first { Answer::refusal(500, "InternalError") } else { Answer::ok(asked.body.clone()) }
+        });
+        let recorder = Recorder::start(client, "some-service", Load::default());
+        let about = ObjectReference { namespace: Some("ns".into()), uid: Some("u".into()), ..Default::default() };
+        for _ in 0..3 {
+            recorder.record(about.clone(), event(EventType::Warning, "exceeded quota"));
+        }
+        recorder.flush().await;
+        assert_eq!(log.all().len(), 2, "one that was refused, one that was published, and no more");
     }
 
     #[tokio::test]
