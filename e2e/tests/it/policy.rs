@@ -17,14 +17,19 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Stores it, for all sets or those with the label. The server hears of it a moment later.
+    /// Stores it, for all sets or those with the label; then under another name, since other tests apply it as it is shipped.
+    /// The server hears of it a moment later.
     pub(super) async fn install(client: &Client, label: Option<(&str, &str)>) -> Self {
         let text = include_str!("../../../deploy/components/admission-policy/policies.yaml");
         let documents: Vec<&str> = text.split("---\n").skip(1).collect();
-        let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(documents[0]).expect("a policy");
+        let mut policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(documents[0]).expect("a policy");
         let mut binding: Value = serde_saphyr::from_str(documents[1]).expect("a binding");
         if let Some((key, value)) = label {
+            let name = format!("labelled.{}", policy.metadata.name.as_deref().expect("a name"));
+            binding["metadata"]["name"] = json!(name);
+            binding["spec"]["policyName"] = json!(name);
             binding["spec"]["matchResources"] = json!({ "objectSelector": { "matchLabels": { key: value } } });
+            policy.metadata.name = Some(name);
         }
         let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(binding).expect("a binding");
         let params = PatchParams::apply("e2e").force();
