@@ -136,6 +136,7 @@ async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victi
         plane.until_logged(service, "does not serve this kind; its definition has to be installed").await;
     }
     plane.up_without_services().await;
+    taken_up::kinds(plane, &["podcliquesets.grove.io", "podcliques.grove.io", "podgangs.scheduler.grove.io"]).await;
     let ns = Namespace::create(&ns.client, "e2e-connection-defined").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
     ns.until("the set serves", |world| serves(world, 1)).await;

@@ -109,6 +109,7 @@ async fn a_definition(plane: &Plane, ns: &Namespace) {
     ns.scale::<PodCliqueSet>("llm", 1).await;
     ns.until("one replica serves", |world| serves(world, 1)).await;
     plane.up().await;
+    taken_up::kinds(plane, &[&groups]).await;
     ns.create_yaml::<PodCliqueSet>(&sets::grouped("moe", 1, "")).await;
     ns.until("a set with groups serves", |world| world.is_available("moe")).await;
 }
