@@ -61,6 +61,8 @@ struct Inner {
     load: Load,
     ready: Ready,
     shutdown: Shutdown,
+    /// What was told to the process since its start, until somebody works.
+    signals: Mutex<Option<Signals>>,
     leadership: Leadership,
     /// Of each kind that is watched, whether it is served.
     kinds: Mutex<Vec<watch::Receiver<bool>>>,
@@ -72,6 +74,8 @@ impl Service {
     /// Reads the configuration, starts logging, connects, and answers probes: alive at once, ready when the caches are.
     pub async fn start(name: &'static str, args: &CommonArgs) -> anyhow::Result<Self> {
         client::install_crypto_provider();
+        // Whoever is told of probes and metrics may ask the process to stop.
+        let signals = Signals::listen().context("could not listen for signals")?;
         let identity = args.identity.clone().unwrap_or_else(identity::made_up);
         let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
         let who = Who { service: name, version, identity: &identity };
@@ -93,6 +97,7 @@ impl Service {
             Self::led_by(Leadership::undisputed(), (name, namespace), clients, configuration)?
         };
         service.metrics().configured(&hash);
+        service.signals().replace(signals);
         admin::serve(probes, metrics, service.ready().clone(), service.metrics().clone()).await?;
         tracing::info!(service = name, version, identity, server, configuration = hash, "started");
         Ok(service)
@@ -114,7 +119,8 @@ impl Service {
         let recorder = Recorder::start(clients.requests.clone(), name, load.clone());
         let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
         let executor = executor.led_by(leadership.clone()).measured_by(load.clone());
-        let (ready, shutdown, kinds, candidate) = (Ready::new(), Shutdown::new(), Mutex::default(), Mutex::default());
+        let (ready, shutdown) = (Ready::new(), Shutdown::new());
+        let (signals, kinds, candidate) = (Mutex::default(), Mutex::default(), Mutex::default());
         let inner = Inner {
             name,
             namespace,
@@ -126,6 +132,7 @@ impl Service {
             load,
             ready,
             shutdown,
+            signals,
             leadership,
             kinds,
             candidate,
@@ -253,7 +260,8 @@ impl Service {
     /// `work` ends by itself once [`Service::shutdown`] is asked; an error of it is the service's. The lead is given up
     /// last, when nothing is written any more.
     pub async fn run(&self, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-        let mut signals = Signals::listen().context("could not listen for signals")?;
+        let early = self.signals().take();
+        let mut signals = early.map_or_else(Signals::listen, Ok).context("could not listen for signals")?;
         let release = Shutdown::new();
         let mut candidacy = std::pin::pin!(self.stand(&release));
         let working = async {
@@ -290,6 +298,10 @@ impl Service {
             },
         }
         Ok(())
+    }
+
+    fn signals(&self) -> MutexGuard<'_, Option<Signals>> {
+        self.inner.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn candidate(&self) -> MutexGuard<'_, Option<Candidate>> {
