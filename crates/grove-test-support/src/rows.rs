@@ -83,10 +83,15 @@ pub struct Row {
     /// The warnings.
     #[serde(default)]
     pub warned: Vec<String>,
-    /// Words of the API server's, all of which are in its answer, where the definition of the kind or a rule of
-    /// Kubernetes refuses the object before a webhook is asked.
+    /// Words of the API server's, all in its answer, where a definition or Kubernetes refuses before a webhook is asked.
     #[serde(default)]
     pub definition: Vec<String>,
+    /// The same words where it is the change that the definition of the kind refuses.
+    #[serde(default)]
+    pub definition_on_update: Vec<String>,
+    /// Whether the words are those of a rule of Kubernetes, which holds whatever the definition says.
+    #[serde(default)]
+    pub kubernetes: bool,
     /// Whether the object is none that the rules can read, so that only the definition judges it.
     #[serde(default)]
     pub unreadable: bool,
@@ -202,6 +207,9 @@ pub struct ScaleRow {
     /// Words of the API server's, where it refuses before a webhook is asked.
     #[serde(default)]
     pub definition: Vec<String>,
+    /// Whether the words are those of a rule of Kubernetes, which holds whatever the definition says.
+    #[serde(default)]
+    pub kubernetes: bool,
 }
 
 /// A request for a change of something that Grove manages, and the answer of the authorizer.

@@ -13,5 +13,6 @@ mod page;
 mod patches;
 mod scales;
 mod shapes;
+mod shown;
 mod speed;
 mod verdicts;

@@ -23,7 +23,9 @@ are joined as `[first, second]`. Warnings are told and nothing is refused for th
 - **What is stored can be changed elsewhere.** A mistake that the stored object has already, because it is older than the rule or
   because the cluster has changed, keeps nobody from changing another field.
 - Where the definition of the kind says the same (its schema or a rule in CEL), the API server refuses first and in its own words;
-  those rows are marked *definition*. They hold when the webhook is down, too.
+  those rows are marked *definition*, *definition on update* where it is the change that it refuses, and *Kubernetes* where it is a
+  rule of Kubernetes itself. They hold when the webhook is down, too. The words below are the webhook's, which are heard from an API
+  server with an older definition.
 - Clusters without the webhook can have what Kubernetes can check of the rest as a `ValidatingAdmissionPolicy`:
   `deploy/components/admission-policy`. [Which rules that are](#without-the-webhooks) its annotation `grove.io/covered-rules` names, too.
 - An answer is never longer than can be carried: after a hundred errors or sixteen kilobytes the others are counted.
@@ -49,15 +51,19 @@ fn answer(refused: &[String], warned: &[String]) -> String {
     if told.is_empty() { "accepted".to_owned() } else { code(&told) }
 }
 
-fn when(row: &Row) -> &'static str {
-    match (row.on, !row.definition.is_empty()) {
-        (On::Both, false) => "create, update",
-        (On::Create, false) => "create",
-        (On::Update, false) => "update",
-        (On::Both, true) => "create, update; definition",
-        (On::Create, true) => "create; definition",
-        (On::Update, true) => "update; definition",
-    }
+fn when(row: &Row) -> String {
+    let on = match row.on {
+        On::Both => "create, update",
+        On::Create => "create",
+        On::Update => "update",
+    };
+    let first = match (row.definition.is_empty(), row.definition_on_update.is_empty()) {
+        (false, _) if row.kubernetes => "; Kubernetes",
+        (false, _) => "; definition",
+        (true, false) => "; definition on update",
+        (true, true) => "",
+    };
+    [on, first].concat()
 }
 
 fn of_file(page: &mut String, rows: &[Row], title: &str) {

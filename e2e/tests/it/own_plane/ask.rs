@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 const AGAIN: Duration = Duration::from_millis(200);
 /// Questions that are asked at a time.
 const AT_ONCE: usize = 8;
+/// Of the metadata, what is another one with each question.
+const UPKEEP: [&str; 5] = ["uid", "creationTimestamp", "generation", "resourceVersion", "managedFields"];
 
 /// The answers that are not those of the table. The caches of the webhook server may be a moment behind what was stored, so
 /// it is asked until it answers as expected.
@@ -60,13 +62,12 @@ pub(super) struct Asked {
     /// The webhook that answers.
     pub(super) webhook: &'static str,
     pub(super) refused: Vec<String>,
-    /// Whether the definition may be the one that refuses it: it judges first, and says of much that it may not change.
-    pub(super) or_definition: bool,
+    /// All that is warned about.
     pub(super) warned: Vec<String>,
     /// Words that the definition refuses it with before any webhook judges.
     pub(super) definition: Vec<String>,
-    /// What is filled in, as operations of a JSON patch. Whether the object is accepted then is another row's concern.
-    pub(super) filled_in: Option<Vec<Value>>,
+    /// The whole object that comes back, where it is about defaults.
+    pub(super) filled_in: Option<Value>,
 }
 
 /// What was said.
@@ -78,7 +79,33 @@ struct Said {
     object: Value,
 }
 
+impl Said {
+    fn is_accepted(&self) -> bool {
+        [200, 201].contains(&self.code)
+    }
+}
+
 impl Asked {
+    /// The same question, where no definition answers in the place of the webhook.
+    pub(super) fn of_webhook(&self) -> Self {
+        Self { definition: vec![], ..self.clone() }
+    }
+
+    /// The same question, and that exactly these operations make of the object what comes back. Asked while there is no
+    /// webhook, so that what comes back now is what went in.
+    pub(super) async fn filling_in(self, client: &Client, operations: &[Value]) -> Self {
+        let said = self.ask(client).await;
+        assert!(said.is_accepted(), "{}: {said:?}", self.title);
+        let plain = without_upkeep(said.object);
+        let operations: Vec<Value> = operations.iter().cloned().map(without_unknown).collect();
+        let patch: json_patch::Patch = serde_json::from_value(operations.clone().into()).expect("a patch");
+        let mut filled_in = plain.clone();
+        json_patch::patch(&mut filled_in, &patch).expect("the patch fits the object");
+        let filled_in = without_upkeep(filled_in);
+        assert_eq!(filled_in == plain, operations.is_empty(), "{}: somebody fills it in already", self.title);
+        Self { filled_in: Some(filled_in), ..self }
+    }
+
     async fn ask(&self, client: &Client) -> Said {
         let (requests, dry) = (Request::new(&self.path), PostParams { dry_run: true, ..PostParams::default() });
         let bytes = |object: &Value| serde_json::to_vec(object).expect("JSON");
@@ -112,23 +139,19 @@ impl Asked {
     fn is_answered_by(&self, said: &Said) -> bool {
         if !self.definition.is_empty() {
             let is_webhooks = said.message.contains("denied the request");
-            return said.code >= 400 && !is_webhooks && self.definition.iter().all(|part| said.message.contains(part));
+            let is_told = self.definition.iter().all(|part| said.message.contains(part));
+            return said.code >= 400 && !is_webhooks && is_told && said.warnings.is_empty();
         }
-        if self.or_definition && said.code == 422 {
-            return true;
-        }
-        if let Some(operations) = &self.filled_in {
-            let is_judged = said.code == 403 && said.message.contains(self.webhook);
-            let is_there = [200, 201].contains(&said.code);
-            return is_judged || is_there && operations.iter().all(|operation| is_done(operation, &said.object));
+        if let Some(filled_in) = &self.filled_in {
+            return said.is_accepted() && without_upkeep(said.object.clone()) == *filled_in;
         }
         let is_right = if self.refused.is_empty() {
             // It passes, and then there is one of that name.
-            [200, 201].contains(&said.code) || said.code == 409 && said.message.contains("already exists")
+            said.is_accepted() || said.code == 409 && said.message.contains("already exists")
         } else {
             said.code == 403 && said.message == self.expected()
         };
-        is_right && self.warned.iter().all(|warning| said.warnings.contains(warning))
+        is_right && said.warnings == self.warned
     }
 
     fn expected(&self) -> String {
@@ -143,38 +166,41 @@ impl Asked {
         let Said { code, message, warnings, object } = said;
         let expected = match (self.refused.is_empty(), self.definition.is_empty()) {
             (_, false) => format!("the definition's words {:?}", self.definition),
-            (true, true) => format!("to be accepted with {}", json!(self.filled_in)),
+            (true, true) => {
+                format!("to be accepted {}", self.filled_in.as_ref().map_or_else(String::new, Value::to_string))
+            }
             (false, true) => self.expected(),
         };
         let (title, warned) = (&self.title, &self.warned);
-        let object = if self.filled_in.is_none() { "" } else { &object.to_string() };
+        let object = if self.filled_in.is_none() { String::new() } else { without_upkeep(object.clone()).to_string() };
         format!(
             "{title}\n  expected {expected}, warned {warned:?}\n  answered {code} {message}, warned {warnings:?} {object}"
         )
     }
 }
 
-/// Whether the object is as the operation leaves it.
-fn is_done(operation: &Value, object: &Value) -> bool {
-    let there = object.pointer(operation["path"].as_str().expect("a path"));
-    if operation["op"] == "remove" {
-        there.is_none()
-    } else {
-        there.is_some_and(|there| is_kept(there, &operation["value"]))
+/// The object without what the API server and controllers write, and without what is empty.
+fn without_upkeep(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
     }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|name, value| !UPKEEP.contains(&name.as_str()) && *value != json!({}));
+    }
+    object
 }
 
-/// Whether it is stored as it was sent, but for fields that the definition does not have.
-fn is_kept(stored: &Value, sent: &Value) -> bool {
-    match (stored, sent) {
-        (Value::Object(stored), Value::Object(sent)) => {
-            stored.iter().all(|(key, stored)| sent.get(key).is_some_and(|sent| is_kept(stored, sent)))
+/// The operation without fields that no definition has, which rows call `unknown`.
+fn without_unknown(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.remove("unknown");
+            fields.values_mut().for_each(|value| *value = without_unknown(value.take()));
         }
-        (Value::Array(stored), Value::Array(sent)) => {
-            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| is_kept(stored, sent))
-        }
-        _ => stored == sent,
+        Value::Array(items) => items.iter_mut().for_each(|value| *value = without_unknown(value.take())),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+    value
 }
 
 /// The text of a header such as `299 - "text"`.

@@ -18,8 +18,19 @@ const KINDS: [(&str, &str, &str); 5] = [
 ];
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 /// What a schema says of values, beyond their types.
-const RULES: [&str; 8] =
-    ["x-kubernetes-validations", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern"];
+const RULES: [&str; 11] = [
+    "x-kubernetes-validations",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "enum",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "pattern",
+];
 
 pub(super) struct Definitions {
     client: Client,

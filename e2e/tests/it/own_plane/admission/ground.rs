@@ -51,6 +51,10 @@ impl Ground {
         ground
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Registers the webhooks again.
     pub(super) async fn register_again(&self) {
         for one in &self.mutating {
@@ -131,18 +135,22 @@ impl Ground {
             also_on_update: vec![],
             warned: vec![],
             definition: vec![],
+            definition_on_update: vec![],
+            kubernetes: false,
             unreadable: false,
             only_here: None,
         };
         let asked = self.prepare(number + PATCHES, &row_of_object).await.remove(0);
-        Asked { filled_in: Some(row.patch.clone()), ..asked }
+        asked.filling_in(&self.client, &row.patch).await
     }
 
     async fn prepare_set(&self, number: usize, row: &Row, act: &str) -> Asked {
         let namespace = format!("team-{number}-{act}");
         self.namespace(&namespace).await;
         let mut new = row.new_object();
-        new["metadata"]["namespace"] = json!(namespace);
+        if new["metadata"]["namespace"].is_string() {
+            new["metadata"]["namespace"] = json!(namespace);
+        }
         let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if act == "update" {
             let mut old = row.old_object();
@@ -155,7 +163,10 @@ impl Ground {
         }
         let translated =
             |texts: &[String]| texts.iter().map(|text| text.replace("team/", &format!("{namespace}/"))).collect();
-        let also = if act == "update" { row.also_on_update.as_slice() } else { &[] };
+        let (also, definition) = match act {
+            "update" => (row.also_on_update.as_slice(), row.definition_on_update.as_slice()),
+            _ => (&[][..], &[][..]),
+        };
         Asked {
             title: format!("{}: {} ({act})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"),
@@ -164,9 +175,8 @@ impl Ground {
             user: None,
             webhook: OF_SETS,
             refused: translated(&[row.refused.as_slice(), also].concat()),
-            or_definition: !also.is_empty(),
             warned: translated(&row.warned),
-            definition: row.definition.clone(),
+            definition: [row.definition.as_slice(), definition].concat(),
             filled_in: None,
         }
     }
@@ -218,7 +228,6 @@ impl Ground {
             user: row.facts.grove.then(|| "system:serviceaccount:grove-system:topology-controller".to_owned()),
             webhook: OF_TOPOLOGIES,
             refused: translated(&row.refused),
-            or_definition: false,
             warned: translated(&row.warned),
             definition: row.definition.clone(),
             filled_in: None,
@@ -283,7 +292,6 @@ impl Ground {
             user: None,
             webhook: OF_SCALES,
             refused: row.refused.clone(),
-            or_definition: false,
             warned: vec![],
             definition: row.definition.clone(),
             filled_in: None,

@@ -70,7 +70,6 @@ async fn ask(ns: &Namespace, number: usize, row: &ManagedRow, owner: Option<&str
         user: Some(row.user.clone()),
         webhook: AUTHORIZER,
         refused: row.denied.iter().map(translated).collect(),
-        or_definition: false,
         warned: row.warned.iter().map(translated).collect(),
         definition: row.definition.clone(),
         filled_in: None,
