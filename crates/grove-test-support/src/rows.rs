@@ -191,6 +191,9 @@ pub struct ScaleRow {
     /// The name of what is scaled, if it matters.
     #[serde(default)]
     pub name: Option<String>,
+    /// What is changed of the set that is scaled, or to which it belongs.
+    #[serde(default)]
+    pub set: Changes,
     /// The clique of the group.
     #[serde(default)]
     pub clique: Option<String>,
@@ -204,6 +207,9 @@ pub struct ScaleRow {
     /// The errors.
     #[serde(default)]
     pub refused: Vec<String>,
+    /// The warnings.
+    #[serde(default)]
+    pub warned: Vec<String>,
     /// Words of the API server's, where it refuses before a webhook is asked.
     #[serde(default)]
     pub definition: Vec<String>,
@@ -272,6 +278,15 @@ impl Row {
     /// The object before an update.
     pub fn old_object(&self) -> Value {
         changed(&object(&self.object), &self.before)
+    }
+}
+
+impl ScaleRow {
+    /// The set that is scaled, or to which the group or clique belongs.
+    pub fn set_object(&self) -> Value {
+        let mut set = changed(&object("set"), &self.set);
+        set["spec"]["replicas"] = if self.of == "set" { self.from.into() } else { 1.into() };
+        set
     }
 }
 

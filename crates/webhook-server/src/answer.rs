@@ -1,5 +1,7 @@
 //! From a question to its answer: asks the pure functions of admission, with what is known of the cluster.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::admission::{
     self, Fault, Operation as Act, Parent, Request as Wish, Scaled, TopologyFacts, Verdict, authorize,
     default_cluster_topology, default_pod_clique_set, validate_cluster_topology_create,
@@ -106,6 +108,8 @@ fn scale(request: &Request, cluster: &Cluster) -> Answer {
     };
     let (to, from) = (replicas(request.object.as_ref()), replicas(request.old_object.as_ref()));
     let (namespace, name) = (request.namespace.as_str(), request.name.as_str());
+    let set_of =
+        |part: &BTreeMap<String, String>| part.get(PART_OF).and_then(|set| cluster.caches.sets.get(namespace, set));
     let verdict = match request.resource.resource.as_str() {
         "podcliquesets" => cluster.caches.sets.get(namespace, name).map(|known| {
             let mut set = known.0.clone();
@@ -115,13 +119,14 @@ fn scale(request: &Request, cluster: &Cluster) -> Answer {
         "podcliquescalinggroups" => cluster.caches.groups.get(namespace, name).map(|known| {
             let mut group = known.0.clone();
             group.spec.replicas = from;
-            let set = group.labels().get(PART_OF).and_then(|set| cluster.caches.sets.get(namespace, set));
+            let set = set_of(group.labels());
             validate_scale(Scaled::Group(&group, set.as_ref().map(|set| &set.0)), to, &cluster.of_new_set())
         }),
         _ => cluster.caches.cliques.get(namespace, name).map(|known| {
             let mut clique = known.0.clone();
             clique.spec.replicas = from;
-            validate_scale(Scaled::Clique(&clique), to, &cluster.of_new_set())
+            let set = set_of(clique.labels());
+            validate_scale(Scaled::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.of_new_set())
         }),
     };
     judged(verdict.unwrap_or_default())

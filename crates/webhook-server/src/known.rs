@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use grove_api_types::core::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueStatus,
 };
-use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED, TOPOLOGY_NAME};
+use grove_api_types::labels::{MNNVL_GROUP, PART_OF, PROTECTION_DISABLED, TOPOLOGY_NAME};
 use grove_api_types::pod_spec::RawPodSpec;
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -74,7 +74,7 @@ fn keep_only(metadata: &mut ObjectMeta, keys: &[&str]) {
 impl Reduce for PodCliqueSet {
     // What a scale is judged by stays; mistakes in pod specs are no concern of a scale, and count the same before and after.
     fn reduce(&mut self) {
-        keep_only(&mut self.metadata, &[PROTECTION_DISABLED, TOPOLOGY_NAME]);
+        keep_only(&mut self.metadata, &[PROTECTION_DISABLED, TOPOLOGY_NAME, MNNVL_GROUP]);
         self.status = None;
         for clique in &mut self.spec.template.cliques {
             clique.spec.pod_spec = RawPodSpec::from(Map::new());

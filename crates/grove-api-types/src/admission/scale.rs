@@ -6,8 +6,9 @@ use kube::ResourceExt;
 
 use super::findings::Findings;
 use super::texts::too_large;
+use super::validate::warnings;
 use super::{Facts, FieldPath, Rule, Verdict, validate_update};
-use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet};
+use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 use crate::shape::size::{self, Count, MOST_OBJECTS};
 use crate::syntax::LONGEST_LABEL;
@@ -19,8 +20,8 @@ pub enum Scaled<'a> {
     Set(&'a PodCliqueSet),
     /// A scaling group, and its set if that is known.
     Group(&'a PodCliqueScalingGroup, Option<&'a PodCliqueSet>),
-    /// A clique.
-    Clique(&'a PodClique),
+    /// A clique, and its set if that is known.
+    Clique(&'a PodClique, Option<&'a PodCliqueSet>),
 }
 
 /// Judges the number of replicas that something is scaled to.
@@ -30,19 +31,26 @@ pub fn validate_scale(scaled: Scaled<'_>, replicas: i32, facts: &Facts) -> Verdi
         Scaled::Set(set) => {
             let mut new = set.clone();
             new.spec.replicas = replicas;
-            return validate_update(&new, set, facts);
+            let mut verdict = validate_update(&new, set, facts);
+            if !verdict.warnings.is_empty() {
+                // What the set is warned about as it stands has nothing to do with the number.
+                let before = warnings(set, facts);
+                verdict.warnings.retain(|warning| !before.contains(warning));
+            }
+            return verdict;
         }
         Scaled::Group(group, set) => {
             minimum(replicas, group.spec.min_available.unwrap_or(1), &mut found);
             if replicas > group.spec.replicas.max(0) {
-                size(replicas, group, set, &mut found);
+                size(replicas, set, |set| growth_of_group(set, &group.name_any(), replicas), &mut found);
                 hostnames(replicas, &longest_of_group(group, set, replicas), &mut found);
             }
         }
-        Scaled::Clique(clique) => {
+        Scaled::Clique(clique, set) => {
             minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut found);
             if replicas > clique.spec.replicas.max(0) {
                 let name = PodCliqueName::new(clique.name_any());
+                size(replicas, set, |set| growth_of_clique(set, &clique.name_any(), replicas), &mut found);
                 hostnames(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut found);
             }
         }
@@ -73,17 +81,28 @@ fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, r
     longest.unwrap_or_else(|| hostname(&String::new()))
 }
 
-/// The set as it is created, but for this group.
-fn size(replicas: i32, group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, found: &mut Findings) {
+/// The set as it is created, but for the part of it that is scaled.
+fn size(replicas: i32, set: Option<&PodCliqueSet>, growth: impl Fn(&PodCliqueSet) -> u64, found: &mut Findings) {
     let Some(set) = set else { return };
-    let name = group.name_any();
-    let is_of = |config: &&PodCliqueScalingGroupConfig| name.ends_with(&format!("-{}", config.name));
-    let config = set.spec.template.pod_clique_scaling_groups.iter().filter(is_of).max_by_key(|it| it.name.len());
-    let growth = config.map_or(0, |config| Count::of(&set.spec.template).growth(&config.name, replicas));
+    let growth = growth(set);
     let total = size::of_template(set).saturating_add(growth);
     if growth > 0 && total > MOST_OBJECTS {
         found.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_large(total));
     }
+}
+
+fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
+    let is_of = |config: &&PodCliqueScalingGroupConfig| name.ends_with(&format!("-{}", config.name));
+    let config = set.spec.template.pod_clique_scaling_groups.iter().filter(is_of).max_by_key(|it| it.name.len());
+    config.map_or(0, |config| Count::of(&set.spec.template).growth(&config.name, replicas))
+}
+
+/// Whether it stands alone or is one of a group, a clique grows by its pods.
+fn growth_of_clique(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
+    let is_of = |template: &&PodCliqueTemplateSpec| name.ends_with(&format!("-{}", template.name));
+    let template = set.spec.template.cliques.iter().filter(is_of).max_by_key(|it| it.name.len());
+    let growth = template.map_or(0, |template| replicas.saturating_sub(template.spec.replicas.max(0)));
+    u64::try_from(growth).unwrap_or(0)
 }
 
 fn hostnames(replicas: i32, longest: &Hostname, found: &mut Findings) {

@@ -67,6 +67,14 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) ->
     findings.verdict()
 }
 
+/// What is told about a set as it stands.
+pub(super) fn warnings(set: &PodCliqueSet, facts: &Facts) -> Vec<String> {
+    let set = default::pod_clique_set(set);
+    let mut findings = Findings::default();
+    Judged::new(&set, facts, reference(&set, &facts.topology.name)).at_any_time(&mut findings);
+    findings.verdict().warnings
+}
+
 fn is_kept(new: &PodCliqueSet, old: &PodCliqueSet, key: &str) -> bool {
     new.labels().get(key) == old.labels().get(key) && new.annotations().get(key) == old.annotations().get(key)
 }

@@ -163,8 +163,8 @@ pub(crate) fn of_managed(new: &Value, old: &Value, replicas: i32) -> Result<bool
     let facts = of_sets(&Known::default());
     let clique = typed::<PodClique>(new);
     if let Some(clique) = &clique {
-        told(&validate_scale(Scaled::Clique(clique), replicas, &facts))?;
-        accepts(&validate_scale(Scaled::Clique(clique), 0, &facts), "it may not be scaled to nothing")?;
+        told(&validate_scale(Scaled::Clique(clique, None), replicas, &facts))?;
+        accepts(&validate_scale(Scaled::Clique(clique, None), 0, &facts), "it may not be scaled to nothing")?;
     }
     let group = typed::<PodCliqueScalingGroup>(new);
     if let Some(group) = &group {

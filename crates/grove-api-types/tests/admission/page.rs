@@ -84,11 +84,12 @@ fn of_file(page: &mut String, rows: &[Row], title: &str) {
 }
 
 fn of_scales(page: &mut String) {
-    *page += "\n## The scale subresource\n\n| what | from | to | `minAvailable` | case | answer | source |\n|---|---|---|---|---|---|---|\n";
+    *page += "\n## The scale subresource\n\nOf a set the rules of a change hold. A scaling group or a clique is counted together with its set, as that is created. Warned \
+        is only about what the number changes.\n\n| what | from | to | `minAvailable` | case | answer | source |\n|---|---|---|---|---|---|---|\n";
     for row in scales() {
         let least = row.min_available.map_or(String::new(), |least| least.to_string());
         let (what, from, to, case) = (&row.of, row.from, row.to, cell(&row.case));
-        let (answer, source) = (answer(&row.refused, &[]), &row.source);
+        let (answer, source) = (answer(&row.refused, &row.warned), &row.source);
         writeln!(page, "| {what} | {from} | {to} | {least} | {case} | {answer} | {source} |")
             .expect("a text takes more");
     }

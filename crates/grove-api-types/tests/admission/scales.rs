@@ -2,15 +2,14 @@
 
 use grove_api_types::admission::{Scaled, Verdict, validate_scale};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_test_support::rows::{Changes, Known, ScaleRow, changed, object, scales};
+use grove_test_support::rows::{Known, ScaleRow, object, scales};
 use serde_json::{Value, json};
 
 use crate::known::of_sets;
 
 fn judged(row: &ScaleRow) -> Verdict {
     let facts = of_sets(&Known::default());
-    let changes: Changes = [("/spec/replicas".to_owned(), json!(row.from))].into();
-    let set: PodCliqueSet = serde_json::from_value(changed(&object("set"), &changes)).expect("a set");
+    let set: PodCliqueSet = serde_json::from_value(row.set_object()).expect("a set");
     let metadata = json!({ "name": row.name.as_deref().unwrap_or("serve-0-model"), "namespace": "team" });
     let object = |spec: Value| json!({ "metadata": metadata, "spec": spec });
     match row.of.as_str() {
@@ -24,7 +23,7 @@ fn judged(row: &ScaleRow) -> Verdict {
         "clique" => {
             let spec = json!({ "replicas": row.from, "minAvailable": row.min_available, "podSpec": {} });
             let clique: PodClique = serde_json::from_value(object(spec)).expect("a clique");
-            validate_scale(Scaled::Clique(&clique), row.to, &facts)
+            validate_scale(Scaled::Clique(&clique, Some(&set)), row.to, &facts)
         }
         other => panic!("nobody scales {other}"),
     }
@@ -34,9 +33,11 @@ fn judged(row: &ScaleRow) -> Verdict {
 fn every_scale_gets_its_answer() {
     let mut wrong = vec![];
     for row in scales() {
-        let errors: Vec<_> = judged(&row).errors.iter().map(ToString::to_string).collect();
-        if errors != row.refused {
-            wrong.push(format!("scale: {} {}\n  refused: {}\n", row.of, row.case, json!(errors)));
+        let Verdict { errors, warnings, .. } = judged(&row);
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        if (&errors, &warnings) != (&row.refused, &row.warned) {
+            let (errors, warnings) = (json!(errors), json!(warnings));
+            wrong.push(format!("scale: {} {}\n  refused: {errors}\n  warned: {warnings}\n", row.of, row.case));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.concat());
@@ -71,7 +72,7 @@ fn a_count_below_zero_may_become_none_whatever_the_name() {
     let stored = json!({ "metadata": metadata, "spec": spec });
     let group: PodCliqueScalingGroup = serde_json::from_value(stored.clone()).expect("a group");
     let clique: PodClique = serde_json::from_value(stored).expect("a clique");
-    for stored in [Scaled::Group(&group, None), Scaled::Clique(&clique)] {
+    for stored in [Scaled::Group(&group, None), Scaled::Clique(&clique, None)] {
         let judged = |to| validate_scale(stored, to, &of_sets(&Known::default()));
         assert_eq!(judged(0).message(), None, "{stored:?}");
         assert!(judged(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");

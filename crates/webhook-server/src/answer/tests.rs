@@ -198,6 +198,25 @@ fn a_scale_is_judged_by_what_is_scaled() {
 }
 
 #[test]
+fn what_a_number_is_judged_by_is_known() {
+    let mut set = set();
+    let fabric = "a-fabric-with-a-name-that-is-as-long-as-there-is-room-y";
+    set["metadata"]["annotations"] = json!({ "grove.io/mnnvl-group": fabric });
+    let labels = json!({ "app.kubernetes.io/part-of": "serve" });
+    let clique = json!({ "kind": "PodClique", "metadata": { "name": "serve-0-front", "namespace": "team", "labels": labels },
+        "spec": { "replicas": 3, "minAvailable": 2, "podSpec": { "containers": [] } } });
+    let cluster = cluster(OperatorConfiguration::default(), &[set, clique]);
+    let refusal = |asked: Value| answer(Question::ValidateScale, &request(&asked), &cluster).refusal;
+    assert!(refusal(scaled("podcliquesets", "serve", (1, 10))).is_none());
+    assert!(
+        refusal(scaled("podcliquesets", "serve", (10, 11))).is_some(),
+        "a fabric of the whole set has a longer name"
+    );
+    assert!(refusal(scaled("podcliques", "serve-0-front", (3, 99_990))).is_none());
+    assert!(refusal(scaled("podcliques", "serve-0-front", (3, 100_000))).is_some(), "the set gets too large");
+}
+
+#[test]
 fn topologies_of_both_kinds_are_judged_at_one_place() {
     let levels = json!([{ "domain": "rack", "key": "example.com/rack" }]);
     let binding =

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::it::own_plane::ask::{Act, Asked};
-use crate::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, changed, object};
+use crate::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, object};
 
 const OF_SETS: &str = "pcs.validating.webhooks.grove.io";
 const OF_TOPOLOGIES: &str = "clustertopology.validating.webhooks.grove.io";
@@ -261,13 +261,11 @@ impl Ground {
     pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Asked {
         let namespace = format!("scale-{number}");
         self.namespace(&namespace).await;
-        let of_set = if row.of == "set" { row.from } else { 1 };
-        let replicas = [("/spec/replicas".to_owned(), json!(of_set))].into();
-        let mut set = changed(&object("set"), &replicas);
+        let mut set = row.set_object();
         set["metadata"]["namespace"] = json!(namespace);
+        let name = if row.of == "set" { set["metadata"]["name"].as_str().expect("a name") } else { "serve-0-model" };
+        let name = row.name.clone().unwrap_or_else(|| name.to_owned());
         self.store("PodCliqueSet", Some(&namespace), set).await;
-        let name =
-            row.name.clone().unwrap_or_else(|| if row.of == "set" { "serve" } else { "serve-0-model" }.to_owned());
         let metadata = json!({ "name": name, "labels": { "app.kubernetes.io/part-of": "serve" } });
         let mut spec = json!({ "replicas": row.from, "minAvailable": row.min_available });
         let plural = match row.of.as_str() {
@@ -292,7 +290,7 @@ impl Ground {
             user: None,
             webhook: OF_SCALES,
             refused: row.refused.clone(),
-            warned: vec![],
+            warned: row.warned.clone(),
             definition: row.definition.clone(),
             filled_in: None,
         }
