@@ -11,6 +11,9 @@ mod unknown;
 use super::problem::Problem;
 use crate::duration;
 
+/// Nothing is waited for so long, and any moment can be so far away.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
 /// A document and what was found out about it.
 pub(super) struct Document<'a> {
     content: &'a Value,
@@ -137,13 +140,17 @@ impl<'a> Section<'a> {
         self.get(key, "must be a number", Value::as_f64)
     }
 
-    /// A duration as Go writes it. Zero counts as absent, and what is below it is refused.
+    /// A duration as Go writes it. Zero counts as absent; what is below it or longer than [`LONGEST`] is refused.
     pub(super) fn duration(&self, key: &str) -> Option<Duration> {
         let text = self.text(key)?;
         let positive = duration::Duration::new(&text).value();
         let negative = text.strip_prefix('-').and_then(|rest| duration::Duration::new(rest).value());
         match (positive, negative) {
             _ if text == "0" => None,
+            (Some(duration), _) if duration > LONGEST => {
+                self.invalid(key, format!("must be at most {}h", LONGEST.as_secs() / 3600));
+                None
+            }
             (Some(duration), _) => Some(duration).filter(|duration| !duration.is_zero()),
             (None, Some(_)) => {
                 self.invalid(key, "must be greater than 0");

@@ -11,7 +11,14 @@ pub struct Network {
 
 impl Network {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        Self { auto_mnnvl_enabled: section.flag("autoMNNVLEnabled").unwrap_or_default() }
+        let read = Self { auto_mnnvl_enabled: section.flag("autoMNNVLEnabled").unwrap_or_default() };
+        if read.auto_mnnvl_enabled {
+            section.warn(
+                "autoMNNVLEnabled",
+                "sets are annotated, but no service of this version makes ComputeDomains yet",
+            );
+        }
+        read
     }
 }
 
@@ -66,11 +73,21 @@ impl SyncStrategy {
 
 impl ComputeDomains {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        Self {
+        let read = Self {
             state_sync: section.one_of("stateSync", &StateSync::ALL).unwrap_or_default(),
             cliques: section.section("featureGates").flag("ComputeDomainCliques").unwrap_or_default(),
             sync_strategy: section.one_of("syncStrategy", &SyncStrategy::ALL),
             mirror_nodes: section.flag("mirrorNodes").unwrap_or_default(),
+        };
+        let asked = [
+            ("stateSync", read.state_sync != StateSync::default()),
+            ("featureGates.ComputeDomainCliques", read.cliques),
+            ("syncStrategy", read.sync_strategy.is_some()),
+            ("mirrorNodes", read.mirror_nodes),
+        ];
+        for (key, _) in asked.into_iter().filter(|(_, asked)| *asked) {
+            section.warn(key, "has no effect yet, no service of this version keeps the state of ComputeDomains");
         }
+        read
     }
 }

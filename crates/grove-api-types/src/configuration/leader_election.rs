@@ -8,6 +8,8 @@ use crate::syntax::is_dns_subdomain;
 
 /// The longest prefix that leaves room for the name of any service.
 const LONGEST_PREFIX: usize = 200;
+/// The shortest time between two renewals that leaves the API server time for other things.
+const SHORTEST_RETRY: Duration = Duration::from_millis(100);
 /// Retries are spread by up to a fifth; a renewal must be possible before the deadline.
 const JITTER: f64 = 1.2;
 
@@ -63,6 +65,9 @@ impl LeaderElection {
         let Self { enabled: _, lease_duration, renew_deadline, retry_period, resource_name, resource_namespace } = self;
         if *lease_duration < Duration::from_secs(1) {
             section.invalid("leaseDuration", "must be at least 1s, the smallest that a Lease can say");
+        }
+        if *retry_period < SHORTEST_RETRY {
+            section.invalid("retryPeriod", format!("must be at least {SHORTEST_RETRY:?}"));
         }
         if lease_duration <= renew_deadline {
             let told = format!("must be greater than renewDeadline ({renew_deadline:?})");

@@ -1,8 +1,12 @@
 //! `runtimeClientConnection`: how many requests a service may send.
 
+use std::ops::RangeInclusive;
+
 use super::document::Section;
 
 const BURST: u32 = 120;
+/// Requests per second that can be counted. What is beyond is meant as something else, and no clock would tell it apart.
+const COUNTABLE: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
 /// A limit of requests to the API server.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +34,10 @@ impl RateLimit {
         });
         // As in the Go client, zero is unset and a negative rate is none; unset is no limit here.
         let qps = section.number("qps").filter(|qps| *qps > 0.0);
+        if qps.is_some_and(|qps| !COUNTABLE.contains(&qps)) {
+            let (least, most) = (COUNTABLE.start(), COUNTABLE.end());
+            section.invalid("qps", format!("must be between {least} and {most}; leave it out for no limit"));
+        }
         if qps.is_none() && burst.is_some() {
             section.warn("burst", "has no effect without qps, requests are not limited");
         }

@@ -67,8 +67,9 @@ impl Default for WebhookServer {
 impl Server {
     pub(super) fn read(section: &Section<'_>) -> Self {
         let probes = section.section("healthProbes");
-        // The Go operator's chart may leave this one in; probes are always served.
-        probes.flag("enable");
+        if probes.flag("enable") == Some(false) {
+            probes.warn("enable", "has no effect, probes are always served");
+        }
         Self {
             webhooks: WebhookServer::read(&section.section("webhooks")),
             health_probes: Address::read(&probes),

@@ -87,6 +87,10 @@ impl TopologyAwareScheduling {
         for named in [&section, &alias] {
             check_name(named);
         }
+        if enabled == Some(true) {
+            let why = "what sets ask for is checked and kept, but no service of this version packs pods yet";
+            root.warn("topologyAwareScheduling.enabled", why);
+        }
         Self {
             enabled: enabled.unwrap_or_default(),
             name: name.unwrap_or_else(|| NAME.into()),
