@@ -12,6 +12,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
 const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+/// With the prefix of `leaders.yaml`.
+const LEASES: [&str; 2] = ["prod-pcs-controller", "prod-pclq-controller"];
 
 fn serves(replicas: usize) -> impl Fn(&World) -> bool {
     move |world| {
@@ -22,19 +24,19 @@ fn serves(replicas: usize) -> impl Fn(&World) -> bool {
     }
 }
 
-/// The lease of one service, as its watch tells it.
+/// One lease, as its watch tells it.
 struct Watched {
-    service: &'static str,
+    lease: &'static str,
     changes: BoxStream<'static, LeaseSpec>,
 }
 
 impl Watched {
-    fn start(client: &Client, service: &'static str) -> Self {
+    fn start(client: &Client, lease: &'static str) -> Self {
         let leases = Api::<Lease>::namespaced(client.clone(), "grove-system");
-        let config = watcher::Config::default().fields(&format!("metadata.name={service}"));
+        let config = watcher::Config::default().fields(&format!("metadata.name={lease}"));
         let leases = watcher(leases, config).default_backoff().applied_objects();
         let changes = leases.map(|lease| lease.expect("a watch").spec.expect("a spec")).boxed();
-        Self { service, changes }
+        Self { lease, changes }
     }
 
     /// The holders from now on until one of them is as `holds` says; nobody is the empty name.
@@ -51,7 +53,7 @@ impl Watched {
             }
         };
         let waited = tokio::time::timeout(e2e::world::LIMIT, waiting).await;
-        assert!(waited.is_ok(), "nobody took the lease {}: {seen:#?}", self.service);
+        assert!(waited.is_ok(), "nobody took the lease {}: {seen:#?}", self.lease);
         seen
     }
 }
@@ -62,7 +64,7 @@ async fn stopped(plane: &Plane, lease: &mut Watched, leader: &str) -> String {
     let mut seen = lease.until(|holder| !holder.is_empty() && holder != leader).await;
     let (follower, taken) = seen.pop().expect("the last one");
     let (holder, released) = seen.pop().expect("the one before");
-    assert_eq!(holder, "", "{} was taken without a release", lease.service);
+    assert_eq!(holder, "", "{} was taken without a release", lease.lease);
     let (released, taken) = (released.renew_time.expect("a time").0, taken.acquire_time.expect("a time").0);
     assert!(taken.duration_since(released).as_secs() < 15, "released at {released}, taken at {taken}");
     follower
@@ -71,7 +73,7 @@ async fn stopped(plane: &Plane, lease: &mut Watched, leader: &str) -> String {
 /// Waits until the lease of a leader that says nothing more is taken by another, and returns that.
 async fn expired(lease: &mut Watched, leader: &str) -> String {
     let (follower, _) = lease.until(|holder| holder != leader).await.pop().expect("the last one");
-    assert_ne!(follower, "", "{} was released", lease.service);
+    assert_ne!(follower, "", "{} was released", lease.lease);
     follower
 }
 
@@ -87,12 +89,13 @@ async fn the_new_leaders_act(ns: &Namespace) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_replicas_one_acts_and_the_other_takes_over() {
-    let plane = Plane::own_with("leaders", &["--replicas", "2"]).await;
+    let config = format!("{}/tests/it/own_plane/leaders.yaml", env!("CARGO_MANIFEST_DIR"));
+    let plane = Plane::own_with("leaders", &["--replicas", "2", "--config", &config]).await;
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-leaders").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
     ns.until("the set serves", serves(1)).await;
-    let mut leases = SERVICES.map(|service| Watched::start(&client, service));
+    let mut leases = LEASES.map(|lease| Watched::start(&client, lease));
     let mut leaders: [Vec<String>; 2] = Default::default();
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
         leaders.extend(lease.until(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
