@@ -21,7 +21,7 @@ fn examples() -> PathBuf {
 
 /// Everything made for a set, by name; of each clique how many pods are ready, of each gang its groups; and what the set says
 /// of itself.
-fn tell(world: &World) -> String {
+pub(super) fn tell(world: &World) -> String {
     let mut text = String::new();
     let mut list = |kind: &str, names: Vec<String>| {
         for name in names {

@@ -3,6 +3,7 @@
 
 mod newer;
 mod unanswered;
+mod yielded;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,17 +19,17 @@ use serde_json::{Value, json};
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_is_kept() {
     let plane = Plane::own_with("kept", &["--config", &configuration_file()]).await;
-    // Nothing but users writes here.
-    for controller in ["pcs-controller", "pclq-controller"] {
-        plane.end(controller).await;
-    }
-    run(&plane, &["create", "namespace", "inference"], "").await;
     for topology in ["grove-topology", "racks"] {
         let level = |domain: &str| json!({ "domain": domain, "key": domain });
         let levels = ["zone", "block", "rack", "host"].map(level);
         let topology = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": { "name": topology },
             "spec": { "levels": levels } });
         run(&plane, &["create", "-f", "-"], &topology.to_string()).await;
+    }
+    yielded::operators_get_all_that_they_ask_for(&plane).await;
+    // From here on nothing but users writes.
+    for controller in ["pcs-controller", "pclq-controller"] {
+        plane.end(controller).await;
     }
     sets_come_back_as_they_were_sent(&plane).await;
     newer::fields_survive(&plane).await;
