@@ -86,6 +86,15 @@ impl Replica {
         end(&mut self.process, Signal::TERM).await;
     }
 
+    /// How it ended by itself.
+    ///
+    /// # Panics
+    /// When it goes on.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
+        ended.expect("it ends").expect("it can be waited for")
+    }
+
     /// Kills it, as a crash would, and starts it again.
     ///
     /// # Panics

@@ -2,9 +2,12 @@
 //! waited for by asking that part.
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client};
+use kube::runtime::conditions;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt};
 
 use crate::kubectl::kubectl_on;
 use crate::namespace::Namespace;
@@ -69,4 +72,15 @@ pub async fn kinds(plane: &Plane, resources: &[&str]) {
         kubectl_on(plane, &get, "").await.map_or_else(|words| words, |_| SERVED.to_owned())
     })
     .await;
+}
+
+/// Deletes the definition of a kind, and waits until it has gone with all objects of the kind.
+///
+/// # Panics
+/// When it does not go.
+pub async fn undefine(client: &Client, name: &str) {
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let uid = definitions.get(name).await.expect("the definition").uid().expect("a uid");
+    definitions.delete(name, &DeleteParams::default()).await.expect("the definition is deleted");
+    await_condition(definitions, name, conditions::is_deleted(&uid)).await.expect("the definition goes");
 }

@@ -8,9 +8,7 @@ use e2e::{Namespace, Plane, World, http, metrics, sets, taken_up, world::is_read
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, PostParams};
-use kube::runtime::{conditions, wait::await_condition};
+use kube::api::PostParams;
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::Value;
 
@@ -76,8 +74,9 @@ async fn broken_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim])
     ns.until("three replicas serve", |world| serves(world, 3)).await;
 }
 
-/// While nobody watches, things change and go; then etcd is compacted and the API server begins with an empty memory. The
-/// watches that go on from where they were are answered with 410.
+/// While nobody watches, things change and go; then etcd is compacted and the API server begins with an empty memory. Nobody
+/// can go on from where it was: everything is listed anew. (What a watch does that is answered with 410 is told by the tests
+/// of the caches: no server can be brought to answer so at a given moment.)
 async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: &[Victim]) {
     let lists = lists(plane).await;
     for service in services {
@@ -128,7 +127,10 @@ async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victi
         service.proxy().cut();
         service.kill();
     }
-    undefine(ns).await;
+    let kinds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
+    for definition in kinds {
+        taken_up::undefine(&ns.client, &definition.name_any()).await;
+    }
     for service in services {
         service.proxy().mend();
     }
@@ -140,17 +142,6 @@ async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victi
     let ns = Namespace::create(&ns.client, "e2e-connection-defined").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
     ns.until("the set serves", |world| serves(world, 1)).await;
-}
-
-/// Takes Grove's definitions away.
-async fn undefine(ns: &Namespace) {
-    let kinds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
-    let definitions = Api::<CustomResourceDefinition>::all(ns.client.clone());
-    for name in kinds.map(|definition| definition.name_any()) {
-        let uid = definitions.get(&name).await.expect("the definition").uid().expect("a uid");
-        definitions.delete(&name, &DeleteParams::default()).await.expect("the definition is deleted");
-        await_condition(definitions.clone(), &name, conditions::is_deleted(&uid)).await.expect("the definition goes");
-    }
 }
 
 /// Complete lists so far, of each service.

@@ -1,19 +1,20 @@
-//! What a service needs and is deprived of while it runs: a permission, a valid token, a definition. It says what it
-//! lacks, does what it can without, and goes on by itself once it is given back.
+//! What a service needs and is deprived of while it runs: its lease, a permission, a valid token, a definition. It says what
+//! it lacks, does what it can without, and goes on by itself once it is given back.
 
+mod lease;
 mod tokens;
 
 use std::time::Duration;
 
 use e2e::replicas::Replica;
 use e2e::{Namespace, Plane, World, sets, taken_up, world::is_ready};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, PostParams};
-use kube::runtime::{conditions, wait::await_condition};
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
+
+const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
 
 /// Long enough to start with on a slow machine, and over soon.
 const LIFE: Duration = Duration::from_mins(1);
@@ -24,9 +25,15 @@ async fn a_service_says_what_it_lacks_and_goes_on_once_it_has_it() {
     let ns = Namespace::create(&plane.client().await, "e2e-deprived").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
     ns.until("the set serves", |world| serves(world, 1)).await;
+    for service in ["pcs-controller", "webhook-server"] {
+        lease::forbidden(&plane, &ns, service).await;
+    }
+    lease::taken(&plane, &ns).await;
+    lease::doubled(&plane, &ns).await;
     a_permission(&plane, &ns).await;
     a_valid_token(&plane, &ns).await;
     a_definition(&plane, &ns).await;
+    definitions_of_topologies(&plane, &ns).await;
     plane.down().await;
 }
 
@@ -64,52 +71,61 @@ async fn a_permission(plane: &Plane, ns: &Namespace) {
     .await;
 }
 
-/// The token of one service runs out while it works. The account of another is made anew, so the token that this has is none
-/// any more. Neither is restarted.
+/// The token of one service runs out while it works. The accounts of the others are made anew, so the tokens that these have
+/// are none any more. None is restarted, and reviews are answered all the while.
 async fn a_valid_token(plane: &Plane, ns: &Namespace) {
     let short = tokens::living(plane, "pcs-controller", LIFE).await;
     tokens::give(plane, "pcs-controller", &short);
     // Ready with a token that it reads when it starts: so that one is accepted.
     let short_of_time = Replica::take_over(plane, "pcs-controller", &[]).await;
 
-    made_anew(ns, "pclq-controller").await;
-    let before = plane.command_of("pclq-controller");
+    for service in ["pclq-controller", "webhook-server"] {
+        make_account_anew(ns, service).await;
+    }
+    let before = ["pclq-controller", "webhook-server"].map(|service| plane.command_of(service));
 
-    for service in ["pcs-controller", "pclq-controller"] {
+    for service in SERVICES {
         plane.until_logged(service, "401 Unauthorized").await;
         plane.until_logged(service, "the token of this service is not accepted").await;
     }
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    for service in ["pcs-controller", "pclq-controller"] {
+    for service in SERVICES {
         tokens::give(plane, service, &tokens::fresh(plane, service).await);
     }
     ns.until("two replicas serve", |world| serves(world, 2)).await;
-    assert_eq!(plane.command_of("pclq-controller"), before);
+    assert_eq!(["pclq-controller", "webhook-server"].map(|service| plane.command_of(service)), before);
     short_of_time.end().await;
     plane.up().await;
 }
 
-async fn made_anew(ns: &Namespace, service: &str) {
+async fn make_account_anew(ns: &Namespace, service: &str) {
     let accounts = Api::<ServiceAccount>::namespaced(ns.client.clone(), "grove-system");
     accounts.delete(service, &DeleteParams::default()).await.expect("the account is deleted");
-    let fresh = ServiceAccount {
-        metadata: kube::core::ObjectMeta { name: Some(service.to_owned()), ..Default::default() },
-        ..Default::default()
-    };
+    let metadata = ObjectMeta { name: Some(service.to_owned()), ..ObjectMeta::default() };
+    let fresh = ServiceAccount { metadata, ..ServiceAccount::default() };
     accounts.create(&PostParams::default(), &fresh).await.expect("the account is created");
 }
 
 /// Of the kinds that a service watches, one is not served: sets that do not need it are served all the same.
 async fn a_definition(plane: &Plane, ns: &Namespace) {
-    let definitions = Api::<CustomResourceDefinition>::all(ns.client.clone());
     let groups = PodCliqueScalingGroup::crd().name_any();
-    let uid = definitions.get(&groups).await.expect("the definition").uid().expect("a uid");
-    definitions.delete(&groups, &DeleteParams::default()).await.expect("the definition is deleted");
-    await_condition(definitions, &groups, conditions::is_deleted(&uid)).await.expect("the definition goes");
+    taken_up::undefine(&ns.client, &groups).await;
     ns.scale::<PodCliqueSet>("llm", 1).await;
     ns.until("one replica serves", |world| serves(world, 1)).await;
     plane.up().await;
     taken_up::kinds(plane, &[&groups]).await;
     ns.create_yaml::<PodCliqueSet>(&sets::grouped("moe", 1, "")).await;
     ns.until("a set with groups serves", |world| world.is_available("moe")).await;
+}
+
+/// A webhook server that starts where no topologies are defined says so, and answers for sets that name none.
+async fn definitions_of_topologies(plane: &Plane, ns: &Namespace) {
+    for definition in [ClusterTopology::crd(), ClusterTopologyBinding::crd()] {
+        taken_up::undefine(&ns.client, &definition.name_any()).await;
+    }
+    let server = Replica::take_over(plane, "webhook-server", &[]).await;
+    plane.until_logged("webhook-server", "does not serve this kind; its definition has to be installed").await;
+    ns.until_admitted(&sets::three_cliques("more", 1)).await;
+    server.end().await;
+    plane.up().await;
 }
