@@ -91,8 +91,7 @@ impl Replica {
     /// # Panics
     /// When it goes on.
     pub async fn ended(mut self) -> ExitStatus {
-        let ended = tokio::time::timeout(LIMIT, self.process.wait()).await;
-        ended.expect("it ends").expect("it can be waited for")
+        ended(&mut self.process).await
     }
 
     /// Kills it, as a crash would, and starts it again.
@@ -120,6 +119,10 @@ impl Replica {
 pub(crate) async fn end(process: &mut Child, signal: Signal) -> ExitStatus {
     let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     kill_process(pid.expect("it runs"), signal).expect("it is told to end");
+    ended(process).await
+}
+
+async fn ended(process: &mut Child) -> ExitStatus {
     let ended = tokio::time::timeout(LIMIT, process.wait()).await;
     ended.expect("it ends").expect("it can be waited for")
 }

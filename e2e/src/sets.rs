@@ -1,5 +1,7 @@
 //! The sets that tests create.
 
+use crate::world::{World, is_ready};
+
 /// A set of three cliques: a frontend, two prefill pods and two decode pods.
 pub fn three_cliques(name: &str, replicas: i32) -> String {
     three_cliques_of_which("", "", name, replicas)
@@ -73,4 +75,12 @@ spec:
         - {{type: Pods, pods: {{metric: {{name: queue}}, target: {{type: AverageValue, averageValue: 1500m}}}}}}
 "
     )
+}
+
+/// Whether the set `llm` of [`three_cliques`] serves with so many replicas, and nothing else is there.
+pub fn three_cliques_serve(world: &World, replicas: usize) -> bool {
+    world.is_available("llm")
+        && world.cliques.len() == replicas * 3
+        && world.pods.len() == replicas * 5
+        && world.live_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
 }

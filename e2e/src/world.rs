@@ -107,30 +107,33 @@ impl World {
 }
 
 fn is_told_of_set(set: &PodCliqueSet) -> bool {
-    let wanted = set.spec.replicas;
     set.status.as_ref().is_some_and(|status| {
-        status.observed_generation == set.metadata.generation
-            && (status.replicas, status.available_replicas, status.updated_replicas) == (Some(wanted), wanted, wanted)
+        let others = [status.available_replicas, status.updated_replicas];
+        tells(set, set.spec.replicas, (status.observed_generation, status.replicas, &others))
     })
 }
 
 fn is_told_of_group(group: &PodCliqueScalingGroup) -> bool {
-    let wanted = group.spec.replicas;
     group.status.as_ref().is_some_and(|status| {
-        status.observed_generation == group.metadata.generation
-            && status.replicas == Some(wanted)
-            && [status.scheduled_replicas, status.available_replicas, status.updated_replicas] == [wanted; 3]
+        let others = [status.scheduled_replicas, status.available_replicas, status.updated_replicas];
+        tells(group, group.spec.replicas, (status.observed_generation, status.replicas, &others))
     })
 }
 
 fn is_told_of_clique(clique: &PodClique) -> bool {
-    let wanted = clique.spec.replicas;
     clique.status.as_ref().is_some_and(|status| {
-        status.observed_generation == clique.metadata.generation
-            && status.replicas == Some(wanted)
-            && [status.scheduled_replicas, status.ready_replicas, status.updated_replicas] == [wanted; 3]
+        let others = [status.scheduled_replicas, status.ready_replicas, status.updated_replicas];
+        tells(clique, clique.spec.replicas, (status.observed_generation, status.replicas, &others))
     })
 }
+
+/// Whether a status is of the object as it is now, and each of its counts is what is asked for.
+fn tells<K: Resource>(object: &K, wanted: i32, (observed, replicas, others): Told<'_>) -> bool {
+    observed == object.meta().generation && replicas == Some(wanted) && others.iter().all(|count| *count == wanted)
+}
+
+/// Of a status: the generation, the replicas, and its other counts.
+type Told<'a> = (Option<i64>, Option<i32>, &'a [i32]);
 
 fn is_told_of_gang(gang: &PodGang) -> bool {
     gang.status.as_ref().is_some_and(|status| {

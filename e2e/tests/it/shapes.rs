@@ -54,7 +54,7 @@ pub(super) fn tell(world: &World) -> String {
     text
 }
 
-fn wanted_pods(world: &World) -> usize {
+pub(super) fn wanted_pods(world: &World) -> usize {
     let wanted: i32 = world.cliques.values().map(|clique| clique.spec.replicas).sum();
     usize::try_from(wanted).expect("not negative")
 }

@@ -8,7 +8,7 @@ use super::findings::Findings;
 use super::texts::too_large;
 use super::validate::warnings;
 use super::{Facts, FieldPath, Rule, Verdict, validate_update};
-use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
+use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 use crate::shape::size::{self, Count, MOST_OBJECTS};
 use crate::syntax::LONGEST_LABEL;
@@ -92,15 +92,19 @@ fn size(replicas: i32, set: Option<&PodCliqueSet>, growth: impl Fn(&PodCliqueSet
 }
 
 fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let is_of = |config: &&PodCliqueScalingGroupConfig| name.ends_with(&format!("-{}", config.name));
-    let config = set.spec.template.pod_clique_scaling_groups.iter().filter(is_of).max_by_key(|it| it.name.len());
+    let config = made_from(&set.spec.template.pod_clique_scaling_groups, |config| &config.name, name);
     config.map_or(0, |config| Count::of(&set.spec.template).growth(&config.name, replicas))
+}
+
+/// What the object of this name is made from: the longest of the names that its own ends with.
+fn made_from<'a, T>(parts: &'a [T], name_of: fn(&T) -> &String, name: &str) -> Option<&'a T> {
+    let is_of = |part: &&T| name.ends_with(&format!("-{}", name_of(part)));
+    parts.iter().filter(is_of).max_by_key(|part| name_of(part).len())
 }
 
 /// Whether it stands alone or is one of a group, a clique grows by its pods.
 fn growth_of_clique(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let is_of = |template: &&PodCliqueTemplateSpec| name.ends_with(&format!("-{}", template.name));
-    let template = set.spec.template.cliques.iter().filter(is_of).max_by_key(|it| it.name.len());
+    let template = made_from(&set.spec.template.cliques, |template| &template.name, name);
     let growth = template.map_or(0, |template| replicas.saturating_sub(template.spec.replicas.max(0)));
     u64::try_from(growth).unwrap_or(0)
 }

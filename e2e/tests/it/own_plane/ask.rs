@@ -97,12 +97,12 @@ impl Asked {
         let said = self.ask(client).await;
         assert!(said.is_accepted(), "{}: {said:?}", self.title);
         let plain = without_upkeep(said.object);
-        let operations: Vec<Value> = operations.iter().cloned().map(without_unknown).collect();
-        let patch: json_patch::Patch = serde_json::from_value(operations.clone().into()).expect("a patch");
+        let operations = operations.iter().cloned().map(without_unknown).collect();
+        let patch: json_patch::Patch = serde_json::from_value(operations).expect("a patch");
         let mut filled_in = plain.clone();
         json_patch::patch(&mut filled_in, &patch).expect("the patch fits the object");
         let filled_in = without_upkeep(filled_in);
-        assert_eq!(filled_in == plain, operations.is_empty(), "{}: somebody fills it in already", self.title);
+        assert_eq!(filled_in == plain, patch.0.is_empty(), "{}: somebody fills it in already", self.title);
         Self { filled_in: Some(filled_in), ..self }
     }
 

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use e2e::sets::three_cliques_serve as serves;
 use e2e::victims::{Strikes, Victim};
-use e2e::{Namespace, Plane, World, http, metrics, sets, taken_up, world::is_ready};
+use e2e::{Namespace, Plane, World, http, metrics, sets, taken_up};
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::scheduler_group::PodGang;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -34,13 +35,6 @@ async fn services_outlive_the_way_to_the_server_and_miss_nothing() {
     services.iter().for_each(Victim::is_well);
     drop(services);
     plane.down().await;
-}
-
-fn serves(world: &World, replicas: usize) -> bool {
-    world.is_available("llm")
-        && world.cliques.len() == replicas * 3
-        && world.pods.len() == replicas * 5
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
 }
 
 /// What was asked for meanwhile is done once the way is mended.

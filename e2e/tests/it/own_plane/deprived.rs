@@ -7,7 +7,8 @@ mod tokens;
 use std::time::Duration;
 
 use e2e::replicas::Replica;
-use e2e::{Namespace, Plane, World, sets, taken_up, world::is_ready};
+use e2e::sets::three_cliques_serve as serves;
+use e2e::{Namespace, Plane, sets, taken_up};
 use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -35,13 +36,6 @@ async fn a_service_says_what_it_lacks_and_goes_on_once_it_has_it() {
     a_definition(&plane, &ns).await;
     definitions_of_topologies(&plane, &ns).await;
     plane.down().await;
-}
-
-fn serves(world: &World, replicas: usize) -> bool {
-    world.is_available("llm")
-        && world.cliques.len() == replicas * 3
-        && world.pods.len() == replicas * 5
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
 }
 
 /// Pods may not be created: the clique says so in the API server's words.

@@ -16,12 +16,7 @@ const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 const LEASES: [&str; 2] = ["prod-pcs-controller", "prod-pclq-controller"];
 
 fn serves(replicas: usize) -> impl Fn(&World) -> bool {
-    move |world| {
-        world.is_available("llm")
-            && world.cliques.len() == replicas * 3
-            && world.pods.len() == replicas * 5
-            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == replicas * 5
-    }
+    move |world| sets::three_cliques_serve(world, replicas)
 }
 
 /// One lease, as its watch tells it.

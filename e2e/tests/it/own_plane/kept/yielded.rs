@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use e2e::{Namespace, Plane, World, taken_up};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::core::{PodClique, PodCliqueSet};
 use kube::ResourceExt;
 
-use crate::it::shapes::tell;
+use crate::it::shapes::{tell, wanted_pods};
 
 pub(super) async fn operators_get_all_that_they_ask_for(plane: &Plane) {
     let ns = Namespace::create(&plane.client().await, "inference").await;
@@ -31,18 +31,16 @@ fn folder(path: &str) -> PathBuf {
 
 /// Whether every clique has its pods and has counted them, and the gangs refer to them all.
 fn is_whole(world: &World) -> bool {
-    let wanted: i32 = world.cliques.values().map(|clique| clique.spec.replicas).sum();
-    let counted: i32 =
-        world.cliques.values().map(|clique| clique.status.as_ref().and_then(|s| s.replicas).unwrap_or(0)).sum();
-    let pods = world.live_pods().count();
-    let is_settled = world.sets.values().all(|set| {
-        let status = set.status.as_ref();
-        status.is_some_and(|status| {
+    let wanted = wanted_pods(world);
+    let replicas_of = |clique: &PodClique| clique.status.as_ref().and_then(|status| status.replicas);
+    let is_counted = |clique: &PodClique| replicas_of(clique).unwrap_or(0) == clique.spec.replicas;
+    let is_settled = |set: &PodCliqueSet| {
+        set.status.as_ref().is_some_and(|status| {
             status.observed_generation == set.metadata.generation && !status.conditions.is_empty()
         })
-    });
+    };
     wanted > 0
-        && is_settled
-        && counted == wanted
-        && usize::try_from(wanted).is_ok_and(|wanted| [pods, world.references()] == [wanted; 2])
+        && world.sets.values().all(is_settled)
+        && world.cliques.values().all(is_counted)
+        && [world.live_pods().count(), world.references()] == [wanted; 2]
 }
