@@ -137,7 +137,8 @@ impl Drop for Reviewing {
     fn drop(&mut self) {
         let Counters { reviews, seconds, in_flight, .. } = &self.counters;
         let webhook = self.question.name();
-        reviews.with_label_values(&[webhook, self.outcome.name()]).inc();
+        let outcome = if std::thread::panicking() { Outcome::Panicked } else { self.outcome };
+        reviews.with_label_values(&[webhook, outcome.name()]).inc();
         seconds.with_label_values(&[webhook]).observe(self.began.elapsed().as_secs_f64());
         in_flight.dec();
     }

@@ -1,7 +1,7 @@
 //! One route per question. Whatever is sent, there is an answer, it is bounded in size and time, and what goes wrong with
 //! one request is no other's concern.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures::FutureExt;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
@@ -43,9 +44,18 @@ pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
     let mut router = Router::new();
     for question in Question::ALL {
         let desk = Arc::clone(desk);
-        router = router.route(question.path(), post(move |request| review(State((desk, question)), request)));
+        router = router.route(question.path(), post(move |request| isolated(review(State((desk, question)), request))));
     }
     router
+}
+
+/// A panic ends one review and nothing else; its guard counts it.
+async fn isolated(review: impl Future<Output = Response>) -> Response {
+    // Nothing that a review could leave half done is used after it.
+    AssertUnwindSafe(review).catch_unwind().await.unwrap_or_else(|_| {
+        let text = "the review panicked; the log of the webhook server says where";
+        (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+    })
 }
 
 async fn review(State((desk, question)): State<(Arc<Desk>, Question)>, request: HttpRequest) -> Response {
@@ -66,25 +76,19 @@ async fn review(State((desk, question)): State<(Arc<Desk>, Question)>, request: 
     let asked = if question == Question::ValidateScale { asked.of_scale() } else { asked };
     drop(place);
     awaited(question, &asked, &desk.cluster).await;
-    let answered = isolated(|| {
-        let answer = answer(question, &asked, &desk.cluster);
-        answer.to_json(&asked.uid).map(|json| (answer, json))
-    });
-    match answered {
-        Some(Ok((answer, json))) => {
+    let answer = answer(question, &asked, &desk.cluster);
+    match answer.to_json(&asked.uid) {
+        Ok(json) => {
             reviewing.ended(outcome(&answer));
             count_and_tell(&desk.counters, question, &asked, &answer);
             ([(header::CONTENT_TYPE, "application/json")], json).into_response()
         }
-        Some(Err(error)) => went_wrong(&mut reviewing, &format!("the answer cannot be written: {error}")),
-        None => went_wrong(&mut reviewing, "the review panicked; the log of the webhook server says where"),
+        Err(error) => {
+            let text = format!("the answer cannot be written: {error}");
+            tracing::error!("{text}");
+            refuse(&mut reviewing, Outcome::Panicked, (StatusCode::INTERNAL_SERVER_ERROR, text))
+        }
     }
-}
-
-/// A panic ends this and nothing else.
-fn isolated<T>(work: impl FnOnce() -> T) -> Option<T> {
-    // Nothing that `work` could leave half done is used after it.
-    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 type Refused = (Outcome, StatusCode, String);
@@ -164,11 +168,6 @@ fn count_and_tell(counters: &Counters, question: Question, asked: &Request, answ
 fn refuse(reviewing: &mut Reviewing, outcome: Outcome, answer: (StatusCode, String)) -> Response {
     reviewing.ended(outcome);
     answer.into_response()
-}
-
-fn went_wrong(reviewing: &mut Reviewing, text: &str) -> Response {
-    tracing::error!("{text}");
-    refuse(reviewing, Outcome::Panicked, (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned()))
 }
 
 #[cfg(test)]

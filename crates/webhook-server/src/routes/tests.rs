@@ -132,12 +132,18 @@ async fn refusals_are_counted_by_rule() {
     assert!(server.counts(r#"refusals_total{rule="set-name"} 1"#) && server.counts(r#"rule="clique-name"} 1"#));
 }
 
-#[test]
-fn a_panic_ends_one_request() {
-    assert_eq!(isolated(|| 7), Some(7));
+#[tokio::test]
+async fn a_panic_ends_one_request() {
+    let server = server();
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let panicked: Option<()> = isolated(|| panic!("a rule went wrong"));
+    let broken = futures::stream::once(async { panic!("what reads it goes wrong") });
+    let broken = broken.map(Ok::<Vec<u8>, std::io::Error>);
+    let (panicked, next) =
+        tokio::join!(server.refused(JSON, Body::from_stream(broken)), server.refused(JSON, review(&json!({}))));
     std::panic::set_hook(hook);
-    assert_eq!(panicked, None);
+    assert_eq!(panicked, (500, "the review panicked; the log of the webhook server says where".to_owned()));
+    assert_eq!(next.0, 200, "who asks at the same time is answered");
+    assert!(server.counts(r#"reviews_total{outcome="panicked",webhook="validate-podcliqueset"} 1"#));
+    assert!(server.counts("reviews_in_flight 0") && server.counts("review_bytes_in_flight 0"));
 }
