@@ -31,6 +31,10 @@ fn of_kind(crd: &Value) -> Vec<(String, String)> {
     let mut all = vec![
         (kind.clone(), format!("is {plural}, {singular} of {group}/{name}, {scope}")),
         (kind.clone(), format!("short names {short_names:?}")),
+        (
+            kind.clone(),
+            format!("status {}", if version["subresources"]["status"].is_null() { "within" } else { "apart" }),
+        ),
         (kind.clone(), if scale.is_null() { "scale none".to_owned() } else { format!("scale {}", paths.join(" ")) }),
     ];
     for (at, column) in version["additionalPrinterColumns"].as_array().into_iter().flatten().enumerate() {
@@ -81,7 +85,7 @@ fn of_foreign(all: &mut Vec<(String, String)>, path: &str, schema: &Value) {
     for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
         of_field(&mut within, &[name, field].concat(), schema);
     }
-    let told = ["keyed by ", "default ", "preserves "];
+    let told = ["keyed by ", "a set", "atomic", "default ", "preserves "];
     within.retain(|(_, said)| told.iter().any(|word| said.starts_with(word)));
     let containers =
         |path: String| path.replace("initContainers", "containers").replace("ephemeralContainers", "containers");
@@ -105,9 +109,14 @@ fn said(schema: &Value) -> Vec<String> {
     said.extend(schema["maximum"].as_f64().map(|most| format!("at most {most}")));
     said.extend(is("nullable").map(|_| "nullable".to_owned()));
     said.extend(is("x-kubernetes-preserve-unknown-fields").map(|_| "preserves unknown fields".to_owned()));
-    if schema["x-kubernetes-list-type"] == "map" {
-        let keys = schema["x-kubernetes-list-map-keys"].as_array().expect("keys").iter().map(text);
-        said.push(format!("keyed by {}", keys.collect::<Vec<_>>().join(" ")));
+    match schema["x-kubernetes-list-type"].as_str() {
+        Some("map") => {
+            let keys = schema["x-kubernetes-list-map-keys"].as_array().expect("keys").iter().map(text);
+            said.push(format!("keyed by {}", keys.collect::<Vec<_>>().join(" ")));
+        }
+        Some("set") => said.push("a set".to_owned()),
+        Some(other) => said.push(other.to_owned()),
+        None => {}
     }
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let or = |field: &str, other: &str| rule[field].as_str().unwrap_or(other).to_owned();

@@ -23,6 +23,7 @@ struct Kind {
     short_names: Vec<String>,
     scope: String,
     scale: String,
+    status: String,
     columns: Vec<String>,
     fields: Fields,
 }
@@ -51,10 +52,12 @@ pub(crate) fn statements() -> Statements {
 
 impl Kind {
     fn statements(self, shapes: &BTreeMap<String, Fields>) -> Vec<(String, String)> {
-        let Self { group, version, name: kind, plural, singular, short_names, scope, scale, columns, fields } = self;
+        let Self { group, version, name: kind, plural, singular, short_names, scope, scale, status, columns, fields } =
+            self;
         let mut all = vec![
             (kind.clone(), format!("is {plural}, {singular} of {group}/{version}, {scope}")),
             (kind.clone(), format!("short names {short_names:?}")),
+            (kind.clone(), format!("status {status}")),
             (kind.clone(), format!("scale {scale}")),
         ];
         all.extend(columns.iter().enumerate().map(|(at, column)| (kind.clone(), format!("column {at} {column}"))));
