@@ -8,7 +8,7 @@ use super::findings::Findings;
 use super::texts::too_large;
 use super::validate::warnings;
 use super::{Facts, FieldPath, Rule, Verdict, validate_update};
-use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 use crate::shape::size::{self, Count, MOST_OBJECTS};
 use crate::syntax::LONGEST_LABEL;
@@ -92,21 +92,33 @@ fn size(replicas: i32, set: Option<&PodCliqueSet>, growth: impl Fn(&PodCliqueSet
 }
 
 fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let config = made_from(&set.spec.template.pod_clique_scaling_groups, |config| &config.name, name);
-    config.map_or(0, |config| Count::of(&set.spec.template).growth(&config.name, replicas))
-}
-
-/// What the object of this name is made from: the longest of the names that its own ends with.
-fn made_from<'a, T>(parts: &'a [T], name_of: fn(&T) -> &String, name: &str) -> Option<&'a T> {
-    let is_of = |part: &&T| name.ends_with(&format!("-{}", name_of(part)));
-    parts.iter().filter(is_of).max_by_key(|part| name_of(part).len())
+    let template = &set.spec.template;
+    let part = part_of(name, &set.name_any());
+    let config = template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name));
+    config.map_or(0, |config| Count::of(template).growth(&config.name, replicas))
 }
 
 /// Whether it stands alone or is one of a group, a clique grows by its pods.
 fn growth_of_clique(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let template = made_from(&set.spec.template.cliques, |template| &template.name, name);
-    let growth = template.map_or(0, |template| replicas.saturating_sub(template.spec.replicas.max(0)));
+    let growth = template_of(set, name).map_or(0, |spec| replicas.saturating_sub(spec.replicas.max(0)));
     u64::try_from(growth).unwrap_or(0)
+}
+
+/// What a clique is made from: `<set>-<replica>-<clique>`, or `<set>-<replica>-<group>-<replica>-<clique>`.
+fn template_of<'a>(set: &'a PodCliqueSet, name: &str) -> Option<&'a PodCliqueSpec> {
+    let template = &set.spec.template;
+    let part = part_of(name, &set.name_any())?;
+    let member_of = |group: &PodCliqueScalingGroupConfig| {
+        part_of(part, &group.name).filter(|clique| group.clique_names.iter().any(|name| name == clique))
+    };
+    let clique = template.pod_clique_scaling_groups.iter().find_map(member_of).unwrap_or(part);
+    template.cliques.iter().find(|it| it.name == clique).map(|it| &it.spec)
+}
+
+/// What follows `<owner>-<replica>-`.
+fn part_of<'a>(name: &'a str, owner: &str) -> Option<&'a str> {
+    let (replica, part) = name.strip_prefix(owner)?.strip_prefix('-')?.split_once('-')?;
+    replica.bytes().all(|digit| digit.is_ascii_digit()).then_some(part)
 }
 
 fn hostnames(replicas: i32, longest: &Hostname, found: &mut Findings) {

@@ -64,6 +64,23 @@ fn a_group_is_not_scaled_to_more_than_a_set_may_have() {
     assert!(judged(30_000, 20_000).is_accepted(), "whoever makes it smaller is not kept from it");
 }
 
+#[test]
+fn a_clique_is_counted_as_its_template_whatever_other_names_end_alike() {
+    let mut set = object("set");
+    let other = json!({ "name": "0-worker", "spec": { "replicas": 30_000, "minAvailable": 1, "podSpec": {} } });
+    set["spec"]["template"]["cliques"].as_array_mut().expect("cliques").push(other);
+    let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
+    let is_accepted = |name: &str, to| {
+        let spec = json!({ "replicas": 4, "minAvailable": 1, "podSpec": {} });
+        let clique: PodClique =
+            serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a clique");
+        validate_scale(Scaled::Clique(&clique, Some(&set)), to, &of_sets(&Known::default())).is_accepted()
+    };
+    assert!(is_accepted("serve-0-0-worker", 60_000), "it grows from 30,000");
+    assert!(!is_accepted("serve-0-model-0-worker", 60_000), "it grows from a few");
+    assert!(is_accepted("other-0-worker", 60_000), "it is none of the set's");
+}
+
 /// As definitions without rules let pass, once.
 #[test]
 fn a_count_below_zero_may_become_none_whatever_the_name() {
