@@ -23,8 +23,6 @@ mod tests;
 
 /// What the controller is called in logs and metrics.
 pub const CONTROLLER: &str = "podgang-status-controller";
-/// Gangs told at the same time: as many as writes may be in flight.
-const AT_ONCE: u16 = 32;
 
 /// Why a reconcile is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +36,7 @@ pub enum Error {
 pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
     let ended = Arc::clone(&ctx);
     Wiring::new(CONTROLLER, changes.gangs)
-        .concurrency(AT_ONCE)
+        .concurrency(service.config().controllers.pod_gang.concurrent_syncs)
         .woken_by(changes.touched)
         .orphans(move |gone| {
             ended.pace.rest(gone);
