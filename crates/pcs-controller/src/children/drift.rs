@@ -1,4 +1,9 @@
 //! One child at a time: create it where it is missing, patch what differs, and only that.
+//!
+//! Of cliques and scaling groups, the set says all labels and annotations; of gangs, all but Grove's own. What others put on
+//! Services and autoscalers stays, but for labels of autoscalers: this is how the wire format has it.
+
+use std::collections::BTreeMap;
 
 use grove_api_types::core::{PodClique, PodCliqueScalingGroup};
 use grove_api_types::labels::GROVE_PREFIX;
@@ -13,6 +18,9 @@ use serde_json::{Map, Value, json};
 
 use super::autoscaler::Autoscaler;
 use super::{ByName, quantity};
+
+/// Labels or annotations.
+type Texts = BTreeMap<String, String>;
 
 /// What makes the clique of this name what it should be. Its `replicas` are its own from its creation on.
 pub(crate) fn clique(existing: &ByName<PodClique>, mut desired: PodClique) -> Option<Step> {
@@ -40,11 +48,15 @@ fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::schedule
 
 /// Annotations and labels of Grove's own that another service keeps on the gang stay.
 fn keep_groves_own(live: &PodGang, desired: &mut PodGang) {
-    for (key, value) in live.labels().iter().filter(|(key, _)| key.starts_with(GROVE_PREFIX)) {
-        desired.labels_mut().entry(key.clone()).or_insert_with(|| value.clone());
-    }
-    for (key, value) in live.annotations().iter().filter(|(key, _)| key.starts_with(GROVE_PREFIX)) {
-        desired.annotations_mut().entry(key.clone()).or_insert_with(|| value.clone());
+    let groves = |key: &str| key.starts_with(GROVE_PREFIX);
+    keep(live.labels(), desired.labels_mut(), groves);
+    keep(live.annotations(), desired.annotations_mut(), groves);
+}
+
+/// Takes those of the live texts over that are `chosen` by their keys and that are not desired otherwise.
+pub(super) fn keep(live: &Texts, desired: &mut Texts, chosen: impl Fn(&str) -> bool) {
+    for (key, value) in live.iter().filter(|(key, _)| chosen(key)) {
+        desired.entry(key.clone()).or_insert_with(|| value.clone());
     }
 }
 
@@ -55,10 +67,11 @@ pub(crate) fn group(existing: &ByName<PodCliqueScalingGroup>, mut desired: PodCl
     patch(live, &desired, difference(live, &desired, |group| &group.spec))
 }
 
-/// What makes the autoscaler of this name what it should be. The metrics are one list, and quantities in them are compared
-/// as numbers.
+/// What makes the autoscaler of this name what it should be. Grove annotates none, so that all annotations are others'. The
+/// metrics are one list, and quantities in them are compared as numbers.
 pub(crate) fn autoscaler(existing: &ByName<Autoscaler>, mut desired: Autoscaler) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
+    desired.metadata.annotations.clone_from(&live.metadata.annotations);
     if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
         desired.spec.metrics.clone_from(&live.spec.metrics);
     }

@@ -1,5 +1,6 @@
-//! A headless Service and its drift. The API server fills in much of what we leave away, and nobody else has a say in it.
+//! A headless Service and its drift. The API server fills in much of what we leave away, and nobody else has a say in its spec.
 
+use grove_api_types::labels::is_groves;
 use grove_runtime::merge::merge_patch;
 use grove_runtime::plan::Step;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
@@ -7,20 +8,21 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::ByName;
-use super::drift::{create_if_absent, find, patch};
+use super::drift::{create_if_absent, find, keep, patch};
 
-/// What makes the Service of this name what it should be: labels, owner, and the whole spec but for what the API server
-/// chooses. An address cannot be taken back, so a Service that has got one is made anew.
-pub(crate) fn drift(existing: &ByName<Service>, desired: &Service) -> Option<Step> {
-    let Some(live) = find(existing, desired) else { return create_if_absent(existing, desired) };
-    if address(live).is_some_and(|address| Some(address) != address_of(desired)) {
+/// What makes the Service of this name what it should be: Grove's labels, owner, and the whole spec but for what the API
+/// server chooses. An address cannot be taken back, so a Service that has got one is made anew.
+pub(crate) fn drift(existing: &ByName<Service>, mut desired: Service) -> Option<Step> {
+    let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
+    if address(live).is_some_and(|address| Some(address) != address_of(&desired)) {
         return Some(Step::delete(live));
     }
-    let (live_spec, desired_spec) = (compared(live), compared(desired));
+    keep(live.labels(), desired.labels_mut(), |key| !is_groves(key));
+    let (live_spec, desired_spec) = (compared(live), compared(&desired));
     let differs = live.labels() != desired.labels() || live_spec != desired_spec;
     let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });
-    let difference = || merge_patch(&value(live, live_spec), &value(desired, desired_spec));
-    patch(live, desired, differs.then(difference).flatten())
+    let difference = || merge_patch(&value(live, live_spec), &value(&desired, desired_spec));
+    patch(live, &desired, differs.then(difference).flatten())
 }
 
 /// The address that a Service keeps as long as it lives; one that is an alias has none.

@@ -89,7 +89,7 @@ fn kept(seen: &Observed, replicas: &[SetReplica<'_>]) -> Kept {
     let revision = Revision::of(&set.spec.template);
     let mut kept = Kept::default();
     for replica in replicas {
-        kept.services.extend(service::drift(&seen.services, &desired::headless_service(set, replica)));
+        kept.services.extend(service::drift(&seen.services, desired::headless_service(set, replica)));
         for gang in &replica.gangs() {
             kept.gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(set, gang, seen.default_scheduler)));
         }

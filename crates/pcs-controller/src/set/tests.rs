@@ -18,6 +18,7 @@ use crate::children::autoscaler::Autoscaler;
 mod children;
 mod groups;
 mod holders;
+mod others;
 mod refusals;
 mod service;
 mod status;
