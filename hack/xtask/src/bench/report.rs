@@ -63,7 +63,7 @@ fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String])
         text += &usage(samples, replicas);
         text += &writes(samples, replicas);
     }
-    for &replicas in &sizes {
+    for &replicas in sizes.iter().filter(|&&replicas| sizes.len() == 1 || replicas == bars::SIZE) {
         _ = writeln!(text, "Demands at {replicas} replicas:\n");
         for bar in bars::of(samples, replicas) {
             _ = writeln!(text, "- {bar}");

@@ -2,7 +2,7 @@
 
 use super::Round;
 use super::tally::Counts;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Who made the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +101,7 @@ impl Samples {
     /// it, counts as zero there.
     pub(super) fn median(&self, replicas: u32, who: Who, phase: Phase, figure: &str) -> Option<f64> {
         let of_phase = |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
-        let rounds: BTreeSet<u32> = self.all.iter().filter(of_phase).map(|sample| sample.repetition).collect();
+        let rounds = self.rounds(replicas, who, phase);
         let values: Vec<f64> = rounds
             .into_iter()
             .map(|round| {
@@ -112,15 +112,23 @@ impl Samples {
         median(values).filter(|_| measured)
     }
 
+    /// The rounds in which something was measured.
+    pub(super) fn rounds(&self, replicas: u32, who: Who, phase: Phase) -> BTreeSet<u32> {
+        let of_phase = |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
+        self.all.iter().filter(of_phase).map(|sample| sample.repetition).collect()
+    }
+
     /// The median over the rounds of the sum of all figures that are `chosen` by name.
     pub(super) fn sum(&self, replicas: u32, who: Who, phase: Phase, chosen: impl Fn(&str) -> bool) -> f64 {
-        let of_phase = |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
-        let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
-        for sample in self.all.iter().filter(of_phase) {
-            let sum = sums.entry(sample.repetition).or_default();
-            *sum += if chosen(&sample.figure) { sample.value } else { 0.0 };
-        }
-        median(sums.into_values().collect()).unwrap_or_default()
+        let rounds = self.rounds(replicas, who, phase).into_iter();
+        let of_round =
+            |repetition| self.sum_of_round(Place { round: Round { replicas, repetition }, who, phase }, &chosen);
+        median(rounds.map(of_round).collect()).unwrap_or_default()
+    }
+
+    /// The sum of all figures of one round that are `chosen` by name.
+    pub(super) fn sum_of_round(&self, place: Place, chosen: impl Fn(&str) -> bool) -> f64 {
+        self.of_place(place).filter(|sample| chosen(&sample.figure)).map(|sample| sample.value).sum()
     }
 
     /// The median of the ratios Grove to bare, round by round, so that it holds when the machine's speed drifts.
@@ -137,15 +145,14 @@ impl Samples {
     }
 
     fn value(&self, place: Place, figure: &str) -> Option<f64> {
+        self.of_place(place).find(|sample| sample.figure == figure).map(|sample| sample.value)
+    }
+
+    fn of_place(&self, place: Place) -> impl Iterator<Item = &Sample> {
         let Place { round: Round { replicas, repetition }, who, phase } = place;
-        let found = self.all.iter().find(|sample| {
-            sample.replicas == replicas
-                && sample.repetition == repetition
-                && sample.who == who
-                && sample.phase == phase
-                && sample.figure == figure
-        });
-        found.map(|sample| sample.value)
+        self.all.iter().filter(move |sample| {
+            sample.replicas == replicas && sample.repetition == repetition && sample.who == who && sample.phase == phase
+        })
     }
 
     /// The curve of the round whose `figure` is nearest to the median.
