@@ -29,14 +29,19 @@ fn schemas(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The paths of the schemas of all definitions for which `wrong` holds.
-fn wrong(wrong: impl Fn(&Value) -> bool) -> Vec<String> {
+/// Every schema of all definitions, with its path from the kind.
+fn all_schemas() -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for crd in crds() {
         let root = serde_json::to_value(&crd.spec.versions[0].schema).expect("a schema");
         schemas(&root["openAPIV3Schema"], &crd.spec.names.kind, &mut found);
     }
-    found.into_iter().filter(|(_, schema)| wrong(schema)).map(|(path, _)| path).collect()
+    found
+}
+
+/// The paths of the schemas of all definitions for which `wrong` holds.
+fn wrong(wrong: impl Fn(&Value) -> bool) -> Vec<String> {
+    all_schemas().into_iter().filter(|(_, schema)| wrong(schema)).map(|(path, _)| path).collect()
 }
 
 #[test]
@@ -63,6 +68,32 @@ fn the_keys_of_lists_are_always_there() {
         keys.into_iter().flatten().any(|key| may_be_absent(&schema["items"], key))
     });
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Whatever is compared of one of them, with the API server's own for example, holds for all.
+#[test]
+fn what_is_kubernetes_own_is_the_same_wherever_it_stands() {
+    for (field, places) in [
+        (".podSpec", ["PodClique.spec.podSpec", "PodCliqueSet.spec.template.cliques[].spec.podSpec"].as_slice()),
+        (
+            ".metrics",
+            &[
+                "PodClique.spec.autoScalingConfig.metrics",
+                "PodCliqueSet.spec.template.cliques[].spec.autoScalingConfig.metrics",
+                "PodCliqueSet.spec.template.podCliqueScalingGroups[].scaleConfig.metrics",
+            ],
+        ),
+    ] {
+        let mut found: Vec<(String, Value)> =
+            all_schemas().into_iter().filter(|(path, _)| path.ends_with(field)).collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, places);
+        for (path, schema) in &found[1..] {
+            // Schemas of thousands of lines are not printed.
+            assert!(*schema == found[0].1, "{path} is not as {}", found[0].0);
+        }
+    }
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! The schemas of Kubernetes' own types within our definitions, against what the API server says of its own.
+//! The schemas of Kubernetes' own types within our definitions, against what the API server says of its own. Those of sets
+//! stand for all: that they are the same wherever they stand is a test of the definitions
+//! (`what_is_kubernetes_own_is_the_same_wherever_it_stands`).
 
 use e2e::kubectl::kubectl;
 use grove_api_types::crds::crds;
