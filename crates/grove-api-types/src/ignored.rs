@@ -2,6 +2,7 @@
 //! the condition `FieldsIgnored`, so that nobody relies on what does not happen.
 
 use kube::ResourceExt;
+use serde_json::Value;
 
 use crate::admission::default;
 use crate::core::{
@@ -9,6 +10,7 @@ use crate::core::{
 };
 use crate::duration::Duration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
+use crate::scheduler::Scheduler;
 
 /// As many fields are named in a message; the others are counted.
 const NAMED: usize = 20;
@@ -82,6 +84,10 @@ impl Found {
         self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
+        // Pods carry the name, but the scheduler is not told of their gang.
+        let named = clique.spec.pod_spec.fields().get("schedulerName").and_then(Value::as_str);
+        let waits = named.and_then(Scheduler::named).is_some_and(Scheduler::has_pod_groups_of_its_own);
+        self.add(waits, &format!("{path}.spec.podSpec"), "schedulerName");
     }
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {

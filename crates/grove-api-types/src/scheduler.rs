@@ -23,6 +23,19 @@ impl Scheduler {
         (Self::Lpx.name(), Self::Lpx),
     ];
 
+    /// The scheduler of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, scheduler)| scheduler)
+    }
+
+    /// Whether it learns what a gang is from `PodGroup`s of an API of its own.
+    pub const fn has_pod_groups_of_its_own(self) -> bool {
+        match self {
+            Self::Kai | Self::Volcano => true,
+            Self::Kube | Self::Lpx => false,
+        }
+    }
+
     /// The name as pods carry it in `schedulerName`.
     pub const fn name(self) -> &'static str {
         match self {

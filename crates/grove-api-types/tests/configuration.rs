@@ -144,7 +144,13 @@ scheduler:
     )
     .unwrap();
     let about: Vec<_> = warnings.iter().filter_map(|warning| warning.split(": ").next()).collect();
-    assert_eq!(about, ["topologyAwareScheduling.enabled", "network.autoMNNVLEnabled"]);
+    let not_acted_on = [
+        "topologyAwareScheduling.enabled",
+        "network.autoMNNVLEnabled",
+        "scheduler.profiles[0].config",
+        "scheduler.profiles[1].name",
+    ];
+    assert_eq!(about, not_acted_on);
     assert_eq!(configuration.rate_limit, Some(RateLimit { qps: 100.0, burst: 150 }));
     assert_eq!(configuration.leader_election.resource_name.as_deref(), Some("grove-operator-leader-election"));
     assert_eq!(configuration.server.webhooks.cert_provision_mode, CertProvisionMode::Manual);
@@ -177,10 +183,12 @@ scheduler: {profiles: [{name: volcano}]}
     let about: Vec<_> = warnings.iter().filter_map(|warning| warning.split(": ").next()).collect();
     let not_acted_on = [
         "topologyAwareScheduling.enabled",
+        "topologyAwareScheduling.levels",
         "computeDomain.stateSync",
         "computeDomain.featureGates.ComputeDomainCliques",
         "computeDomain.syncStrategy",
         "computeDomain.mirrorNodes",
+        "scheduler.profiles[0].name",
     ];
     assert_eq!(about, not_acted_on);
     let topology = &configuration.topology;

@@ -32,6 +32,10 @@ spec:
     - name: a
       annotations: {grove.io/mnnvl-group: none}
       spec: {roleName: a, replicas: 2, minAvailable: 1, autoScalingConfig: {maxReplicas: 4}, podSpec: {containers: []}}
+    - {name: b, spec: {podSpec: {schedulerName: default-scheduler, containers: []}}}
+    - {name: c, spec: {podSpec: {schedulerName: lpx-scheduler, containers: []}}}
+    - {name: d, spec: {podSpec: {schedulerName: of-somebody-else, containers: []}}}
+    - {name: e, spec: {podSpec: {schedulerName: '', containers: []}}}
     podCliqueScalingGroups:
     - {name: g, cliqueNames: [a], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 3}}
 ",
@@ -60,7 +64,8 @@ spec:
       topologyConstraint: {pack: {required: host}}
       resourceSharing: [{name: gpus, scope: PerReplica}]
       resourceClaimTemplateNames: [gpus]
-      spec: {startsAfter: [a], podSpec: {containers: []}}
+      spec: {startsAfter: [a], podSpec: {schedulerName: kai-scheduler, containers: []}}
+    - {name: c, spec: {podSpec: {schedulerName: volcano, containers: []}}}
     podCliqueScalingGroups:
     - name: g
       cliqueNames: [b]
@@ -84,6 +89,8 @@ spec:
             spec.template.cliques[1].resourceSharing
             spec.template.cliques[1].resourceClaimTemplateNames
             spec.template.cliques[1].spec.startsAfter
+            spec.template.cliques[1].spec.podSpec.schedulerName
+            spec.template.cliques[2].spec.podSpec.schedulerName
             spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-group]
             spec.template.podCliqueScalingGroups[0].topologyConstraint
             spec.template.podCliqueScalingGroups[0].resourceSharing

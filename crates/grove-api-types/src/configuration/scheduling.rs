@@ -1,6 +1,6 @@
 //! `scheduler` and `nativeGangs`: the schedulers that sets may choose from.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::document::Section;
 use super::problem::Problem;
@@ -37,10 +37,17 @@ impl SchedulerProfile {
 
     fn read(section: &Section<'_>) -> Option<Self> {
         let config = section.anything("config").cloned().unwrap_or_default();
+        if ![Value::Null, Value::Object(Map::new())].contains(&config) {
+            section.warn("config", "has no effect, no service sets a scheduler up");
+        }
         if section.text("name").unwrap_or_default().is_empty() {
             section.report(Problem::required(section.path_of("name"), "scheduler profile name is required"));
         }
-        section.one_of("name", &Scheduler::ALL).map(|name| Self { name, config })
+        let name = section.one_of("name", &Scheduler::ALL)?;
+        if name.has_pod_groups_of_its_own() {
+            section.warn("name", "pods are given to it, but no service of this version makes its PodGroups yet");
+        }
+        Some(Self { name, config })
     }
 }
 

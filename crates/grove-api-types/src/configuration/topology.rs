@@ -91,11 +91,12 @@ impl TopologyAwareScheduling {
             let why = "what sets ask for is checked and kept, but no service of this version packs pods yet";
             root.warn("topologyAwareScheduling.enabled", why);
         }
-        Self {
-            enabled: enabled.unwrap_or_default(),
-            name: name.unwrap_or_else(|| NAME.into()),
-            levels: levels(&section),
+        let levels = levels(&section);
+        if !levels.is_empty() {
+            let why = "no service of this version makes a topology of them yet; create one, and leave them out";
+            root.warn("topologyAwareScheduling.levels", why);
         }
+        Self { enabled: enabled.unwrap_or_default(), name: name.unwrap_or_else(|| NAME.into()), levels }
     }
 }
 

@@ -37,9 +37,7 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, otherwise: Sched
 fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
     let cliques = set.spec.template.cliques.iter();
     let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.fields().get("schedulerName")?.as_str());
-    let name = names.find(|name| !name.is_empty());
-    let known = Scheduler::ALL.into_iter().find(|(known, _)| Some(*known) == name);
-    known.map(|(_, scheduler)| scheduler)
+    names.find(|name| !name.is_empty()).and_then(Scheduler::named)
 }
 
 fn pod_group(clique: &Clique<'_>) -> PodGroup {
