@@ -57,7 +57,8 @@ impl Kubectl {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Applies manifests. Server-side, because a CRD is too long for the annotation of a client-side apply.
+    /// Applies manifests, server-side and by force: each in one request, whether it is new or there from an earlier `up`, and
+    /// with what somebody else changed of its fields taken back.
     pub(crate) async fn apply(&self, manifests: &str) -> Result<String> {
         self.feed(&["apply", "--server-side", "--force-conflicts", "--field-manager=grove-xtask", "-f", "-"], manifests)
             .await

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastError {
-    /// What failed, in a word for programs: the API server's reason.
+    /// What failed, in a word for programs, such as `ERR_CREATE_POD`.
     pub code: String,
     /// What failed, in words for people.
     pub description: String,

@@ -1,5 +1,8 @@
 //! The way to the API server breaks, for a while or until the server has forgotten what happened meanwhile, or it ends at a
-//! server that refuses: the services live on, and nothing of what happened is lost.
+//! server that refuses: the services live on, and nothing of what happened is lost. Each loss leads to lists, whether the
+//! server remembers or not; that the 410 of one that has forgotten does so, too, is proved by the tests of the caches
+//! (`after_410_within_the_watch_everything_is_listed_and_what_vanished_is_told`,
+//! `a_410_to_the_watch_request_itself_leads_to_a_list_too`).
 
 use std::sync::Arc;
 
@@ -69,8 +72,8 @@ async fn broken_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim])
 }
 
 /// While nobody watches, things change and go; then etcd is compacted and the API server begins with an empty memory. Nobody
-/// can go on from where it was: everything is listed anew. (What a watch does that is answered with 410 is told by the tests
-/// of the caches: no server can be brought to answer so at a given moment.)
+/// can go on from where it was: everything is listed anew. (No server can be brought to answer a watch with 410 at a given
+/// moment.)
 async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: &[Victim]) {
     let lists = lists(plane).await;
     for service in services {
