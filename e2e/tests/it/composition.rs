@@ -70,6 +70,7 @@ pub(super) async fn yields_exactly_these_objects(ns: &Namespace) {
         "gangs",
         &all(&world.gangs, |gang, fields| shown::with_references_counted(&shown::object(gang, fields))),
     );
+    each_group_refers_to_the_pods_of_its_clique(&world);
     expect_file("autoscalers", &all(&world.autoscalers, shown::object));
     expect_file("pods", &pods(&world));
     // Identities are for sets whose cliques wait for each other.
@@ -93,6 +94,20 @@ fn gates(world: &World) -> String {
         lines.extend(gates.map(|gate| format!("{} {}\n", shown::hostname(pod), gate.name)));
     }
     lines.into_iter().collect()
+}
+
+/// Of each gang, base and scaled: the references of a group are to the live pods of the clique of its name, to all of them,
+/// and to each once.
+pub(super) fn each_group_refers_to_the_pods_of_its_clique(world: &World) {
+    for (gang, group) in world.gangs.iter().flat_map(|(name, gang)| gang.spec.podgroups.iter().map(move |g| (name, g)))
+    {
+        let mut referred: Vec<_> = group.pod_references.iter().map(|pod| pod.name.clone()).collect();
+        referred.sort();
+        let of_clique = |pod: &&Pod| pod.labels().get(CLIQUE) == Some(&group.name);
+        let mut pods: Vec<_> = world.live_pods().filter(of_clique).map(ResourceExt::name_any).collect();
+        pods.sort();
+        assert_eq!(referred, pods, "{} in {gang}", group.name);
+    }
 }
 
 /// The objects of a kind by name.

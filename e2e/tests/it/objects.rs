@@ -3,7 +3,8 @@
 use e2e::{Namespace, World, in_namespace, sets, shown};
 use expect_test::expect;
 use grove_api_types::core::PodCliqueSet;
-use kube::ResourceExt;
+
+use crate::it::composition::each_group_refers_to_the_pods_of_its_clique;
 
 #[tokio::test]
 async fn two_replicas_of_three_cliques_yield_exactly_these_objects() {
@@ -26,22 +27,13 @@ async fn two_replicas_of_three_cliques_yield_exactly_these_objects() {
 async fn every_pod_of_a_gang_is_referred_to_by_it() {
     in_namespace("e2e-references", async |ns| {
         let world = available(ns, "llm", 1).await;
-        assert!(referred(&world), "{world}");
+        each_group_refers_to_the_pods_of_its_clique(&world);
         let gang = &world.gangs["llm-0"];
         let groups = gang.spec.podgroups.iter().map(|group| (group.name.clone(), group.pod_references.len()));
         let expected = [("llm-0-frontend", 1), ("llm-0-prefill", 2), ("llm-0-decode", 2)];
         assert_eq!(groups.collect::<Vec<_>>(), expected.map(|(name, pods)| (name.to_owned(), pods)));
     })
     .await;
-}
-
-fn referred(world: &World) -> bool {
-    let Some(gang) = world.gangs.get("llm-0") else { return false };
-    let referred = gang.spec.podgroups.iter().flat_map(|group| &group.pod_references).map(|r| r.name.clone());
-    let mut referred: Vec<_> = referred.collect();
-    referred.sort();
-    let live: Vec<_> = world.live_pods().map(ResourceExt::name_any).collect();
-    referred == live && live.len() == 5
 }
 
 async fn available(ns: &Namespace, name: &str, replicas: i32) -> World {
