@@ -277,7 +277,7 @@ impl<'a> Expansion<'a, '_> {
         index: i32,
     ) -> GroupReplica<'a> {
         let base = PodGangName::base(&self.name, self.index);
-        let beyond = index - config.min_available();
+        let beyond = index.saturating_sub(config.min_available());
         let (gang, base_gang) =
             if beyond < 0 { (base, None) } else { (PodGangName::scaled(group, beyond), Some(base)) };
         let scaled = base_gang.is_some().then_some(startup::ScaledReplica { group, config, index });

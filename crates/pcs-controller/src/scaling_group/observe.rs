@@ -94,19 +94,23 @@ pub(super) fn observe(ctx: &Ctx, group: &PodCliqueScalingGroup) -> Observed {
     let siblings: Vec<_> = place.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // The group itself comes last: it is newer than the cache.
     let live = LiveScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
-    let gangs = place.map(|(set, index)| gangs(caches, set, index, group)).unwrap_or_default();
     let (cliques, refused) = (cliques(caches, group), ctx.refused.groups.standing(group));
-    let mut seen = Observed { group: group.clone(), set, live, cliques, gangs, taken: Vec::new(), refused };
-    seen.taken = taken(caches, &seen);
+    let (gangs, taken) = (BTreeSet::new(), Vec::new());
+    let mut seen = Observed { group: group.clone(), set, live, cliques, gangs, taken, refused };
+    (seen.gangs, seen.taken) = around(caches, &seen);
     seen
 }
 
-/// Who has names that cliques of the group should have.
-fn taken(caches: &Caches, seen: &Observed) -> Vec<Namesake> {
-    let wanted = seen.set.as_ref().filter(|_| !seen.is_leaving()).and_then(|set| seen.wanted(set));
-    let members = wanted.as_ref().and_then(|replica| seen.of_group(replica)).map(|group| group.members.as_slice());
-    let cliques = members.unwrap_or_default().iter().flat_map(|member| &member.cliques);
-    caches.cliques.namesakes(&seen.group, cliques.map(|clique| clique.name.as_str()))
+/// The gangs that stand of those that cliques of the group belong to, and who has names that its cliques should have. Which
+/// those are is said by the set; of the group only its size counts.
+fn around(caches: &Caches, seen: &Observed) -> (BTreeSet<String>, Vec<Namesake>) {
+    let set = seen.set.as_ref().filter(|_| !seen.is_leaving());
+    let wanted = set.and_then(|set| Some((set, seen.wanted(set)?)));
+    let group = wanted.as_ref().and_then(|(set, replica)| Some((*set, seen.of_group(replica)?)));
+    let Some((set, group)) = group else { return Default::default() };
+    let cliques = group.members.iter().flat_map(|member| &member.cliques);
+    let taken = caches.cliques.namesakes(&seen.group, cliques.map(|clique| clique.name.as_str()));
+    (gangs(caches, set, group.members.iter().map(|member| &member.gang)), taken)
 }
 
 /// The cliques that `group` controls, whether or not it still exists.
@@ -122,17 +126,12 @@ fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqu
     names.filter_map(|name| caches.groups.get(&namespace, name.as_str())).collect()
 }
 
-/// The names of the gangs of the set that the cliques of `group` belong to and that stand. Somebody else's gang of such a name
-/// is none: its references are not for our pods.
-fn gangs(caches: &Caches, set: &PodCliqueSet, index: i32, group: &PodCliqueScalingGroup) -> BTreeSet<String> {
-    let namespace = group.namespace().unwrap_or_default();
-    let base = PodGangName::base(&PodCliqueSetName::new(set.name_any()), index);
-    let name = PodCliqueScalingGroupName::new(group.name_any());
-    let beyond = group.spec.replicas - group.spec.min_available.unwrap_or(1);
-    let scaled = (0..beyond).map(|number| PodGangName::scaled(&name, number));
-    let stands = |gang: &PodGangName| {
+/// Those of the gangs that stand. Somebody else's gang of such a name does not: its references are not for our pods.
+fn gangs<'a>(caches: &Caches, set: &PodCliqueSet, names: impl Iterator<Item = &'a PodGangName>) -> BTreeSet<String> {
+    let namespace = set.namespace().unwrap_or_default();
+    let stands = |gang: &&PodGangName| {
         let gang = caches.gangs.get(&namespace, gang.as_str());
         gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none() && is_controlled_by(&*gang, set))
     };
-    scaled.chain([base]).filter(stands).map(String::from).collect()
+    names.filter(stands).map(ToString::to_string).collect()
 }
