@@ -101,7 +101,7 @@ fn times(samples: &Samples, replicas: u32) -> String {
 }
 
 fn usage(samples: &Samples, replicas: u32) -> String {
-    let mut text = format!("Processor seconds and peak memory at {replicas} replicas:\n\n");
+    let mut text = format!("Processor seconds at {replicas} replicas, and peak memory since the process began:\n\n");
     text += "| phase | process | Grove CPU s | bare CPU s | Grove MB | bare MB |\n|---|---|---:|---:|---:|---:|\n";
     for phase in Phase::ALL {
         let figures = samples.figures(phase);
