@@ -83,7 +83,7 @@ async fn answer(
         () = stop.asked() => return Ok(()),
     }
     let tls = serve::tls(std::sync::Arc::new(identity)).context("could not set up TLS")?;
-    if !serve::serve(listener, tls, routes::routes(&desk), (stop, linger)).await {
+    if !serve::serve(listener, tls, routes::routes(&desk), serve::CONNECTIONS, (stop, linger)).await {
         tracing::warn!("connections did not end in time and are dropped");
     }
     Ok(())

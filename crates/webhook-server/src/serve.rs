@@ -42,7 +42,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// whole, and large ones that wait for room do not stop them.
 const WINDOWS: (u32, u32) = (64 << 10, 8 << 20);
 /// Connections at a time; further ones wait.
-const CONNECTIONS: u32 = 1000;
+pub(crate) const CONNECTIONS: u32 = 1000;
 /// After an error that will last a moment, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -55,18 +55,19 @@ pub(crate) fn tls(identity: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, 
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections until it is asked to stop and nobody came for `linger` after that: who balances load may not have
+/// Takes connections, so many at a time, until it is asked to stop and nobody came for `linger` after that: who balances load may not have
 /// noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun. Says whether every
 /// connection had ended by then.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
+    connections: u32,
     (stop, linger): (&Shutdown, Duration),
 ) -> bool {
     let (traffic, over) = (Traffic::default(), Shutdown::new());
     let routes = with_last_answers(routes, stop.clone(), traffic.clone());
-    let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
+    let places = Arc::new(Semaphore::new(connections as usize));
     let take = |(stream, place): (TcpStream, OwnedSemaphorePermit)| {
         traffic.note();
         let (tls, routes, traffic, over) = (tls.clone(), routes.clone(), traffic.clone(), over.clone());
@@ -94,7 +95,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     over.ask();
-    timeout(LAST_ANSWERS, places.acquire_many(CONNECTIONS)).await.is_ok()
+    timeout(LAST_ANSWERS, places.acquire_many(connections)).await.is_ok()
 }
 
 /// From the request to stop on, each answer over HTTP/1.1 is the last of its connection, and says so. HTTP/2 has a way to

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use grove_runtime::clock::Clock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ALL_VERSIONS, ClientConfig, RootCertStore, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -21,8 +21,8 @@ const HOST: &str = "webhook-server";
 /// Longer than those who were sent here may be held up themselves on a busy machine.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Both ends of TLS.
-fn ends() -> (TlsAcceptor, TlsConnector) {
+/// Both ends of TLS, the other one of which speaks these versions of it.
+fn ends(versions: &[&'static SupportedProtocolVersion]) -> (TlsAcceptor, TlsConnector) {
     let (now, hour) = (Clock::system().now(), Duration::from_hours(1));
     let ca = authority(now, hour).unwrap();
     let own = certificate((&ca.certificate, &ca.key), &[HOST.to_owned()], now, hour).unwrap();
@@ -31,7 +31,7 @@ fn ends() -> (TlsAcceptor, TlsConnector) {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.certificate.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
     let client = client.with_root_certificates(roots).with_no_client_auth();
     (tls(Arc::new(identity)).unwrap(), TlsConnector::from(Arc::new(client)))
 }
@@ -50,7 +50,11 @@ struct Server {
 impl Server {
     /// One that gets no CPU for so long from the request to stop on.
     fn start(held_up: Duration) -> Self {
-        let (acceptor, connector) = ends();
+        Self::with(ALL_VERSIONS, CONNECTIONS, held_up)
+    }
+
+    fn with(versions: &[&'static SupportedProtocolVersion], connections: u32, held_up: Duration) -> Self {
+        let (acceptor, connector) = ends(versions);
         let (stop, is_ready) = (Shutdown::new(), Arc::new(AtomicBool::new(true)));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -66,7 +70,7 @@ impl Server {
                     std::thread::sleep(held_up);
                     ready.store(false, Ordering::SeqCst);
                 };
-                tokio::join!(serve(listener, acceptor, routes, (&asked, LINGER)), holding_up).0
+                tokio::join!(serve(listener, acceptor, routes, connections, (&asked, LINGER)), holding_up).0
             })
         });
         Self { address, connector, stop, is_ready, thread }
@@ -128,4 +132,37 @@ async fn who_keeps_a_connection_without_asking_does_not_hold_up_the_end() {
     assert!(server.thread.join().unwrap());
     assert!(ask(&mut kept).await.is_err());
     drop(unused);
+}
+
+#[tokio::test]
+async fn both_versions_of_tls_are_spoken() {
+    for version in [&TLS12, &TLS13] {
+        let server = Server::with(&[version], CONNECTIONS, Duration::ZERO);
+        let mut connection = server.connect().await.unwrap();
+        assert!(!ask(&mut connection).await.unwrap());
+        assert_eq!(connection.get_ref().1.protocol_version(), Some(version.version));
+        server.stop.ask();
+        drop(connection);
+        assert!(server.thread.join().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn one_connection_too_many_waits_until_another_ends() {
+    let server = Server::with(ALL_VERSIONS, 2, Duration::ZERO);
+    let (mut first, second) = (server.connect().await.unwrap(), server.connect().await.unwrap());
+    let (address, connector) = (server.address, server.connector.clone());
+    let third = tokio::spawn(async move {
+        let stream = TcpStream::connect(address).await?;
+        ask(&mut connector.connect(ServerName::try_from(HOST).unwrap(), stream).await?).await
+    });
+    for _ in 0..100 {
+        assert!(!ask(&mut first).await.unwrap());
+    }
+    assert!(!third.is_finished(), "it was taken");
+    drop(second);
+    assert!(!third.await.unwrap().unwrap(), "it is answered like the others");
+    server.stop.ask();
+    drop(first);
+    assert!(server.thread.join().unwrap());
 }
