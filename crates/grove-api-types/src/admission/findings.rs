@@ -15,9 +15,26 @@ pub(super) struct Findings {
     verdict: Verdict,
     /// What was wrong with the object that is stored, and how often.
     stored: BTreeMap<u64, usize>,
+    /// What it has too much of, and how much.
+    excess: BTreeMap<u64, u64>,
     /// Whether it is the stored object that is looked at.
     is_stored: bool,
     more_warnings: usize,
+}
+
+/// Too much of something.
+pub(super) struct Excess {
+    /// Stands for what there is too much of.
+    pub(super) of: u64,
+    /// How much there is.
+    pub(super) much: u64,
+}
+
+impl Excess {
+    /// The length of a name that `name` at `path` becomes part of.
+    pub(super) fn of_length(path: &FieldPath, name: &str, length: usize) -> Self {
+        Self { of: identity_of((path.identity(), name)), much: u64::try_from(length).unwrap_or(u64::MAX) }
+    }
 }
 
 /// What tells two things apart, in the place of the things.
@@ -36,7 +53,7 @@ impl Findings {
     /// Goes on with what the object is changed to: what was wrong before is no reason to refuse the change, each such
     /// error counted once.
     pub(super) fn of_change(self) -> Self {
-        Self { stored: self.stored, ..Self::default() }
+        Self { stored: self.stored, excess: self.excess, ..Self::default() }
     }
 
     /// The answer.
@@ -56,10 +73,32 @@ impl Findings {
         }
         if let Some(count) = self.stored.get_mut(&identity).filter(|count| **count > 0) {
             *count -= 1;
-        } else if self.verdict.errors.len() < MOST_ERRORS {
-            self.verdict.errors.push(FieldError::new(rule, path, (kind, value), message));
+        } else {
+            self.refuse(FieldError::new(rule, path, (kind, value), message));
+        }
+    }
+
+    fn refuse(&mut self, error: FieldError) {
+        if self.verdict.errors.len() < MOST_ERRORS {
+            self.verdict.errors.push(error);
         } else {
             self.verdict.more_errors += 1;
+        }
+    }
+
+    /// Takes in that there is more of something than may be. Of what is stored there may be as much again, or less, in
+    /// whatever words.
+    pub(super) fn exceeds(
+        &mut self,
+        (rule, path): (Rule, &FieldPath),
+        value: impl Into<Value>,
+        Excess { of, much }: Excess,
+        message: impl AsRef<str>,
+    ) {
+        if self.is_stored {
+            self.excess.insert(of, much);
+        } else if self.excess.get(&of).is_none_or(|stored| much > *stored) {
+            self.refuse(FieldError::new(rule, path, (Fault::Invalid, &value.into()), message.as_ref()));
         }
     }
 

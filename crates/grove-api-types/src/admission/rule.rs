@@ -91,7 +91,7 @@ rules! {
     SharingFilter = "sharing-filter",
     /// The names of claims and of fabrics are valid, and no claim of a pod has the name of one that Grove adds.
     ClaimName = "claim-name",
-    /// Constraints need topology-aware scheduling.
+    /// Constraints, and names of topologies, need topology-aware scheduling.
     TopologyEnabled = "topology-enabled",
     /// A constraint names a domain, and not two for the same.
     TopologyDomain = "topology-domain",

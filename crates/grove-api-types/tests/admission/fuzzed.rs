@@ -7,7 +7,7 @@ use grove_test_support::mutation::mutated;
 use grove_test_support::rows::{Known, object, rows};
 use serde_json::{Value, json};
 
-use crate::laws::{later, of_managed, of_set, of_topology};
+use crate::laws::{later, of_managed, of_set, of_topology, typed};
 
 /// Inputs of the short series.
 const SHORT: u64 = 6000;
@@ -47,7 +47,8 @@ fn series(wish: Wish, told: impl FnMut(&Tally)) -> Tally {
             return Ok(true);
         }
         let replicas = i32::try_from(dice.roll(200_000)).unwrap_or_default() - 1000;
-        of_managed(&new, &old, replicas)
+        let set = dice.one_of(&objects).map(|object| mutated(object, &mut dice)).and_then(|object| typed(&object));
+        of_managed(&new, &old, (set.as_ref(), replicas))
     };
     fuzz::run(wish, |seed| fuzz::input(&objects, seed), laws, told)
         .unwrap_or_else(|broken| panic!("{}", broken.report(RULES)))

@@ -90,6 +90,9 @@ pub(crate) fn of_set(new: &Value, old: &Value, known: &Known) -> Result<bool, St
     accepts(&validate_update(&by_type, &set, &facts), "its defaults may not be stored")?;
     kept_elsewhere(&set, &facts)?;
     told(&validate_scale(Scaled::Set(&set), i32::MAX, &facts))?;
+    for fewer in [0, set.spec.replicas.saturating_sub(1).max(0)] {
+        accepts(&validate_scale(Scaled::Set(&set), fewer, &facts), "it may not be scaled down")?;
+    }
     if let Some(before) = typed::<PodCliqueSet>(old) {
         let stored = patched(new, Some(old), &facts);
         let then = patched(&stored, Some(old), &facts);
@@ -145,7 +148,11 @@ pub(crate) fn of_topology(new: &Value, old: &Value, known: &Known) -> Result<boo
 }
 
 /// The laws of what Grove manages: nobody stands in the way of a finalizer that goes, of a status, or of a scale.
-pub(crate) fn of_managed(new: &Value, old: &Value, replicas: i32) -> Result<bool, String> {
+pub(crate) fn of_managed(
+    new: &Value,
+    old: &Value,
+    (set, replicas): (Option<&PodCliqueSet>, i32),
+) -> Result<bool, String> {
     let ask = |kind: &str, object: &Value, old: &Value| -> Authorization {
         let (object, old) = (Some(object), Some(old));
         let request = Request { operation: Operation::Update, kind, resource: "team/it", user: "alice", object, old };
@@ -163,13 +170,13 @@ pub(crate) fn of_managed(new: &Value, old: &Value, replicas: i32) -> Result<bool
     let facts = of_sets(&Known::default());
     let clique = typed::<PodClique>(new);
     if let Some(clique) = &clique {
-        told(&validate_scale(Scaled::Clique(clique, None), replicas, &facts))?;
-        accepts(&validate_scale(Scaled::Clique(clique, None), 0, &facts), "it may not be scaled to nothing")?;
+        told(&validate_scale(Scaled::Clique(clique, set), replicas, &facts))?;
+        accepts(&validate_scale(Scaled::Clique(clique, set), 0, &facts), "it may not be scaled to nothing")?;
     }
     let group = typed::<PodCliqueScalingGroup>(new);
     if let Some(group) = &group {
-        told(&validate_scale(Scaled::Group(group, None), replicas, &facts))?;
-        accepts(&validate_scale(Scaled::Group(group, None), 0, &facts), "it may not be scaled to nothing")?;
+        told(&validate_scale(Scaled::Group(group, set), replicas, &facts))?;
+        accepts(&validate_scale(Scaled::Group(group, set), 0, &facts), "it may not be scaled to nothing")?;
     }
     Ok(clique.is_some() || group.is_some())
 }

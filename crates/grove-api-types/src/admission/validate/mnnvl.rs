@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 
 use super::Judged;
-use crate::admission::findings::Findings;
+use crate::admission::findings::{Excess, Findings};
 use crate::admission::{FieldPath, Rule};
 use crate::core::PodCliqueSet;
 use crate::fabric::{asks_for_gpu, is_automatic};
@@ -85,7 +85,7 @@ fn lengths(judged: &Judged<'_>, found: &mut Findings) {
                 "ComputeDomain '{domain}' of the last replica would have a name of {length} characters, and \
                  {LONGEST_LABEL} is the most; shorten the names or lower the number of replicas"
             );
-            found.invalid(Rule::ClaimName, &path, group, text);
+            found.exceeds((Rule::ClaimName, &path), group, Excess::of_length(&path, group, length), text);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 
 use super::Judged;
-use crate::admission::findings::Findings;
+use crate::admission::findings::{Excess, Findings};
 use crate::admission::texts::SET_NAME;
 use crate::admission::{FieldPath, Rule};
 use crate::core::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
@@ -124,7 +124,7 @@ fn hostname(path: &FieldPath, name: &str, longest: &Hostname, found: &mut Findin
             "hostname '{longest}' of the last pod would have {length} characters, and {LONGEST_LABEL} is the most; \
              shorten the names or lower the numbers of replicas"
         );
-        found.invalid(Rule::HostnameLength, path, name, text);
+        found.exceeds((Rule::HostnameLength, path), name, Excess::of_length(path, name, length), text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all numbers of a set come to together.
 
 use super::Judged;
-use crate::admission::findings::Findings;
+use crate::admission::findings::{Excess, Findings, identity_of};
 use crate::admission::texts::too_large;
 use crate::admission::{FieldPath, Rule};
 use crate::shape::size::{self, Count, MOST_OBJECTS};
@@ -21,5 +21,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
         (None, Some((path, group))) => (path.field("replicas"), group.replicas()),
         (None, None) => (FieldPath::new("spec.replicas"), judged.set.spec.replicas),
     };
-    found.invalid(Rule::SetSize, &path, replicas, too_large(total));
+    // Whichever number is named: it is the set that is too large.
+    let excess = Excess { of: identity_of(Rule::SetSize.name()), much: total };
+    found.exceeds((Rule::SetSize, &path), replicas, excess, too_large(total));
 }

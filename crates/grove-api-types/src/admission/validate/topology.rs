@@ -115,10 +115,8 @@ fn disabled(constrained: &[Constrained<'_>], names: &[(FieldPath, &str)], found:
     for Constrained { path, constraint, .. } in constrained {
         found.invalid(Rule::TopologyEnabled, path, domains(constraint), DISABLED);
     }
-    if constrained.is_empty() {
-        for (path, name) in names {
-            found.invalid(Rule::TopologyEnabled, path, *name, DISABLED);
-        }
+    for (path, name) in names {
+        found.invalid(Rule::TopologyEnabled, path, *name, DISABLED);
     }
 }
 

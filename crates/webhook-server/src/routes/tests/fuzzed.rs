@@ -47,7 +47,7 @@ fn subjects(question: Question) -> Vec<Subject> {
         Question::DefaultTopology => vec![of_rows(TOPOLOGY)],
         Question::ValidateTopology => vec![of_rows(TOPOLOGY), of_rows(BINDING)],
         Question::ValidateScale => {
-            let names = ["serve", "serve-0-model", "serve-0-front"];
+            let names = ["serve", "serve-0-model", "serve-0-front", "serve-0-model-1-worker"];
             let numbers = scales().into_iter().flat_map(|row| [row.from, row.to]).flat_map(|replicas| {
                 names.map(|name| {
                     json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas },
@@ -80,7 +80,11 @@ fn known() -> Vec<Value> {
     let group = json!({ "kind": "PodCliqueScalingGroup", "metadata": metadata("serve-0-model", "serve"),
         "spec": { "replicas": 2, "minAvailable": 1, "cliqueNames": ["leader", "worker"] } });
     let queue = json!({ "kind": "Queue", "metadata": { "name": "default" }, "status": { "state": "Open" } });
-    let cliques = [clique("serve-0-front", "serve", 0), clique("packed-0-front", "packed", 2)];
+    let cliques = [
+        clique("serve-0-front", "serve", 0),
+        clique("serve-0-model-1-worker", "serve", 0),
+        clique("packed-0-front", "packed", 2),
+    ];
     let others = [packed, object("set"), object("topology"), object("binding"), group, queue];
     others.into_iter().chain(cliques).collect()
 }
