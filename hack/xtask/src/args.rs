@@ -205,6 +205,9 @@ pub(crate) struct Wish {
     /// Processes of each Grove service, of which one acts [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) replicas: Option<u32>,
+    /// Have Kubernetes' own gangs, which are an alpha API
+    #[arg(long)]
+    pub(crate) native_gangs: bool,
     /// Start no Grove service
     #[arg(long)]
     pub(crate) no_services: bool,

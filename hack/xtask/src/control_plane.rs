@@ -18,11 +18,16 @@ const KWOK: &str = "kwok";
 /// Everything that needs a port.
 pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 
+const GANGS_SERVED: &str = "--runtime-config=scheduling.k8s.io/v1alpha2=true";
+const GANGS_ON: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true";
+
 /// Makes the command line of each part, for one plane.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) binaries: &'a Path,
     pub(crate) ports: &'a Ports,
+    /// Whether the alpha API of gangs is served and scheduled by.
+    pub(crate) native_gangs: bool,
 }
 
 impl ControlPlane<'_> {
@@ -49,6 +54,7 @@ impl ControlPlane<'_> {
     pub(crate) fn api_server(&self) -> Result<Launch> {
         let pki = self.dir.join("pki");
         let in_pki = |file: &str| pki.join(file).display().to_string();
+        let gangs = [GANGS_SERVED, GANGS_ON].into_iter().filter(|_| self.native_gangs).map(str::to_owned);
         Ok(self.launch(
             API_SERVER,
             vec![
@@ -73,7 +79,10 @@ impl ControlPlane<'_> {
                 "--audit-log-maxbackup=1".to_owned(),
                 "--max-requests-inflight=1200".to_owned(),
                 "--max-mutating-requests-inflight=600".to_owned(),
-            ],
+            ]
+            .into_iter()
+            .chain(gangs)
+            .collect(),
         ))
     }
 
@@ -97,7 +106,7 @@ impl ControlPlane<'_> {
     }
 
     fn client_of_the_api(&self, name: &str) -> Result<Vec<String>> {
-        Ok(vec![
+        let mut arguments = vec![
             format!("--kubeconfig={}", credentials::kubeconfig(self.dir, name).display()),
             "--leader-elect=false".to_owned(),
             "--kube-api-qps=500".to_owned(),
@@ -105,7 +114,9 @@ impl ControlPlane<'_> {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.ports.of(name)?),
             format!("--cert-dir={}", self.dir.join("pki").join(name).display()),
-        ])
+        ];
+        arguments.extend(self.native_gangs.then(|| GANGS_ON.to_owned()));
+        Ok(arguments)
     }
 
     fn kwok(&self) -> Result<Launch> {

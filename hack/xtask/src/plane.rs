@@ -143,7 +143,7 @@ impl Plane {
         self.link_kubectl()?;
         match &source.kubeconfig {
             Some(file) => self.use_cluster(file)?,
-            None => self.start_control_plane(source, &ports).await?,
+            None => self.start_control_plane(source, wish, &ports).await?,
         }
         let balancer = ports.of(webhooks::BALANCER).ok();
         self.apply_manifests(source, wish, balancer).await?;
@@ -172,11 +172,11 @@ impl Plane {
         workspace::write_private(&self.kubectl.kubeconfig, &text)
     }
 
-    async fn start_control_plane(&mut self, source: &Source, ports: &Ports) -> Result<()> {
+    async fn start_control_plane(&mut self, source: &Source, wish: &Wish, ports: &Ports) -> Result<()> {
         let binaries = binaries::folder(source).await?;
         credentials::create(&self.dir, ports.of(control_plane::API_SERVER)?)?;
         let dir = self.dir.clone();
-        let kubernetes = ControlPlane { dir: &dir, binaries: &binaries, ports };
+        let kubernetes = ControlPlane { dir: &dir, binaries: &binaries, ports, native_gangs: wish.native_gangs };
         self.ensure(&kubernetes.etcd()?).await?;
         self.ensure(&kubernetes.api_server()?).await?;
         let answers = async {
