@@ -89,7 +89,8 @@ rules! {
     SharedNamespace = "shared-namespace",
     /// A filter names something, and what it names exists at its level.
     SharingFilter = "sharing-filter",
-    /// The names of claims and of fabrics are valid, and no claim of a pod has the name of one that Grove adds.
+    /// The names of claims and of fabrics are valid, no two claims have one name, and no claim of a pod has that of one that
+    /// Grove adds.
     ClaimName = "claim-name",
     /// Constraints, and names of topologies, need topology-aware scheduling.
     TopologyEnabled = "topology-enabled",

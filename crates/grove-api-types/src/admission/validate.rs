@@ -16,6 +16,7 @@ mod cliques;
 mod groups;
 mod mnnvl;
 mod names;
+mod namesakes;
 mod pods;
 mod scaling;
 mod schedulers;

@@ -141,10 +141,27 @@ fn templates(size: usize) -> Value {
     )
 }
 
+/// Names that consist of numbers, so that each might be another one's in many ways.
+fn numbers(size: usize) -> Value {
+    let name = |zeros: usize, at: usize| format!("{}{at}", "0-".repeat(zeros));
+    let shares = json!([{ "name": "0-t", "scope": "PerReplica" }]);
+    let names: Vec<Value> = (0..size / 200).map(|at| name(15 - at % 16, at).into()).collect();
+    let cliques: Vec<Value> = names
+        .iter()
+        .map(|name| json!({ "name": name, "spec": { "podSpec": {} }, "resourceSharing": shares }))
+        .collect();
+    let groups: Vec<Value> = names
+        .iter()
+        .enumerate()
+        .map(|(at, clique)| json!({ "name": name(at % 16, at), "cliqueNames": [clique], "resourceSharing": shares }))
+        .collect();
+    set(json!({ "cliques": cliques, "podCliqueScalingGroups": groups }))
+}
+
 type Made = fn(usize) -> Value;
 
 /// What is tried, by name; each is made from a size.
-pub(crate) const ALL: [(&str, Made); 11] = [
+pub(crate) const ALL: [(&str, Made); 12] = [
     ("claims of pods and shared claims", claims),
     ("shares with filters", crowds),
     ("constraints of groups and cliques", members),
@@ -156,6 +173,7 @@ pub(crate) const ALL: [(&str, Made); 11] = [
     ("many cliques", cliques),
     ("many labels", labels),
     ("many templates of claims", templates),
+    ("names of numbers", numbers),
 ];
 
 /// The object, and one whose lists are turned around, as they are sent.

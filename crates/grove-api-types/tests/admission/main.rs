@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
 
+mod clashes;
 mod fuzzed;
 mod hostile;
 mod kept;

@@ -1,10 +1,14 @@
-//! The names of the claims that Grove makes: that they are names, and that no pod uses them for claims of its own.
+//! The names of the claims that Grove makes: that they are names, that no two become the same, and that no pod uses them for
+//! claims of its own.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use kube::ResourceExt;
 use serde_json::Value;
 
+use super::namesakes::{Part, namesakes};
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::{FieldPath, Rule};
@@ -17,11 +21,29 @@ use crate::syntax::{LONGEST_LABEL, LONGEST_NAME, dns_subdomain};
 /// The largest numbers that the name of a claim may contain take so many letters each.
 const LONGEST_INDEX: usize = 5;
 
-/// What the name of a claim consists of, between hyphens.
+/// Whose pods share claims.
 #[derive(Clone, Copy)]
-enum Part<'a> {
-    Text(&'a str),
-    Index,
+enum Owner<'a> {
+    Set,
+    Group(&'a str),
+    Clique(&'a str),
+}
+
+impl fmt::Display for Owner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set => f.write_str("the PodCliqueSet"),
+            Self::Group(name) => write!(f, "PodCliqueScalingGroup '{name}'"),
+            Self::Clique(name) => write!(f, "PodClique '{name}'"),
+        }
+    }
+}
+
+/// A template whose claims are shared, and the field that says so.
+struct Shares<'a> {
+    field: FieldPath,
+    template: &'a str,
+    owner: Owner<'a>,
 }
 
 /// The templates that a level shares, the first share of each, for looking up by the end of a claim's name.
@@ -64,17 +86,23 @@ impl<'a> Shared<'a> {
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     let set = judged.set.name_any();
+    let mut claims = vec![];
     let of_set = sharing::of_set(judged.template());
     let at_set = [Part::Text(&set)];
-    names(&template_path(), &at_set, &of_set, found);
+    claims.extend(names((&template_path(), Owner::Set), &at_set, &of_set, found));
     let of_set = Shared::new(&at_set, of_set);
     let mut of_groups = BTreeMap::new();
     for (path, group) in judged.groups() {
         let at_group = [Part::Text(&set), Part::Index, Part::Text(&group.name)];
         let of_group = sharing::of_group(group);
-        names(&path, &at_group, &of_group, found);
-        of_groups.entry(group.name.as_str()).or_insert_with(|| Shared::new(&at_group, of_group));
+        let named = names((&path, Owner::Group(&group.name)), &at_group, &of_group, found);
+        // Of two groups of one name only the first counts; that is told elsewhere.
+        if let Entry::Vacant(entry) = of_groups.entry(group.name.as_str()) {
+            entry.insert(Shared::new(&at_group, of_group));
+            claims.extend(named);
+        }
     }
+    let mut seen = BTreeSet::new();
     for (path, clique) in judged.cliques() {
         let group = judged.group_of(&clique.name).map(|group| group.name.as_str());
         let at_clique = match group {
@@ -84,7 +112,10 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
             None => vec![Part::Text(&set), Part::Index, Part::Text(&clique.name)],
         };
         let of_clique = sharing::of_clique(clique);
-        names(&path, &at_clique, &of_clique, found);
+        let named = names((&path, Owner::Clique(&clique.name)), &at_clique, &of_clique, found);
+        if seen.insert(clique.name.as_str()) {
+            claims.extend(named);
+        }
         if clique.spec.pod_spec.get("resourceClaims").is_some() {
             let of_clique = Shared::new(&at_clique, of_clique);
             let of_group = group.and_then(|group| of_groups.get(group));
@@ -95,6 +126,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
             clashes(judged, (&path, clique), adds, found);
         }
     }
+    twice(&claims, found);
 }
 
 fn claim<'a>(owner: &[Part<'a>], share: &Share<'a>) -> Vec<Part<'a>> {
@@ -105,26 +137,47 @@ fn claim<'a>(owner: &[Part<'a>], share: &Share<'a>) -> Vec<Part<'a>> {
     owner.iter().copied().chain([of, Part::Text(share.template)]).collect()
 }
 
-/// The name of a template is that of an object, and the names of its claims are, too.
-fn names(path: &FieldPath, owner: &[Part<'_>], shares: &[Share<'_>], found: &mut Findings) {
-    let mut seen = BTreeSet::new();
+/// The name of a template is that of an object, and the names of its claims are, too. Those that are so far.
+fn names<'a>(
+    (path, owner): (&FieldPath, Owner<'a>),
+    at: &[Part<'a>],
+    shares: &[Share<'a>],
+    found: &mut Findings,
+) -> Vec<(Vec<Part<'a>>, Shares<'a>)> {
+    let (mut claims, mut seen) = (vec![], BTreeSet::new());
     for share in shares {
-        let field = path.key(&share.field);
-        if share.template.trim().is_empty() || !seen.insert(share.template) {
+        let (field, template) = (path.key(&share.field), share.template);
+        if template.trim().is_empty() || !seen.insert(template) {
             continue;
         }
-        if let Err(said) = dns_subdomain(share.template) {
-            found.invalid(Rule::ClaimName, &field, share.template, said);
+        if let Err(said) = dns_subdomain(template) {
+            found.invalid(Rule::ClaimName, &field, template, said);
             continue;
         }
-        let length = longest(&claim(owner, share));
-        if length > LONGEST_NAME {
-            let text = format!(
-                "the claim's name would have up to {length} characters, and {LONGEST_NAME} is the most; shorten the \
-                 template's name"
-            );
-            found.invalid(Rule::ClaimName, &field, share.template, text);
+        let name = claim(at, share);
+        let length = longest(&name);
+        if length <= LONGEST_NAME {
+            claims.push((name, Shares { field, template, owner }));
+            continue;
         }
+        let text = format!(
+            "the claim's name would have up to {length} characters, and {LONGEST_NAME} is the most; shorten the \
+             template's name"
+        );
+        found.invalid(Rule::ClaimName, &field, template, text);
+    }
+    claims
+}
+
+/// Claims, of whatever level, that would have one name.
+fn twice(claims: &[(Vec<Part<'_>>, Shares<'_>)], found: &mut Findings) {
+    for (shares, first) in namesakes(claims) {
+        let (template, owner) = (first.template, first.owner);
+        let text = format!(
+            "would get a ResourceClaim of the same name as template '{template}' that {owner} shares; rename one of the \
+             templates or of those who share them"
+        );
+        found.invalid(Rule::ClaimName, &shares.field, shares.template, text);
     }
 }
 

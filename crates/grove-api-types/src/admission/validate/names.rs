@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 
 use super::Judged;
+use super::namesakes::{Part, namesakes};
 use crate::admission::findings::{Excess, Findings};
 use crate::admission::texts::SET_NAME;
 use crate::admission::{FieldPath, Rule};
@@ -130,38 +131,53 @@ fn hostname(path: &FieldPath, name: &str, longest: &Hostname, found: &mut Findin
 
 /// Cliques that would become `PodClique`s of one name, and autoscalers that would have one name.
 fn clashes(judged: &Judged<'_>, found: &mut Findings) {
-    // What is longer is the name of no clique and no group, and that is told elsewhere.
-    let is_name = |name: &str| name.len() <= LONGEST_LABEL;
-    let of_members = judged.template().pod_clique_scaling_groups.iter().filter(|group| is_name(&group.name));
-    let members: BTreeSet<(&str, &str)> = of_members
-        .flat_map(|group| group.clique_names.iter().map(|clique| (group.name.as_str(), clique.as_str())))
-        .collect();
+    let cliques = becoming(judged);
+    for (clique, first) in namesakes(&cliques) {
+        let other = match first.group {
+            Some(group) => format!("PodClique '{}' of PodCliqueScalingGroup '{group}'", first.name),
+            None => format!("PodClique '{}'", first.name),
+        };
+        let text = format!("would get a PodClique of the same name as {other}; rename one of them");
+        found.invalid(Rule::NameClash, &clique.path, clique.name, text);
+    }
     let scaled_groups = judged.template().pod_clique_scaling_groups.iter().filter(|group| group.scale_config.is_some());
     let scaled_groups: BTreeSet<&str> = scaled_groups.map(|group| group.name.as_str()).collect();
-    for (path, clique) in judged.cliques().filter(|(_, clique)| judged.group_of(&clique.name).is_none()) {
+    let scaled = judged.cliques().filter(|(_, clique)| clique.spec.auto_scaling_config.is_some());
+    for (path, clique) in scaled.filter(|(_, clique)| judged.group_of(&clique.name).is_none()) {
         let name = clique.name.as_str();
-        let split = is_name(name).then(|| splits(name).find(|split| members.contains(split)));
-        if let Some((group, member)) = split.flatten() {
-            let text = format!(
-                "would get a PodClique of the same name as PodClique '{member}' of PodCliqueScalingGroup '{group}'; \
-                 rename one of them"
-            );
-            found.invalid(Rule::NameClash, &path.field("name"), name, text);
-        }
-        if clique.spec.auto_scaling_config.is_some() && scaled_groups.contains(name) {
+        if scaled_groups.contains(name) {
             let text = "a PodCliqueScalingGroup of this name has an autoscaler of the same name; rename one of them";
             found.invalid(Rule::NameClash, &path.field("name"), name, text);
         }
     }
 }
 
-/// The ways in which a name can be read as group, index and clique, joined by hyphens.
-fn splits(name: &str) -> impl Iterator<Item = (&str, &str)> {
-    let hyphens = name.match_indices('-').map(|(at, _)| at);
-    hyphens.filter_map(|at| {
-        let (group, rest) = (&name[..at], &name[at + 1..]);
-        let (index, clique) = rest.split_once('-')?;
-        let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
-        is_index.then_some((group, clique))
-    })
+/// A clique that becomes `PodClique`s.
+struct Becoming<'a> {
+    path: FieldPath,
+    name: &'a str,
+    group: Option<&'a str>,
+}
+
+/// The cliques with the names of their `PodClique`s, from after the index of the set's replica on: those of scaling groups
+/// first. What is too long for a name, and what stands twice, is told elsewhere.
+fn becoming<'a>(judged: &Judged<'a>) -> Vec<(Vec<Part<'a>>, Becoming<'a>)> {
+    let is_name = |name: &str| name.len() <= LONGEST_LABEL;
+    let (mut cliques, mut seen) = (vec![], BTreeSet::new());
+    for (path, group) in judged.groups().filter(|(_, group)| is_name(&group.name)) {
+        let (path, group, names) = (path.field("cliqueNames"), group.name.as_str(), &group.clique_names);
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| judged.clique(name).is_some() && is_name(name)) {
+            if seen.insert((Some(group), name.as_str())) {
+                let parts = vec![Part::Text(group), Part::Index, Part::Text(name)];
+                cliques.push((parts, Becoming { path: path.item(at, name), name, group: Some(group) }));
+            }
+        }
+    }
+    for (path, clique) in judged.cliques().filter(|(_, clique)| is_name(&clique.name)) {
+        let name = clique.name.as_str();
+        if judged.group_of(name).is_none() && seen.insert((None, name)) {
+            cliques.push((vec![Part::Text(name)], Becoming { path: path.field("name"), name, group: None }));
+        }
+    }
+    cliques
 }
