@@ -169,11 +169,15 @@ async fn deleted_and_edited_parts_of_a_group_come_back() {
             world.autoscalers.get("m-0-g").is_some_and(|live| live.uid() != of_autoscaler)
         })
         .await;
-        let autoscaler = json!({ "spec": { "maxReplicas": 99 } });
+        // What somebody else writes down beside it stays.
+        let note = "example.com/owner";
+        let autoscaler = json!({ "metadata": { "annotations": { (note): "team" } }, "spec": { "maxReplicas": 99 } });
         let autoscaler = ns.patch::<HorizontalPodAutoscaler>("m-0-f", autoscaler).await;
         ns.until("the autoscaler is put right", |world| {
             // The world may still be the one before the edit, which looks the same.
-            let right = |live: &HorizontalPodAutoscaler| live.spec.max_replicas == 4 && is_later(live, &autoscaler);
+            let right = |live: &HorizontalPodAutoscaler| {
+                live.spec.max_replicas == 4 && live.annotations().contains_key(note) && is_later(live, &autoscaler)
+            };
             world.autoscalers.get("m-0-f").is_some_and(right)
         })
         .await;
