@@ -15,5 +15,6 @@ mod patches;
 mod scales;
 mod shapes;
 mod shown;
+mod sources;
 mod speed;
 mod verdicts;
