@@ -2,7 +2,6 @@
 //! the condition `FieldsIgnored`, so that nobody relies on what does not happen.
 
 use kube::ResourceExt;
-use serde_json::Value;
 
 use crate::admission::default;
 use crate::core::{
@@ -85,7 +84,7 @@ impl Found {
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
         // Pods carry the name, but the scheduler is not told of their gang.
-        let named = clique.spec.pod_spec.fields().get("schedulerName").and_then(Value::as_str);
+        let named = clique.spec.pod_spec.text("schedulerName");
         let waits = named.and_then(Scheduler::named).is_some_and(Scheduler::has_pod_groups_of_its_own);
         self.add(waits, &format!("{path}.spec.podSpec"), "schedulerName");
     }

@@ -39,6 +39,11 @@ impl<K> Raw<K> {
         self.fields.get(field)
     }
 
+    /// One field, if it is written as a text.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.get(field)?.as_str()
+    }
+
     /// The fields for changing; a shared allocation is copied first.
     pub fn fields_mut(&mut self) -> &mut Map<String, Value> {
         Arc::make_mut(&mut self.fields)

@@ -24,6 +24,11 @@ fn read(yaml: &str) -> Result<(OperatorConfiguration, Vec<String>), Vec<String>>
     OperatorConfiguration::read(&content).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
+/// The fields that problems or warnings are about.
+fn about(told: &[String]) -> Vec<&str> {
+    told.iter().map(|told| told.split(": ").next().expect("a field")).collect()
+}
+
 /// The rows of the table under a heading of the documentation: what stands in backquotes, cell by cell.
 fn rows(heading: &str) -> Vec<Vec<Vec<&'static str>>> {
     let section = DOCUMENT.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
@@ -143,14 +148,13 @@ scheduler:
 ",
     )
     .unwrap();
-    let about: Vec<_> = warnings.iter().filter_map(|warning| warning.split(": ").next()).collect();
     let not_acted_on = [
         "topologyAwareScheduling.enabled",
         "network.autoMNNVLEnabled",
         "scheduler.profiles[0].config",
         "scheduler.profiles[1].name",
     ];
-    assert_eq!(about, not_acted_on);
+    assert_eq!(about(&warnings), not_acted_on);
     assert_eq!(configuration.rate_limit, Some(RateLimit { qps: 100.0, burst: 150 }));
     assert_eq!(configuration.leader_election.resource_name.as_deref(), Some("grove-operator-leader-election"));
     assert_eq!(configuration.server.webhooks.cert_provision_mode, CertProvisionMode::Manual);
@@ -180,7 +184,6 @@ scheduler: {profiles: [{name: volcano}]}
 ",
     )
     .unwrap();
-    let about: Vec<_> = warnings.iter().filter_map(|warning| warning.split(": ").next()).collect();
     let not_acted_on = [
         "topologyAwareScheduling.enabled",
         "topologyAwareScheduling.levels",
@@ -190,7 +193,7 @@ scheduler: {profiles: [{name: volcano}]}
         "computeDomain.mirrorNodes",
         "scheduler.profiles[0].name",
     ];
-    assert_eq!(about, not_acted_on);
+    assert_eq!(about(&warnings), not_acted_on);
     let topology = &configuration.topology;
     assert!(topology.enabled);
     assert_eq!(topology.name, "mine");
@@ -222,7 +225,7 @@ fn everything_that_is_wrong_is_told_at_once() {
         "logLevel: loud\ncontrollers: {podClique: {concurrentSyncs: 0}, podGang: [1]}\nserver: {metrics: {port: x}}",
     )
     .unwrap_err();
-    let fields: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap()).collect();
+    let fields = about(&problems);
     let expected = ["server.metrics.port", "controllers.podClique.concurrentSyncs", "controllers.podGang", "logLevel"];
     assert_eq!(fields, expected);
 }

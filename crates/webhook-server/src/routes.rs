@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::{Request as HttpRequest, State};
+use axum::extract::Request as HttpRequest;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -44,7 +44,7 @@ pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
     let mut router = Router::new();
     for question in Question::ALL {
         let desk = Arc::clone(desk);
-        router = router.route(question.path(), post(move |request| isolated(review(State((desk, question)), request))));
+        router = router.route(question.path(), post(move |request| isolated(review((desk, question), request))));
     }
     router
 }
@@ -58,7 +58,7 @@ async fn isolated(review: impl Future<Output = Response>) -> Response {
     })
 }
 
-async fn review(State((desk, question)): State<(Arc<Desk>, Question)>, request: HttpRequest) -> Response {
+async fn review((desk, question): (Arc<Desk>, Question), request: HttpRequest) -> Response {
     let mut reviewing = desk.counters.review(question);
     let (body, place) = match body(request, &desk.room).await {
         Ok(received) => received,

@@ -55,9 +55,9 @@ pub(crate) fn tls(identity: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, 
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections, so many at a time, until it is asked to stop and nobody came for `linger` after that: who balances load may not have
-/// noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun. Says whether every
-/// connection had ended by then.
+/// Takes connections, so many at a time, until it is asked to stop and nobody came for `linger` after that: who balances
+/// load may not have noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun.
+/// Says whether every connection had ended by then.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,

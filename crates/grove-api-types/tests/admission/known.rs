@@ -18,8 +18,8 @@ fn topology(known: &Known) -> TopologyAwareScheduling {
 fn schedulers(known: &Known) -> Schedulers {
     let enabled = Scheduler::ALL.iter().filter(|(name, _)| !known.without.iter().any(|other| other == name));
     let profiles = enabled.map(|(_, name)| SchedulerProfile { name: *name, config: Value::Null }).collect();
-    let default = Scheduler::ALL.iter().find(|(name, _)| Some(*name) == known.default_scheduler.as_deref());
-    Schedulers { profiles, default_profile: default.map(|(_, scheduler)| *scheduler).unwrap_or_default() }
+    let default = known.default_scheduler.as_deref().and_then(Scheduler::named);
+    Schedulers { profiles, default_profile: default.unwrap_or_default() }
 }
 
 /// For sets.

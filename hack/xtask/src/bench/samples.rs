@@ -100,7 +100,6 @@ impl Samples {
     /// The median over the rounds. A figure that a round does not have, such as a kind of write that did not happen in
     /// it, counts as zero there.
     pub(super) fn median(&self, replicas: u32, who: Who, phase: Phase, figure: &str) -> Option<f64> {
-        let of_phase = |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
         let rounds = self.rounds(replicas, who, phase);
         let values: Vec<f64> = rounds
             .into_iter()
@@ -108,14 +107,13 @@ impl Samples {
                 self.value(Place { round: Round { replicas, repetition: round }, who, phase }, figure).unwrap_or(0.0)
             })
             .collect();
-        let measured = self.all.iter().filter(of_phase).any(|sample| sample.figure == figure);
+        let measured = self.of_phase(replicas, who, phase).any(|sample| sample.figure == figure);
         median(values).filter(|_| measured)
     }
 
     /// The rounds in which something was measured.
     pub(super) fn rounds(&self, replicas: u32, who: Who, phase: Phase) -> BTreeSet<u32> {
-        let of_phase = |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
-        self.all.iter().filter(of_phase).map(|sample| sample.repetition).collect()
+        self.of_phase(replicas, who, phase).map(|sample| sample.repetition).collect()
     }
 
     /// The median over the rounds of the sum of all figures that are `chosen` by name.
@@ -150,9 +148,12 @@ impl Samples {
 
     fn of_place(&self, place: Place) -> impl Iterator<Item = &Sample> {
         let Place { round: Round { replicas, repetition }, who, phase } = place;
-        self.all.iter().filter(move |sample| {
-            sample.replicas == replicas && sample.repetition == repetition && sample.who == who && sample.phase == phase
-        })
+        self.of_phase(replicas, who, phase).filter(move |sample| sample.repetition == repetition)
+    }
+
+    fn of_phase(&self, replicas: u32, who: Who, phase: Phase) -> impl Iterator<Item = &Sample> {
+        let is_of = move |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
+        self.all.iter().filter(is_of)
     }
 
     /// The curve of the round whose `figure` is nearest to the median.

@@ -31,7 +31,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
                 );
             }
         }
-        if let Some(policy) = text(pod, "restartPolicy").filter(|policy| *policy != "Always") {
+        if let Some(policy) = pod.text("restartPolicy").filter(|policy| *policy != "Always") {
             let told = format!("{policy:?} is kept, and a pod that has ended is replaced by a new one all the same");
             found.warn(&path.field("restartPolicy"), told);
         }
@@ -40,12 +40,8 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
 
 /// The scheduler that a clique asks for.
 pub(super) fn scheduler<'a>(judged: &Judged<'a>, clique: &'a PodCliqueTemplateSpec) -> &'a str {
-    let written = text(&clique.spec.pod_spec, "schedulerName").filter(|name| !name.trim().is_empty());
+    let written = clique.spec.pod_spec.text("schedulerName").filter(|name| !name.trim().is_empty());
     written.unwrap_or(judged.facts.schedulers.default_profile.name())
-}
-
-fn text<'a>(pod: &'a RawPodSpec, field: &str) -> Option<&'a str> {
-    pod.get(field)?.as_str()
 }
 
 fn schedulers(judged: &Judged<'_>, found: &mut Findings) {

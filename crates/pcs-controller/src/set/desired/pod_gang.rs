@@ -36,7 +36,7 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, otherwise: Sched
 /// Who schedules the pods of the set: the first scheduler that a clique names, if it is one that Grove knows.
 fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
     let cliques = set.spec.template.cliques.iter();
-    let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.fields().get("schedulerName")?.as_str());
+    let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.text("schedulerName"));
     names.find(|name| !name.is_empty()).and_then(Scheduler::named)
 }
 
