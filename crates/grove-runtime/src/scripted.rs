@@ -1,9 +1,6 @@
 //! An API server for unit tests that answers as a script tells it, and remembers what it was asked.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -11,6 +8,7 @@ use axum::{
 };
 use futures::{StreamExt, channel::mpsc, stream};
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// One request as the server saw it.
@@ -70,7 +68,7 @@ pub(crate) struct Log(Arc<Mutex<Vec<Asked>>>);
 
 impl Log {
     pub(crate) fn all(&self) -> Vec<Asked> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn count(&self, which: impl Fn(&Asked) -> bool) -> usize {
@@ -93,7 +91,7 @@ pub(crate) fn client(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) 
         async move {
             let request = read(request).await;
             let answer = script(&request);
-            asked.0.lock().unwrap().push(request);
+            asked.0.lock().push(request);
             reply(answer).await
         }
     });
