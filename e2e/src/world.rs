@@ -7,9 +7,9 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::ownership::controller_of;
-use grove_api_types::scheduler_group::{PodGang, PodGangPhase};
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ListParams;

@@ -29,7 +29,7 @@ pub fn is_injected(name: &str, is_member: bool) -> bool {
 
 /// Puts `variables` before those of every container and init container of a pod spec. The names are Grove's, so a
 /// container's own variable of such a name goes.
-pub fn put_first(pod_spec: &mut Map<String, Value>, variables: &[Value]) {
+pub fn prepend(pod_spec: &mut Map<String, Value>, variables: &[Value]) {
     for list in ["containers", "initContainers"] {
         let containers = pod_spec.get_mut(list).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {

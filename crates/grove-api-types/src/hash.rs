@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::core::{PodCliqueSetTemplateSpec, PodCliqueSpec, PodCliqueTemplateSpec};
+use crate::v1alpha1::{PodCliqueSetTemplateSpec, PodCliqueSpec, PodCliqueTemplateSpec};
 
 /// Version of the rule; the first character of each hash.
 const VERSION: char = '1';

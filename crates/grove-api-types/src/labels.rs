@@ -116,7 +116,7 @@ impl Component {
 }
 
 /// Whether a label is written by Grove, not by a user's template.
-pub fn is_groves(key: &str) -> bool {
+pub fn is_grove_label(key: &str) -> bool {
     key.starts_with(GROVE_PREFIX) || [MANAGED_BY, PART_OF, NAME, COMPONENT].contains(&key)
 }
 

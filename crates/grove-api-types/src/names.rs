@@ -146,7 +146,7 @@ impl PodGangName {
 
     /// What the name counts, and the number: a set and its replica, or a scaling group and its replica beyond
     /// `minAvailable`. The name does not say which.
-    pub fn counted(&self) -> Option<(&str, i32)> {
+    pub fn split_index(&self) -> Option<(&str, i32)> {
         let (counted, number) = self.0.rsplit_once('-')?;
         Some((counted, number.parse().ok()?))
     }

@@ -5,7 +5,7 @@ use kube::Resource;
 
 /// The one reference to the object that controls a child. It blocks the owner's deletion in the foreground, so that such
 /// a deletion ends only when the child has gone. Empty only for an owner that was never stored.
-pub fn controlled_by<K: Resource<DynamicType = ()>>(owner: &K) -> Vec<OwnerReference> {
+pub fn controller_owner_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Vec<OwnerReference> {
     let blocking = |reference| OwnerReference { block_owner_deletion: Some(true), ..reference };
     owner.controller_owner_ref(&()).map(blocking).into_iter().collect()
 }
@@ -21,6 +21,6 @@ pub fn is_controlled_by<K: Resource, Owner: Resource>(child: &K, owner: &Owner) 
 }
 
 /// Whether the object is deleted in a way that leaves its children, as `kubectl delete --cascade=orphan` does.
-pub fn leaves_children<K: Resource>(owner: &K) -> bool {
+pub fn orphans_dependents<K: Resource>(owner: &K) -> bool {
     owner.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
 }

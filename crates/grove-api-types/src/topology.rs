@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 
 use crate::configuration::TopologyDomain;
-use crate::core::{
+use crate::labels::TOPOLOGY_NAME;
+use crate::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, ClusterTopologyLevel, PodCliqueSet, PodCliqueSetTemplateSpec,
     TopologyBindingLevel, TopologyConstraint,
 };
-use crate::labels::TOPOLOGY_NAME;
 
 /// A topology: its levels, the broadest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl From<&TopologyBindingLevel> for Level {
 impl From<&ClusterTopology> for Topology {
     fn from(topology: &ClusterTopology) -> Self {
         let mut levels: Vec<Level> = topology.spec.levels.iter().map(Level::from).collect();
-        levels.sort_by_key(|level| breadth(&level.domain));
+        levels.sort_by_key(|level| domain_rank(&level.domain));
         Self { name: topology.name_any(), levels, is_terminating: topology.metadata.deletion_timestamp.is_some() }
     }
 }
@@ -72,7 +72,7 @@ impl From<&ClusterTopologyBinding> for Topology {
 }
 
 /// The place of a domain among the seven, the broadest first; what is none of them comes last.
-pub fn breadth(domain: &str) -> usize {
+pub fn domain_rank(domain: &str) -> usize {
     TopologyDomain::ALL.iter().position(|(name, _)| *name == domain).unwrap_or(TopologyDomain::ALL.len())
 }
 
@@ -84,34 +84,38 @@ pub fn constraints(template: &PodCliqueSetTemplateSpec) -> impl Iterator<Item = 
 }
 
 /// The topology that a template names: its own field, else the first constraint that names one.
-pub fn written_name(template: &PodCliqueSetTemplateSpec) -> Option<&str> {
+pub fn explicit_topology_name(template: &PodCliqueSetTemplateSpec) -> Option<&str> {
     let within = constraints(template).filter_map(|constraint| constraint.topology_name.as_deref());
     template.cluster_topology_name.as_deref().into_iter().chain(within).find(|name| !name.is_empty())
 }
 
 /// The topology that a set refers to: none without a constraint; else the name that is written, else the one that the set
 /// was labelled with, else the configured default.
-pub fn reference<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
+pub fn resolve_topology_name<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
     let template = &set.spec.template;
     constraints(template).next()?;
     let label = || set.labels().get(TOPOLOGY_NAME).map(String::as_str);
-    written_name(template).or_else(label).or(Some(default))
+    explicit_topology_name(template).or_else(label).or(Some(default))
 }
 
 /// The topology that a set refers to that is being created: nobody can have labelled it yet.
-pub fn reference_of_new<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
+pub fn resolve_topology_name_on_create<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
     let template = &set.spec.template;
     constraints(template).next()?;
-    written_name(template).or(Some(default))
+    explicit_topology_name(template).or(Some(default))
 }
 
-/// The topology that a set refers to after an update: as [`reference`], except that the old label counts only as long as
+/// The topology that a set refers to after an update: as [`resolve_topology_name`], except that the old label counts only as long as
 /// the names in the template stay what they were.
-pub fn reference_after<'a>(new: &'a PodCliqueSet, old: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
+pub fn resolve_topology_name_on_update<'a>(
+    new: &'a PodCliqueSet,
+    old: &'a PodCliqueSet,
+    default: &'a str,
+) -> Option<&'a str> {
     let template = &new.spec.template;
     constraints(template).next()?;
-    let (written, before) = (written_name(template), written_name(&old.spec.template));
-    let kept = if written == before { reference(old, default) } else { None };
+    let (written, before) = (explicit_topology_name(template), explicit_topology_name(&old.spec.template));
+    let kept = if written == before { resolve_topology_name(old, default) } else { None };
     written.or(kept).or(Some(default))
 }
 

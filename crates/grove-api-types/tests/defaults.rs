@@ -6,8 +6,8 @@ use std::time;
 
 use expect_test::{Expect, expect};
 use grove_api_types::admission::default::pod_clique_set;
-use grove_api_types::core::PodCliqueSet;
 use grove_api_types::duration::Duration;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::{Value, json};
 
 fn set(spec: &str) -> PodCliqueSet {

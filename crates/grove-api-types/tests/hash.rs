@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
 
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{admission, hash};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::core::PodClique;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::controller::{Next, Wiring};
 use grove_runtime::executor;
 use grove_runtime::plan::Plan;

@@ -1,7 +1,7 @@
 //! What pclq-controller may do, and why.
 
-use grove_api_types::core::PodClique;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::rbac::{Rule, Verb};
 use k8s_openapi::api::core::v1::Pod;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use grove_api_types::core::PodClique;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::Change;
 use grove_runtime::executor::{Done, Failure};
 use grove_runtime::slim::SlimPod;

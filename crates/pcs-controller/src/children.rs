@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api_types::conditions::available;
-use grove_api_types::shape::size::MOST_OBJECTS;
+use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_runtime::plan::Waiting;
 use kube::{Resource, ResourceExt};
 
@@ -23,7 +23,7 @@ pub(crate) use revision::Revision;
 /// Why nothing is done for a set that implies too much.
 pub(crate) fn too_large() -> Waiting {
     let message = format!(
-        "there would be more than {MOST_OBJECTS} objects, pods and what is made for them; nothing is created or deleted until \
+        "there would be more than {MAX_OBJECTS} objects, pods and what is made for them; nothing is created or deleted until \
          replicas of the set, of its scaling groups or of its cliques are fewer"
     );
     Waiting::new(available::TOO_LARGE, message)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_runtime::controller::{Next, Wiring};
 use grove_runtime::executor;
 use grove_runtime::plan::Plan;

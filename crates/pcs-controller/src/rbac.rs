@@ -1,7 +1,7 @@
 //! What pcs-controller may do: exactly what it does.
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::rbac::{Rule, Verb};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_runtime::controller::{Next, Wiring};
 use grove_runtime::executor;
 use grove_runtime::service::Service;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::channel::mpsc;
 use futures::stream::BoxStream;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::refusals::Refusals;
 use grove_runtime::service::Service as GroveService;

@@ -8,8 +8,8 @@ use grove_api_types::admission::{
     validate_cluster_topology_update, validate_create, validate_scale, validate_topology_binding_create,
     validate_topology_binding_update, validate_update,
 };
-use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

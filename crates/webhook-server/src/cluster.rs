@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use grove_api_types::admission::{Facts, Referring, TopologyFacts};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
-use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::labels::PART_OF;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::topology::{Topology, constraints, reference, used_domains};
+use grove_api_types::topology::{Topology, constraints, resolve_topology_name, used_domains};
+use grove_api_types::v1alpha1::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+};
 use grove_runtime::caches::Cache;
 use grove_runtime::service::Service;
 use kube::runtime::watcher;
@@ -98,7 +100,8 @@ impl Cluster {
 
     /// What is known when a topology is judged. `other_has` says whether the other kind has one of that name.
     pub(crate) fn of_topology(&self, name: &str, user: &str, is_taken: bool) -> TopologyFacts {
-        let refers = |known: &Arc<Known<PodCliqueSet>>| reference(&known.0, &self.topology.name) == Some(name);
+        let refers =
+            |known: &Arc<Known<PodCliqueSet>>| resolve_topology_name(&known.0, &self.topology.name) == Some(name);
         TopologyFacts {
             topology: self.topology.clone(),
             schedulers: self.schedulers.clone(),

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use grove_api_types::core::{
-    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueStatus,
-};
 use grove_api_types::labels::{MNNVL_GROUP, PART_OF, PROTECTION_DISABLED, TOPOLOGY_NAME};
 use grove_api_types::pod_spec::RawPodSpec;
+use grove_api_types::v1alpha1::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueStatus,
+};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use e2e::apart::{self, Apart};
 use e2e::kubectl::kubectl;
 use e2e::{Namespace, Plane, http, in_namespace, sets};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::{Value, json};
 
 /// A set that is right but for `replaced`, which stands in the place of `by`.

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use e2e::{Namespace, World, in_namespace, shown, world::is_ready};
 use expect_test::expect;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;

@@ -4,7 +4,7 @@
 use e2e::kubectl::kubectl;
 use e2e::plane::until_said;
 use e2e::{Namespace, in_namespace};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 

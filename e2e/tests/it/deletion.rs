@@ -1,7 +1,7 @@
 //! A deleted set leaves nothing, and its name is free at once.
 
 use e2e::{World, in_namespace, sets};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::ResourceExt;
 
 fn serves(world: &World) -> bool {

@@ -1,8 +1,8 @@
 //! Every managed object that is deleted or edited comes back, woken by the event itself.
 
 use e2e::{Namespace, World, in_namespace, sets, world::is_later};
-use grove_api_types::core::{PodClique, PodCliqueSet};
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::core::NamespaceResourceScope;
 use kube::{Resource, ResourceExt};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use e2e::{Namespace, World, in_namespace, sets, world::is_ready};
-use grove_api_types::core::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use kube::{Resource, ResourceExt};
 
 /// Of one replica of [`sets::grouped`].

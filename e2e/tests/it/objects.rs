@@ -2,7 +2,7 @@
 
 use e2e::{Namespace, World, in_namespace, sets, shown};
 use expect_test::expect;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 
 use crate::it::composition::each_group_refers_to_the_pods_of_its_clique;
 

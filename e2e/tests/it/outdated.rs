@@ -1,7 +1,7 @@
 //! A template that is changed under running pods: they run on, the set says so, and what is made anew is of the new template.
 
 use e2e::{World, in_namespace, sets, world::is_ready};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};

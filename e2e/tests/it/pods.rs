@@ -1,7 +1,7 @@
 //! What becomes of pods, and what their clique and their set say about it.
 
 use e2e::{Namespace, World, in_namespace, sets, world::is_ready};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;

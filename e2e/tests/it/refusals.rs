@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use e2e::{Namespace, World, announced, in_namespace, sets, taken_up};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::wait::await_condition;

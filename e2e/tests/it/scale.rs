@@ -1,7 +1,7 @@
 //! Sets and cliques grow and shrink through their scale subresource; indices of live pods stay dense.
 
 use e2e::{in_namespace, sets};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use e2e::{Plane, World, in_namespace, shown, taken_up};
-use grove_api_types::core::{ClusterTopology, PodCliqueSet};
+use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
@@ -38,7 +38,7 @@ pub(super) fn tell(world: &World) -> String {
         world.cliques.values().map(|clique| format!("{} × {}", clique.name_any(), clique.spec.replicas)).collect(),
     );
     for gang in world.gangs.values() {
-        let group = |group: &grove_api_types::scheduler_group::PodGroup| {
+        let group = |group: &grove_api_types::scheduler_v1alpha1::PodGroup| {
             format!("{} {} of {}", group.name, group.min_replicas, group.pod_references.len())
         };
         let groups: Vec<_> = gang.spec.podgroups.iter().map(group).collect();

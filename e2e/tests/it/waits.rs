@@ -3,7 +3,7 @@
 use e2e::kubectl::kubectl;
 use e2e::{Namespace, World, in_namespace, sets, shown};
 use futures::future::join_all;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;

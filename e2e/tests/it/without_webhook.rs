@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use e2e::{Namespace, in_namespace, world::LIMIT};
-use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

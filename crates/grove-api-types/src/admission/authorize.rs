@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::labels::{PART_OF, PROTECTION_DISABLED, is_groves};
+use crate::labels::{PART_OF, PROTECTION_DISABLED, is_grove_label};
 
 /// Controllers of Kubernetes that must be able to delete and to release whatever they find, and the one that fills in the
 /// tokens of service accounts.
@@ -135,7 +135,7 @@ fn is_free(request: &Request<'_>) -> bool {
 fn ours(object: &Value) -> (Option<&Value>, Vec<(&String, &Value)>, Option<&Value>) {
     let metadata = object.get("metadata");
     let labels = metadata.and_then(|metadata| metadata.get("labels")?.as_object());
-    let labels = labels.into_iter().flatten().filter(|(key, _)| is_groves(key)).collect();
+    let labels = labels.into_iter().flatten().filter(|(key, _)| is_grove_label(key)).collect();
     (object.get("spec"), labels, metadata.and_then(|metadata| metadata.get("ownerReferences")))
 }
 

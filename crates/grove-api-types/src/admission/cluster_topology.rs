@@ -7,10 +7,10 @@ use kube::{Resource, ResourceExt};
 use super::findings::Findings;
 use super::{FieldPath, Referring, Rule, TopologyFacts, Verdict};
 use crate::configuration::TopologyDomain;
-use crate::core::{ClusterTopology, ClusterTopologyBinding};
 use crate::scheduler::Scheduler;
 use crate::syntax::{LONGEST_LABEL, key};
 use crate::topology::{Level, Topology};
+use crate::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
 /// As many sets are named in a message; the others are counted.
 const NAMED: usize = 3;

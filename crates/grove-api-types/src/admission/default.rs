@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 use crate::duration::Duration;
 use crate::syntax::is_blank;
+use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 
 /// Seconds a pod gets to end when its template says nothing: Kubernetes' own default.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;

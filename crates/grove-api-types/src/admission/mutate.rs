@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::{Facts, default};
 use crate::configuration::TopologyDomain;
-use crate::core::{AutoScalingConfig, PodCliqueSet};
-use crate::fabric::{asks_for_gpu, brings_own_claim};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
+use crate::mnnvl::{asks_for_gpu, brings_own_claim};
 use crate::syntax::is_blank;
-use crate::topology::{breadth, reference_after, reference_of_new};
+use crate::topology::{domain_rank, resolve_topology_name_on_create, resolve_topology_name_on_update};
+use crate::v1alpha1::{AutoScalingConfig, PodCliqueSet};
 
 /// The definition refuses a set with more cliques; reading it would only cost memory.
 const MOST_CLIQUES: usize = 4096;
@@ -77,7 +77,7 @@ pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts
 /// that whoever refuses it names its place as it was written.
 pub fn default_cluster_topology(object: &Value) -> Vec<Change> {
     let written = object.get("spec").and_then(|spec| spec.get("levels")?.as_array()).cloned().unwrap_or_default();
-    let domain = |level: &Value| level.get("domain").and_then(Value::as_str).map_or(usize::MAX, breadth);
+    let domain = |level: &Value| level.get("domain").and_then(Value::as_str).map_or(usize::MAX, domain_rank);
     let mut ordered = written.clone();
     ordered.sort_by_key(domain);
     let is_leaving = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
@@ -169,7 +169,7 @@ impl Changes<'_> {
     /// On a new set the label is written over whatever the user put.
     fn label_of_new(&mut self, set: &PodCliqueSet, facts: &Facts) {
         let topology = &facts.topology;
-        let target = reference_of_new(set, &topology.name).filter(|_| topology.enabled);
+        let target = resolve_topology_name_on_create(set, &topology.name).filter(|_| topology.enabled);
         let label = set.labels().get(TOPOLOGY_NAME).map(String::as_str);
         self.relabel(label, target);
     }
@@ -179,7 +179,7 @@ impl Changes<'_> {
         let before = old.labels().get(TOPOLOGY_NAME).map(String::as_str);
         let label = new.labels().get(TOPOLOGY_NAME).map(String::as_str);
         let is_tracked = facts.topology.enabled || before.is_some();
-        let target = reference_after(new, old, &facts.topology.name).filter(|_| is_tracked);
+        let target = resolve_topology_name_on_update(new, old, &facts.topology.name).filter(|_| is_tracked);
         if label.is_none() || label == before {
             self.relabel(label, target);
         }

@@ -8,10 +8,10 @@ use super::findings::Findings;
 use super::texts::too_large;
 use super::validate::warnings;
 use super::{Facts, FieldPath, Rule, Verdict, validate_update};
-use crate::core::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
+use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
-use crate::shape::size::{self, Count, MOST_OBJECTS};
 use crate::syntax::LONGEST_LABEL;
+use crate::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 
 /// What is scaled.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +85,8 @@ fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, r
 fn size(replicas: i32, set: Option<&PodCliqueSet>, growth: impl Fn(&PodCliqueSet) -> u64, found: &mut Findings) {
     let Some(set) = set else { return };
     let growth = growth(set);
-    let total = size::of_template(set).saturating_add(growth);
-    if growth > 0 && total > MOST_OBJECTS {
+    let total = object_count::of_template(set).saturating_add(growth);
+    if growth > 0 && total > MAX_OBJECTS {
         found.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_large(total));
     }
 }
@@ -95,7 +95,7 @@ fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
     let template = &set.spec.template;
     let part = part_of(name, &set.name_any());
     let config = template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name));
-    config.map_or(0, |config| Count::of(template).growth(&config.name, replicas))
+    config.map_or(0, |config| ObjectCount::of(template).growth(&config.name, replicas))
 }
 
 /// Whether it stands alone or is one of a group, a clique grows by its pods.

@@ -1,6 +1,6 @@
 //! What the rules say in the same words as the definitions, which judge first and hold when no webhook answers.
 
-use crate::shape::size::MOST_OBJECTS;
+use crate::expansion::object_count::MAX_OBJECTS;
 
 pub(crate) const NO_CLIQUE: &str = "at least one PodClique must be defined";
 pub(crate) const NO_NAME: &str = "field cannot be empty";
@@ -41,7 +41,7 @@ pub(crate) const GROUP_BOUNDS: Bounds = Bounds {
 /// What is said of a set that would have so many objects.
 pub(crate) fn too_large(objects: u64) -> String {
     format!(
-        "the set would have {objects} objects, pods and what is made for them, and {MOST_OBJECTS} is the most; lower replicas \
+        "the set would have {objects} objects, pods and what is made for them, and {MAX_OBJECTS} is the most; lower replicas \
          of the set, of its scaling groups or of its cliques, or divide it into several sets"
     )
 }

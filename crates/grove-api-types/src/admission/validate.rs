@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use super::default::Counterparts;
 use super::findings::Findings;
 use super::{Facts, FieldPath, Verdict, default};
-use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 use crate::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
-use crate::topology::{reference, reference_after, reference_of_new};
+use crate::topology::{resolve_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update};
+use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 
 mod claims;
 mod cliques;
@@ -17,11 +17,11 @@ mod groups;
 mod mnnvl;
 mod names;
 mod namesakes;
+mod object_count;
 mod pods;
 mod scaling;
 mod schedulers;
 mod sharing;
-mod size;
 mod startup;
 mod topology;
 mod update;
@@ -35,7 +35,7 @@ pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
         return Verdict::default();
     }
     let set = default::pod_clique_set(set);
-    let reference = reference_of_new(&set, &facts.topology.name);
+    let reference = resolve_topology_name_on_create(&set, &facts.topology.name);
     let judged = Judged::new(&set, facts, reference);
     let mut findings = Findings::default();
     judged.at_any_time(&mut findings);
@@ -57,8 +57,8 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) ->
     }
     let default = &facts.topology.name;
     let mut stored = Findings::of_stored();
-    Judged::new(&old, facts, reference(&old, default)).at_any_time(&mut stored);
-    let judged = Judged::new(&new, facts, reference_after(&new, &old, default));
+    Judged::new(&old, facts, resolve_topology_name(&old, default)).at_any_time(&mut stored);
+    let judged = Judged::new(&new, facts, resolve_topology_name_on_update(&new, &old, default));
     let mut findings = stored.of_change();
     judged.at_any_time(&mut findings);
     pods::moved(&judged, &old, &mut findings);
@@ -72,7 +72,7 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) ->
 pub(super) fn warnings(set: &PodCliqueSet, facts: &Facts) -> Vec<String> {
     let set = default::pod_clique_set(set);
     let mut findings = Findings::default();
-    Judged::new(&set, facts, reference(&set, &facts.topology.name)).at_any_time(&mut findings);
+    Judged::new(&set, facts, resolve_topology_name(&set, &facts.topology.name)).at_any_time(&mut findings);
     findings.verdict().warnings
 }
 
@@ -110,7 +110,7 @@ impl<'a> Judged<'a> {
     /// The rules that hold at any time.
     fn at_any_time(&self, found: &mut Findings) {
         names::check(self, found);
-        size::check(self, found);
+        object_count::check(self, found);
         cliques::check(self, found);
         startup::check(self, found);
         pods::check(self, found);

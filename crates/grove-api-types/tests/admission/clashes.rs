@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use grove_api_types::admission::{Rule, validate_create};
-use grove_api_types::core::{PodCliqueSet, ResourceSharingScope};
+use grove_api_types::expansion::{CurrentScale, SetReplica, expand};
 use grove_api_types::names::{ClaimOwner, PodCliqueSetName, ResourceClaimName};
-use grove_api_types::shape::{LiveScale, SetReplica, expand};
-use grove_api_types::sharing::{self, Share};
+use grove_api_types::resource_sharing::{self, SharedClaim};
+use grove_api_types::v1alpha1::{PodCliqueSet, ResourceSharingScope};
 use grove_test_support::dice::Dice;
 use grove_test_support::rows::{Known, changed, object};
 use serde_json::{Value, json};
@@ -65,8 +65,8 @@ fn set(dice: &mut Dice) -> PodCliqueSet {
 }
 
 /// The names of the claims that are made for an owner.
-fn claims_of(owner: ClaimOwner<'_>, replicas: std::ops::Range<i32>, shares: &[Share<'_>]) -> Vec<String> {
-    let of_share = |share: &Share<'_>| -> Vec<ResourceClaimName> {
+fn claims_of(owner: ClaimOwner<'_>, replicas: std::ops::Range<i32>, shares: &[SharedClaim<'_>]) -> Vec<String> {
+    let of_share = |share: &SharedClaim<'_>| -> Vec<ResourceClaimName> {
         match share.scope {
             ResourceSharingScope::AllReplicas => vec![ResourceClaimName::of_all_replicas(owner, share.template)],
             ResourceSharingScope::PerReplica => {
@@ -79,13 +79,17 @@ fn claims_of(owner: ClaimOwner<'_>, replicas: std::ops::Range<i32>, shares: &[Sh
 
 fn claims(set: &PodCliqueSet, replicas: &[SetReplica<'_>]) -> Vec<String> {
     let name = PodCliqueSetName::new(set.metadata.name.clone().unwrap_or_default());
-    let mut claims = claims_of(ClaimOwner::Set(&name), 0..REPLICAS, &sharing::of_set(&set.spec.template));
+    let mut claims = claims_of(ClaimOwner::Set(&name), 0..REPLICAS, &resource_sharing::of_set(&set.spec.template));
     for replica in replicas {
         for group in &replica.groups {
-            claims.extend(claims_of(ClaimOwner::Group(&group.name), 0..REPLICAS, &sharing::of_group(group.config)));
+            claims.extend(claims_of(
+                ClaimOwner::Group(&group.name),
+                0..REPLICAS,
+                &resource_sharing::of_group(group.config),
+            ));
         }
         for clique in replica.all_cliques() {
-            let shares = sharing::of_clique(clique.template);
+            let shares = resource_sharing::of_clique(clique.template);
             claims.extend(claims_of(ClaimOwner::Clique(&clique.name), 0..REPLICAS, &shares));
         }
     }
@@ -102,7 +106,7 @@ fn what_would_have_one_name_is_refused_and_nothing_else() {
     let mut found = [0, 0];
     for seed in 0..SETS {
         let set = set(&mut Dice::new(seed));
-        let replicas = expand(&set, &LiveScale::default());
+        let replicas = expand(&set, &CurrentScale::default());
         let cliques = replicas.iter().flat_map(SetReplica::all_cliques);
         let cliques: Vec<String> = cliques.map(|clique| clique.name.to_string()).collect();
         let verdict = validate_create(&set, &facts);

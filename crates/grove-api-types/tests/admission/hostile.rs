@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use grove_api_types::admission::{default_pod_clique_set, validate_create, validate_update};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Known, object};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The laws, for the objects of the rows.
 
 use grove_api_types::admission::{validate_create, validate_update};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Changes, Known, On, Row, changed, object, rows};
 use serde_json::{Value, json};
 

@@ -7,7 +7,9 @@ use grove_api_types::admission::{
     default_pod_clique_set, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
     validate_scale, validate_topology_binding_create, validate_topology_binding_update, validate_update,
 };
-use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

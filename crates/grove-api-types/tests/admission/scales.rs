@@ -1,7 +1,7 @@
 //! What the scale subresource lets pass.
 
 use grove_api_types::admission::{Scaled, Verdict, validate_scale};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_test_support::rows::{Known, ScaleRow, object, scales};
 use serde_json::{Value, json};
 

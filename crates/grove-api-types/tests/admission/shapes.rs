@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use grove_api_types::admission::{default_pod_clique_set, validate_create};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::Known;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use grove_api_types::admission::{
     Verdict, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
     validate_topology_binding_create, validate_topology_binding_update, validate_update,
 };
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Known, On, Row, changed, object, rows};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use grove_api_types::core::PodClique;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::slim::SlimPod;
 use kube::ResourceExt;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use grove_api_types::core::PodClique;
-use grove_api_types::ownership::leaves_children;
+use grove_api_types::ownership::orphans_dependents;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 use grove_runtime::slim::SlimPod;
 
@@ -81,7 +81,7 @@ pub fn farewell(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Plan {
 }
 
 fn deletion(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Stage {
-    let pods = if leaves_children(clique) { &[] } else { pods };
+    let pods = if orphans_dependents(clique) { &[] } else { pods };
     deleted(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating()))
 }
 

@@ -1,7 +1,7 @@
 //! What a clique says of itself: how many of its pods are there, bound, ready, and why not all of them are.
 
-use grove_api_types::core::{LastError, PodClique, PodCliqueStatus};
 use grove_api_types::labels::{self, Component};
+use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_api_types::{conditions, error_codes};
 use grove_runtime::conditions::is_true;
 use grove_runtime::executor::{Done, Failure, Outcome};

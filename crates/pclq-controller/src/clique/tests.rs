@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use expect_test::Expect;
-use grove_api_types::core::{PodClique, PodCliqueStatus};
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
 use grove_runtime::plan::{Plan, Step};
 use grove_runtime::slim::SlimPod;
 use kube::ResourceExt;

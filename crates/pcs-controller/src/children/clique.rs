@@ -1,7 +1,7 @@
 //! What both levels ask of the cliques they made, by what pclq-controller says of them.
 
-use grove_api_types::core::PodClique;
 use grove_api_types::names::PodCliqueName;
+use grove_api_types::v1alpha1::PodClique;
 
 use super::ByName;
 use super::Revision;

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup};
 use grove_api_types::labels::GROVE_PREFIX;
 use grove_api_types::raw::RawMetricSpec;
-use grove_api_types::scheduler_group::{PodGang, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_runtime::merge::merge_patch;
 use grove_runtime::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -41,7 +41,7 @@ pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<S
     change.map(|change| Step::merge_patch_guarded(live, change))
 }
 
-fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::scheduler_group::NamespacedName> {
+fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::scheduler_v1alpha1::NamespacedName> {
     let of_same_name = live.spec.podgroups.iter().find(|live| live.name == group.name);
     of_same_name.map(|live| live.pod_references.clone()).unwrap_or_default()
 }

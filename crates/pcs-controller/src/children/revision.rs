@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::{PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 use grove_api_types::hash;
+use grove_api_types::v1alpha1::{PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 
 /// What the children of a set are made from.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! A headless Service and its drift. The API server fills in much of what we leave away, and nobody else has a say in its spec.
 
-use grove_api_types::labels::is_groves;
+use grove_api_types::labels::is_grove_label;
 use grove_runtime::merge::merge_patch;
 use grove_runtime::plan::Step;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
@@ -17,7 +17,7 @@ pub(crate) fn drift(existing: &ByName<Service>, mut desired: Service) -> Option<
     if address(live).is_some_and(|address| Some(address) != address_of(&desired)) {
         return Some(Step::delete(live));
     }
-    keep(live.labels(), desired.labels_mut(), |key| !is_groves(key));
+    keep(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
     let (live_spec, desired_spec) = (compared(live), compared(&desired));
     let differs = live.labels() != desired.labels() || live_spec != desired_spec;
     let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });

@@ -1,9 +1,9 @@
 //! Fills [`Observed`] from the caches, and says which changes wake which gang.
 
 use futures::stream::{BoxStream, StreamExt};
-use grove_api_types::core::PodClique;
 use grove_api_types::labels;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::Change;
 use grove_runtime::controller::Wake;
 use kube::ResourceExt;

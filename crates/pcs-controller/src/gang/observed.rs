@@ -1,7 +1,7 @@
 //! What is known about a gang and its cliques: plain data, and questions about it.
 
-use grove_api_types::core::PodClique;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
 
 use crate::children::ByName;
 

@@ -1,8 +1,8 @@
 //! What a gang is told: where it is in its life, as far as its cliques say.
 
 use grove_api_types::conditions::{self, initialized, ready};
-use grove_api_types::core::PodClique;
-use grove_api_types::scheduler_group::{PodGangPhase, PodGangStatus, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::conditions::{Verdict, is_true, set_condition};
 use grove_runtime::pace::Tidings;
 use k8s_openapi::jiff::Timestamp;

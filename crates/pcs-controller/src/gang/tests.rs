@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use grove_api_types::core::PodClique;
-use grove_api_types::scheduler_group::PodGangPhase;
+use grove_api_types::scheduler_v1alpha1::PodGangPhase;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::pace::Tidings;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;

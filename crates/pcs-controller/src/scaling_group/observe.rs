@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, StreamExt};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
-use grove_api_types::scheduler_group::PodGang;
-use grove_api_types::shape::LiveScale;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::controller::Wake;
@@ -74,7 +74,7 @@ fn of_gang(sets: &Cache<PodCliqueSet>, gang: Option<&PodGang>) -> Vec<ObjectRef<
     let Some(gang) = gang else { return Vec::new() };
     let name = PodGangName::new(gang.name_any());
     let namespace = gang.namespace().unwrap_or_default();
-    let Some((counted, number)) = name.counted() else { return Vec::new() };
+    let Some((counted, number)) = name.split_index() else { return Vec::new() };
     let set = gang.labels().get(labels::PART_OF).filter(|set| *set == counted);
     let set = set.and_then(|set| sets.get(&namespace, set));
     let of_base = set.iter().flat_map(|set| {
@@ -93,7 +93,7 @@ pub(super) fn observe(ctx: &Ctx, group: &PodCliqueScalingGroup) -> Observed {
     let place = set.as_ref().zip(set_replica(group));
     let siblings: Vec<_> = place.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // The group itself comes last: it is newer than the cache.
-    let live = LiveScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
+    let live = CurrentScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
     let (cliques, refused) = (cliques(caches, group), ctx.refused.groups.standing(group));
     let (gangs, taken) = (BTreeSet::new(), Vec::new());
     let mut seen = Observed { group: group.clone(), set, live, cliques, gangs, taken, refused };

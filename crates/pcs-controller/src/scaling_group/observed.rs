@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, SetReplica, object_count};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
-use grove_api_types::shape::{self, LiveScale, ScalingGroup, SetReplica, size};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::namesake::{Claims, Namesake};
 use grove_runtime::refusals::Standing;
 use kube::ResourceExt;
@@ -20,7 +20,7 @@ pub struct Observed {
     /// The set that controls it, with our defaults applied; absent when it is gone.
     pub(crate) set: Option<PodCliqueSet>,
     /// How large the group is, and the other groups of the same replica of the set.
-    pub(crate) live: LiveScale,
+    pub(crate) live: CurrentScale,
     /// The cliques of all its replicas.
     pub(crate) cliques: ByName<PodClique>,
     /// The names of the gangs of the set that stand.
@@ -56,7 +56,7 @@ impl Observed {
     /// Whether its replica of the set is not expanded, because no memory would hold what that implies.
     pub(crate) fn is_too_large(&self) -> bool {
         let place = self.set.as_ref().zip(set_replica(&self.group));
-        place.is_some_and(|(set, index)| size::is_replica_too_large(set, index, &self.live))
+        place.is_some_and(|(set, index)| object_count::is_replica_too_large(set, index, &self.live))
     }
 
     /// What `set` wants of the replica that the group belongs to; absent when that replica or the group is not wanted.
@@ -65,7 +65,7 @@ impl Observed {
         if self.is_too_large() {
             return None;
         }
-        let replica = shape::replica(set, index, &self.live);
+        let replica = expansion::replica(set, index, &self.live);
         self.of_group(&replica).is_some().then_some(replica)
     }
 

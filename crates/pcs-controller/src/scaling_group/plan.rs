@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::expansion::{GroupReplica, ScalingGroup};
 use grove_api_types::names::PodGangName;
-use grove_api_types::ownership::leaves_children;
-use grove_api_types::shape::{GroupReplica, ScalingGroup};
+use grove_api_types::ownership::orphans_dependents;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 
 use super::desired::{self, Place};
@@ -54,7 +54,7 @@ fn places(group: &ScalingGroup<'_>) -> BTreeMap<String, i32> {
 
 /// Deletes the cliques of a group that is going or gone, unless it was to leave them.
 pub(crate) fn deletion_of_cliques(cliques: &ByName<PodClique>, group: &PodCliqueScalingGroup) -> Plan {
-    if leaves_children(group) {
+    if orphans_dependents(group) {
         return Plan::new();
     }
     Plan::new().stage(Stage::new("children", deletion::all(cliques)).announcing(

@@ -1,10 +1,10 @@
 //! What a scaling group says of itself: how many of its replicas are scheduled, serve, and are up to date.
 
 use grove_api_types::conditions::{self, available, breached};
-use grove_api_types::core::{LastError, PodClique, PodCliqueScalingGroupStatus};
+use grove_api_types::expansion::{Clique, ScalingGroup};
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::shape::{Clique, ScalingGroup};
+use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroupStatus};
 use grove_runtime::conditions::{ConditionStatus, Verdict, find_condition, is_true, set_condition};
 use grove_runtime::executor::Done;
 use grove_runtime::pace::Tidings;

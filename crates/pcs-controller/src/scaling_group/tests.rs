@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api_types::admission;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_api_types::shape::LiveScale;
+use grove_api_types::expansion::CurrentScale;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::plan::{Create, Step};
 use grove_runtime::refusals::Standing;
 use kube::ResourceExt;
@@ -61,7 +61,7 @@ fn new(replicas: i32) -> Observed {
     resized(Observed {
         group,
         set: Some(set),
-        live: LiveScale::default(),
+        live: CurrentScale::default(),
         cliques: ByName::new(),
         gangs: gangs.collect::<BTreeSet<_>>(),
         taken: Vec::new(),
@@ -71,7 +71,7 @@ fn new(replicas: i32) -> Observed {
 
 /// The same, told how large the group is now.
 fn resized(seen: Observed) -> Observed {
-    let live = LiveScale::of([&seen.group], []);
+    let live = CurrentScale::of([&seen.group], []);
     Observed { live, ..seen }
 }
 

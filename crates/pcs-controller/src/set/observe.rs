@@ -5,11 +5,11 @@ use std::time::Duration;
 use futures::channel::mpsc;
 use futures::future::join5;
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
-use grove_api_types::core::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_group::PodGang;
-use grove_api_types::shape::{self, SetReplica};
-use grove_api_types::{admission, ignored, labels};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::{admission, labels, unsupported_fields};
 use grove_runtime::caches::{Cache, Change};
 use grove_runtime::controller::Wake;
 use grove_runtime::executor::Done;
@@ -138,7 +138,7 @@ pub(super) fn observe(ctx: &Ctx, set: &PodCliqueSet) -> Observed {
 
 /// The scaling groups that the set will adopt.
 fn released(caches: &Caches, seen: &Observed) -> ByName<PodCliqueScalingGroup> {
-    let replicas = shape::expand(&seen.set, &seen.live());
+    let replicas = expansion::expand(&seen.set, &seen.live());
     let groups = replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
     let namespace = seen.set.namespace().unwrap_or_default();
     let ours = labels::base(&seen.name());
@@ -149,7 +149,7 @@ fn released(caches: &Caches, seen: &Observed) -> ByName<PodCliqueScalingGroup> {
 
 /// Who has names that children should have.
 fn taken(caches: &Caches, seen: &Observed) -> Vec<Namesake> {
-    let replicas = shape::expand(&seen.set, &seen.live());
+    let replicas = expansion::expand(&seen.set, &seen.live());
     let gangs: Vec<_> = replicas.iter().flat_map(SetReplica::gangs).map(|gang| gang.name.to_string()).collect();
     let groups = replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
     let cliques = replicas.iter().flat_map(|replica| &replica.cliques).map(|clique| clique.name.as_str());
@@ -170,7 +170,7 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
     let groups = caches.groups.owned_by(&uid);
     Observed {
         set: set.clone(),
-        ignored: ignored::fields(set),
+        ignored: unsupported_fields::fields(set),
         cliques: by_name(caches.cliques.owned_by(&uid)),
         groups: by_name(groups),
         gangs: by_name(caches.gangs.owned_by(&uid)),

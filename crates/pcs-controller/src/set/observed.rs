@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::admission::default;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_api_types::ignored;
+use grove_api_types::expansion::{CurrentScale, object_count};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_group::PodGang;
-use grove_api_types::shape::{LiveScale, size};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::unsupported_fields;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::namesake::{Claims, Namesake};
 use grove_runtime::refusals::Standing;
 use k8s_openapi::api::core::v1::Service;
@@ -50,7 +50,7 @@ impl Observed {
     pub fn childless(set: &PodCliqueSet) -> Self {
         Self {
             set: default::pod_clique_set(set),
-            ignored: ignored::fields(set),
+            ignored: unsupported_fields::fields(set),
             default_scheduler: Scheduler::default(),
             cliques: ByName::new(),
             groups: ByName::new(),
@@ -68,7 +68,7 @@ impl Observed {
         let groups = self.groups.values().chain(self.released.values()).map(|group| group.spec.replicas);
         let cliques = self.cliques.values().map(|clique| clique.spec.replicas);
         let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
-        size::may_be_too_large(&self.set, clique, group) && size::is_too_large(&self.set, &self.live())
+        object_count::may_be_too_large(&self.set, clique, group) && object_count::is_too_large(&self.set, &self.live())
     }
 
     /// Whether the set is being deleted.
@@ -93,8 +93,8 @@ impl Observed {
     }
 
     /// How large the cliques and scaling groups are that exist.
-    pub(crate) fn live(&self) -> LiveScale {
+    pub(crate) fn live(&self) -> CurrentScale {
         let groups = self.groups.values().chain(self.released.values()).map(AsRef::as_ref);
-        LiveScale::of(groups, self.cliques.values().map(AsRef::as_ref))
+        CurrentScale::of(groups, self.cliques.values().map(AsRef::as_ref))
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::labels;
-use grove_api_types::ownership::leaves_children;
-use grove_api_types::shape::{self, SetReplica};
+use grove_api_types::ownership::orphans_dependents;
 use grove_runtime::plan::{Plan, Stage, Step};
 
 use super::desired;
@@ -47,7 +47,7 @@ pub fn plan(seen: &Observed) -> Plan {
     if seen.is_too_large() {
         return Plan::new().waiting([too_large()]);
     }
-    let replicas = shape::expand(&seen.set, &seen.live());
+    let replicas = expansion::expand(&seen.set, &seen.live());
     let Kept { services, gangs, groups, cliques, autoscalers } = kept(seen, &replicas);
     let plan = Plan::new()
         .stage(Stage::new("services", services).announcing_refusals(SERVICES_REFUSED))
@@ -109,7 +109,7 @@ fn kept(seen: &Observed, replicas: &[SetReplica<'_>]) -> Kept {
 
 /// Deletes the children of a set that is going or gone, unless it was to leave them.
 pub(crate) fn deletion_of_children(seen: &Observed) -> Plan {
-    if leaves_children(&seen.set) {
+    if orphans_dependents(&seen.set) {
         return Plan::new();
     }
     let steps = deletion::all(&seen.autoscalers)

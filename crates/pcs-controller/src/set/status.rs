@@ -1,9 +1,9 @@
 //! What a set says of itself: how many of its replicas are there, serve, and are up to date.
 
 use grove_api_types::conditions::{self, available, fields_ignored};
-use grove_api_types::core::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
-use grove_api_types::shape::{self, Clique, ScalingGroup, SetReplica};
-use grove_api_types::{ignored, labels};
+use grove_api_types::expansion::{self, Clique, ScalingGroup, SetReplica};
+use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
+use grove_api_types::{labels, unsupported_fields};
 use grove_runtime::conditions::{ConditionStatus, Verdict, remove_condition, set_condition};
 use grove_runtime::executor::Done;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -21,7 +21,7 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
     if seen.is_too_large() {
         return of_too_large(seen, old, now);
     }
-    let replicas = shape::expand(&seen.set, &seen.live());
+    let replicas = expansion::expand(&seen.set, &seen.live());
     let revision = Revision::of(&seen.set.spec.template);
     let available: Vec<_> = replicas.iter().filter(|replica| is_available(seen, replica)).collect();
     let updated = available.iter().filter(|replica| is_updated(seen, &revision, replica)).count();
@@ -32,7 +32,7 @@ pub fn of_set(seen: &Observed, done: &Done, now: Timestamp) -> PodCliqueSetStatu
     let is_done = done.succeeded() && seen.refused.children.is_empty();
     let mut conditions = old.conditions;
     set_condition(&mut conditions, availability(seen, available, refusal), now);
-    match ignored::message(&seen.ignored) {
+    match unsupported_fields::message(&seen.ignored) {
         Some(message) => set_condition(&mut conditions, ignoring(seen, message), now),
         None => remove_condition(&mut conditions, conditions::FIELDS_IGNORED),
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup};
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_runtime::plan::{Create, Manifest, Step};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Resource, ResourceExt};

@@ -7,7 +7,7 @@ mod unanswered;
 
 use e2e::plane::until_said;
 use e2e::{Namespace, Plane, audit, sets};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use e2e::replicas::Replica;
 use e2e::{Namespace, Plane, World, sets, world::is_ready};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Secret;

@@ -9,7 +9,9 @@ use std::time::Duration;
 use e2e::replicas::Replica;
 use e2e::sets::three_cliques_serve as serves;
 use e2e::{Namespace, Plane, sets, taken_up};
-use grove_api_types::core::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};

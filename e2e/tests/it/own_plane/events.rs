@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use e2e::metrics::{self, Samples};
 use e2e::{Namespace, Plane, World, sets, world::is_ready};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::core::NamespaceResourceScope;

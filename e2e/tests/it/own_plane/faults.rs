@@ -1,7 +1,7 @@
 //! What users lose when the API server or a service goes away for a while: nothing.
 
 use e2e::{Namespace, Plane, World, sets};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 
 fn serves(replicas: usize) -> impl Fn(&World) -> bool {
     move |world| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use e2e::victims::{Strikes, Victim};
 use e2e::{Namespace, Plane, World, state, world::is_ready};
 use futures::future::join_all;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 
 const SETS: usize = 20;
 /// In one life of the sets; more of them would leave the services no time to do anything in between.

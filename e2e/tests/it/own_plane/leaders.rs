@@ -3,7 +3,7 @@
 use e2e::{Namespace, Plane, World, audit, sets};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Patch, PatchParams};

@@ -11,7 +11,7 @@ use e2e::replicas::Replica;
 use e2e::{Namespace, Plane, plane, sets, world::LIMIT};
 use futures::StreamExt;
 use futures::future::join_all;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};

@@ -1,7 +1,7 @@
 //! The cluster is restored from a backup while the services live on: what they saw after it was made never happened.
 
 use e2e::{Namespace, Plane, World, sets, world::is_ready};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use tokio::process::Command;
 
 /// Whoever keeps what it saw; Kubernetes' own parts are started anew after a restore, as its manual says.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use e2e::{Namespace, Plane, World, audit, sets};
 use futures::future::join_all;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 
 const SETS: usize = 100;
 /// One set in so many has a scaling group and autoscalers, about which stock controllers write all the time.
@@ -40,9 +40,9 @@ async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
     plane.down().await;
 }
 
-fn running(gang: &grove_api_types::scheduler_group::PodGang) -> bool {
+fn running(gang: &grove_api_types::scheduler_v1alpha1::PodGang) -> bool {
     let phase = gang.status.as_ref().map(|status| status.phase);
-    phase == Some(grove_api_types::scheduler_group::PodGangPhase::Running)
+    phase == Some(grove_api_types::scheduler_v1alpha1::PodGangPhase::Running)
 }
 
 /// Waits until the services wrote nothing for a minute. What they have still to tell comes before, events in the background.

@@ -3,7 +3,7 @@
 
 use e2e::kubectl::kubectl_on;
 use e2e::{Namespace, Plane, World, schema, sets};
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 use kube::{Api, Client, CustomResourceExt, ResourceExt};

@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::workload::{NAMESPACE, PODS_PER_REPLICA, set};
 use crate::plane::Plane;
 use anyhow::{Context, Result, bail};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_runtime::client::Clients;
 use grove_runtime::events::Recorder;
 use grove_runtime::executor::{Done, Executor};

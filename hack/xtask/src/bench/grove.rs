@@ -8,7 +8,7 @@ use super::workload::{NAMESPACE, PODS_PER_REPLICA, SET, set};
 use crate::args::Wish;
 use crate::plane::Plane;
 use anyhow::Result;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_runtime::client::Clients;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};

@@ -2,7 +2,7 @@
 
 use crate::kubectl::Kubectl;
 use anyhow::{Context, Result};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::json;
 
 pub(super) const NAMESPACE: &str = "grove-bench";

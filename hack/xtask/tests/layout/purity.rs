@@ -69,7 +69,7 @@ fn io_in_a_pure_room_is_found() {
         "crates/pclq-controller/src/clique/desired/pod.rs",
         "crates/pclq-controller/src/clique/plan/scale.rs",
         "crates/pcs-controller/src/set/status.rs",
-        "crates/grove-api-types/src/core/pod_clique.rs",
+        "crates/grove-api-types/src/v1alpha1/pod_clique.rs",
         "crates/grove-runtime/src/plan.rs",
         "crates/grove-runtime/src/rbac.rs",
     ];

@@ -93,7 +93,7 @@ fn a_name_made_elsewhere_is_found() {
     let planted = |path: &str| {
         Source::new(path, "fn a() -> String { format!(\"{set}-{replica}\") }\n#[cfg(test)]\nmod tests {}\n")
     };
-    for path in ["crates/grove-api-types/src/shape.rs", "crates/pcs-controller/src/set/desired/service.rs"] {
+    for path in ["crates/grove-api-types/src/expansion.rs", "crates/pcs-controller/src/set/desired/service.rs"] {
         tree::turns_red(&glued_names(&planted(path)), "outside names.rs");
     }
     tree::hold(&glued_names(&planted("crates/grove-api-types/src/names.rs")));

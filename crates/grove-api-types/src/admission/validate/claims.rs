@@ -12,11 +12,11 @@ use super::namesakes::{Part, namesakes};
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::{FieldPath, Rule};
-use crate::core::{PodCliqueTemplateSpec, ResourceSharingScope};
-use crate::fabric::{asks_for_gpu, group_of, is_automatic};
+use crate::mnnvl::{asks_for_gpu, group_of, is_automatic};
 use crate::names::PodClaimName;
-use crate::sharing::{self, Share};
+use crate::resource_sharing::{self, SharedClaim};
 use crate::syntax::{LONGEST_LABEL, LONGEST_NAME, dns_subdomain};
+use crate::v1alpha1::{PodCliqueTemplateSpec, ResourceSharingScope};
 
 /// The largest numbers that the name of a claim may contain take so many letters each.
 const LONGEST_INDEX: usize = 5;
@@ -54,13 +54,13 @@ struct Shared<'a> {
 
 /// Who shares, for looking up.
 struct Sharers<'a> {
-    share: Share<'a>,
+    share: SharedClaim<'a>,
     cliques: BTreeSet<&'a str>,
     groups: BTreeSet<&'a str>,
 }
 
 impl<'a> Shared<'a> {
-    fn new(owner: &[Part<'a>], shares: Vec<Share<'a>>) -> Self {
+    fn new(owner: &[Part<'a>], shares: Vec<SharedClaim<'a>>) -> Self {
         let mut by_template = BTreeMap::new();
         for share in shares {
             by_template.entry(share.template).or_insert_with(|| Sharers {
@@ -87,14 +87,14 @@ impl<'a> Shared<'a> {
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     let set = judged.set.name_any();
     let mut claims = vec![];
-    let of_set = sharing::of_set(judged.template());
+    let of_set = resource_sharing::of_set(judged.template());
     let at_set = [Part::Text(&set)];
     claims.extend(names((&template_path(), Owner::Set), &at_set, &of_set, found));
     let of_set = Shared::new(&at_set, of_set);
     let mut of_groups = BTreeMap::new();
     for (path, group) in judged.groups() {
         let at_group = [Part::Text(&set), Part::Index, Part::Text(&group.name)];
-        let of_group = sharing::of_group(group);
+        let of_group = resource_sharing::of_group(group);
         let named = names((&path, Owner::Group(&group.name)), &at_group, &of_group, found);
         // Of two groups of one name only the first counts; that is told elsewhere.
         if let Entry::Vacant(entry) = of_groups.entry(group.name.as_str()) {
@@ -111,7 +111,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
             }
             None => vec![Part::Text(&set), Part::Index, Part::Text(&clique.name)],
         };
-        let of_clique = sharing::of_clique(clique);
+        let of_clique = resource_sharing::of_clique(clique);
         let named = names((&path, Owner::Clique(&clique.name)), &at_clique, &of_clique, found);
         if seen.insert(clique.name.as_str()) {
             claims.extend(named);
@@ -129,7 +129,7 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     twice(&claims, found);
 }
 
-fn claim<'a>(owner: &[Part<'a>], share: &Share<'a>) -> Vec<Part<'a>> {
+fn claim<'a>(owner: &[Part<'a>], share: &SharedClaim<'a>) -> Vec<Part<'a>> {
     let of = match share.scope {
         ResourceSharingScope::AllReplicas => Part::Text("all"),
         ResourceSharingScope::PerReplica => Part::Index,
@@ -141,7 +141,7 @@ fn claim<'a>(owner: &[Part<'a>], share: &Share<'a>) -> Vec<Part<'a>> {
 fn names<'a>(
     (path, owner): (&FieldPath, Owner<'a>),
     at: &[Part<'a>],
-    shares: &[Share<'a>],
+    shares: &[SharedClaim<'a>],
     found: &mut Findings,
 ) -> Vec<(Vec<Part<'a>>, Shares<'a>)> {
     let (mut claims, mut seen) = (vec![], BTreeSet::new());

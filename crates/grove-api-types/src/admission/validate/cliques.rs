@@ -6,9 +6,9 @@ use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, CLIQUE_NAME, NO_CLIQUE, NO_DELAY, NO_NAME};
 use crate::admission::{FieldPath, Rule};
-use crate::core::{PodCliqueSpec, PodCliqueTemplateSpec};
-use crate::labels::is_groves;
+use crate::labels::is_grove_label;
 use crate::syntax::{dns_label, key, label_value};
+use crate::v1alpha1::{PodCliqueSpec, PodCliqueTemplateSpec};
 
 /// The most that the annotations of an object may have together.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
@@ -72,7 +72,7 @@ pub(super) fn at_creation(judged: &Judged<'_>, found: &mut Findings) {
 
 fn labels(path: &FieldPath, labels: &BTreeMap<String, String>, found: &mut Findings) {
     for (name, value) in labels {
-        if is_groves(name) {
+        if is_grove_label(name) {
             found.warn(&path.key(name), "is a label of Grove's, which is written over this value");
         }
         if let Err(said) = key(name) {

@@ -6,8 +6,8 @@ use super::Judged;
 use crate::admission::findings::Findings;
 use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, GROUP_NAME};
 use crate::admission::{FieldPath, Rule};
-use crate::core::PodCliqueScalingGroupConfig;
 use crate::syntax::dns_label;
+use crate::v1alpha1::PodCliqueScalingGroupConfig;
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     let (mut names, mut taken) = (BTreeSet::new(), BTreeSet::new());

@@ -5,11 +5,11 @@ use kube::ResourceExt;
 use super::Judged;
 use crate::admission::findings::{Excess, Findings};
 use crate::admission::{FieldPath, Rule};
-use crate::core::PodCliqueSet;
-use crate::fabric::{asks_for_gpu, is_automatic};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
+use crate::mnnvl::{asks_for_gpu, is_automatic};
 use crate::names::{ComputeDomainName, PodCliqueSetName};
 use crate::syntax::{LONGEST_LABEL, dns_label};
+use crate::v1alpha1::PodCliqueSet;
 
 /// An object that may carry an annotation, and what the annotation says there now and said before.
 struct Annotated<'a> {

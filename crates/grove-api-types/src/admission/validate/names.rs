@@ -9,9 +9,9 @@ use super::namesakes::{Part, namesakes};
 use crate::admission::findings::{Excess, Findings};
 use crate::admission::texts::SET_NAME;
 use crate::admission::{FieldPath, Rule};
-use crate::core::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 use crate::syntax::{LONGEST_LABEL, LONGEST_NAME};
+use crate::v1alpha1::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
 /// How long the names of set, group and clique may be together.
 const LONGEST_COMBINED: usize = 45;

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::Judged;
 use crate::admission::findings::Findings;
 use crate::admission::{FieldPath, Rule};
-use crate::core::{PodCliqueSet, PodCliqueTemplateSpec};
 use crate::environment::is_injected;
 use crate::pod_spec::RawPodSpec;
 use crate::syntax::{environment_variable, is_blank};
+use crate::v1alpha1::{PodCliqueSet, PodCliqueTemplateSpec};
 
 /// Fields by which a user would choose nodes in place of the scheduler.
 const PLACEMENT: [&str; 2] = ["topologySpreadConstraints", "nodeName"];

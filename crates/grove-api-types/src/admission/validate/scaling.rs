@@ -4,7 +4,7 @@ use super::Judged;
 use crate::admission::findings::Findings;
 use crate::admission::texts::{Bounds, CLIQUE_BOUNDS, GROUP_BOUNDS};
 use crate::admission::{FieldPath, Rule};
-use crate::core::AutoScalingConfig;
+use crate::v1alpha1::AutoScalingConfig;
 
 /// Numbers of what is scaled, and what the bounds are called.
 struct Scaled {

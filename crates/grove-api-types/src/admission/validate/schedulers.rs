@@ -8,10 +8,10 @@ use super::topology::domains;
 use super::{Judged, pods, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::{FieldPath, Rule};
-use crate::core::TopologyConstraint;
 use crate::labels::{KAI_QUEUE, VOLCANO_QUEUE};
 use crate::scheduler::Scheduler;
 use crate::syntax::dns_subdomain;
+use crate::v1alpha1::TopologyConstraint;
 
 /// The queue of Volcano that everybody has who names none.
 const VOLCANO_DEFAULT: &str = "default";

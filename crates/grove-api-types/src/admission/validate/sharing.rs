@@ -6,11 +6,11 @@ use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::texts::{NO_FILTER, NO_SHARED_NAME};
 use crate::admission::{FieldPath, Rule};
-use crate::core::{
+use crate::resource_sharing::{self, SharedClaim};
+use crate::syntax::LONGEST_NAME;
+use crate::v1alpha1::{
     PodCliqueScalingGroupConfig, PodCliqueTemplateSpec, ResourceClaimTemplateConfig, ResourceSharingScope,
 };
-use crate::sharing::{self, Share};
-use crate::syntax::LONGEST_NAME;
 
 /// For so many pods Kubernetes reserves one claim.
 const MOST_PODS: i64 = 256;
@@ -19,21 +19,21 @@ pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     templates(judged, found);
     let internal: BTreeSet<&str> =
         judged.template().resource_claim_templates.iter().map(|template| template.name.as_str()).collect();
-    let set = sharing::of_set(judged.template());
+    let set = resource_sharing::of_set(judged.template());
     references(&template_path(), &set, &internal, found);
     filters_of_set(judged, found);
     let crowd = Crowd::new(judged);
     crowds(&template_path(), &set, |share| crowd.of_set(share), found);
     for (path, group) in judged.groups() {
-        let shares = sharing::of_group(group);
+        let shares = resource_sharing::of_group(group);
         references(&path, &shares, &internal, found);
         filters_of_group(&path, group, found);
         crowds(&path, &shares, |share| crowd.of_group(group, share), found);
     }
     for (path, clique) in judged.cliques() {
-        let shares = sharing::of_clique(clique);
+        let shares = resource_sharing::of_clique(clique);
         references(&path, &shares, &internal, found);
-        let pods = |share: &Share<'_>| match share.scope {
+        let pods = |share: &SharedClaim<'_>| match share.scope {
             ResourceSharingScope::AllReplicas => pods_of_clique(clique),
             ResourceSharingScope::PerReplica => 1,
         };
@@ -66,9 +66,9 @@ fn templates(judged: &Judged<'_>, found: &mut Findings) {
 /// The templates that some level shares. A short form means another one of the name, and has a warning of its own.
 fn referred<'a>(judged: &Judged<'a>) -> BTreeSet<&'a str> {
     let template = judged.template();
-    let of_set = sharing::of_set(template).into_iter();
-    let of_groups = template.pod_clique_scaling_groups.iter().flat_map(sharing::of_group);
-    let of_cliques = template.cliques.iter().flat_map(sharing::of_clique);
+    let of_set = resource_sharing::of_set(template).into_iter();
+    let of_groups = template.pod_clique_scaling_groups.iter().flat_map(resource_sharing::of_group);
+    let of_cliques = template.cliques.iter().flat_map(resource_sharing::of_clique);
     of_set.chain(of_groups).chain(of_cliques).map(|share| share.template).collect()
 }
 
@@ -78,7 +78,7 @@ fn asks_for_devices(template: &ResourceClaimTemplateConfig) -> bool {
 }
 
 /// The templates that one level shares: named, each once, with a namespace only where it means something.
-fn references(path: &FieldPath, shares: &[Share<'_>], internal: &BTreeSet<&str>, found: &mut Findings) {
+fn references(path: &FieldPath, shares: &[SharedClaim<'_>], internal: &BTreeSet<&str>, found: &mut Findings) {
     let mut seen = BTreeSet::new();
     for share in shares {
         let field = path.key(&share.field);
@@ -151,7 +151,7 @@ fn listed(path: &FieldPath, names: &[String], exists: impl Fn(&str) -> bool, fou
 }
 
 /// Warns of claims that more pods share than can.
-fn crowds(path: &FieldPath, shares: &[Share<'_>], pods: impl Fn(&Share<'_>) -> i64, found: &mut Findings) {
+fn crowds(path: &FieldPath, shares: &[SharedClaim<'_>], pods: impl Fn(&SharedClaim<'_>) -> i64, found: &mut Findings) {
     for share in shares {
         let pods = pods(share);
         if pods > MOST_PODS {
@@ -191,7 +191,7 @@ impl<'a> Crowd<'a> {
     }
 
     /// The pods that share a claim of the set.
-    fn of_set(&self, share: &Share<'_>) -> i64 {
+    fn of_set(&self, share: &SharedClaim<'_>) -> i64 {
         let per_replica = if share.cliques.is_empty() && share.groups.is_empty() {
             self.all
         } else {
@@ -210,7 +210,7 @@ impl<'a> Crowd<'a> {
     }
 
     /// The pods that share a claim of a scaling group.
-    fn of_group(&self, group: &PodCliqueScalingGroupConfig, share: &Share<'_>) -> i64 {
+    fn of_group(&self, group: &PodCliqueScalingGroupConfig, share: &SharedClaim<'_>) -> i64 {
         let is_member = |clique: &str| self.judged.group_of(clique).is_some_and(|it| it.name == group.name);
         let all_replicas = if share.cliques.is_empty() {
             self.of_groups.get(group.name.as_str()).copied().unwrap_or_default()

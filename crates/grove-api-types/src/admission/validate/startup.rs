@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::{FieldPath, Rule};
-use crate::core::{CliqueStartupType, PodCliqueTemplateSpec};
+use crate::v1alpha1::{CliqueStartupType, PodCliqueTemplateSpec};
 
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
     match judged.template().clique_startup_type {

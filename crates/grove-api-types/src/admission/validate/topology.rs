@@ -9,9 +9,9 @@ use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::texts::NOTHING_PACKED;
 use crate::admission::{FieldPath, Rule};
-use crate::core::{PodCliqueSet, TopologyConstraint};
 use crate::labels::TOPOLOGY_NAME;
 use crate::topology::{self, Topology};
+use crate::v1alpha1::{PodCliqueSet, TopologyConstraint};
 
 const DISABLED: &str = "topology constraints are not allowed when Topology Aware Scheduling is disabled; topology support \
     is not enabled in the operator";
@@ -202,7 +202,7 @@ fn nested(parent: &Constrained<'_>, child: &Constrained<'_>, topology: &Topology
 /// What becomes of the reference, and whose the label is.
 pub(super) fn on_update(judged: &Judged<'_>, old: &PodCliqueSet, found: &mut Findings) {
     let default = judged.facts.topology.name.as_str();
-    let (before, now) = (topology::reference(old, default), judged.reference);
+    let (before, now) = (topology::resolve_topology_name(old, default), judged.reference);
     let is_other = match (before, now) {
         (Some(before), Some(now)) => before != now,
         (None, Some(now)) => now != default,

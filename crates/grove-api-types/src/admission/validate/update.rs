@@ -8,7 +8,7 @@ use super::{Judged, template_path};
 use crate::admission::findings::Findings;
 use crate::admission::texts::{CLIQUES_CHANGE, GROUPS_CHANGE, IMMUTABLE};
 use crate::admission::{FieldPath, Rule};
-use crate::core::{
+use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
-use grove_api_types::ownership::controlled_by;
+use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::{environment, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -40,7 +40,7 @@ fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> Ob
         namespace: clique.namespace(),
         labels: Some(labels),
         annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
-        owner_references: Some(controlled_by(clique)),
+        owner_references: Some(controller_owner_reference(clique)),
         ..ObjectMeta::default()
     }
 }
@@ -49,7 +49,7 @@ fn metadata(seen: &Observed, lineage: &Lineage, name: PodName, index: i32) -> Ob
 /// whatever the clique is now.
 pub fn own_labels(seen: &Observed, lineage: &Lineage, index: i32) -> BTreeMap<String, String> {
     let inherited =
-        seen.clique.labels().iter().filter(|(key, _)| labels::is_groves(key) && *key != labels::TEMPLATE_HASH);
+        seen.clique.labels().iter().filter(|(key, _)| labels::is_grove_label(key) && *key != labels::TEMPLATE_HASH);
     let mut own: BTreeMap<_, _> = inherited.map(|(key, value)| (key.clone(), value.clone())).collect();
     own.extend(labels::base(&lineage.set));
     own.extend(labels::of([
@@ -75,6 +75,6 @@ fn spec(seen: &Observed, lineage: &Lineage, index: i32) -> Map<String, Value> {
         let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
         gates.as_array_mut().into_iter().for_each(|gates| gates.push(json!({ "name": labels::SCHEDULING_GATE })));
     }
-    environment::put_first(&mut spec, &env::variables(seen, lineage));
+    environment::prepend(&mut spec, &env::variables(seen, lineage));
     spec
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use grove_api_types::core::PodClique;
 use grove_api_types::labels;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::Change;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;

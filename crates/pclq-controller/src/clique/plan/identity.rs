@@ -1,6 +1,6 @@
 //! Whose pods these are: owner and labels that were edited away come back.
 
-use grove_api_types::ownership::controlled_by;
+use grove_api_types::ownership::controller_owner_reference;
 use grove_runtime::plan::{Step, Target};
 use grove_runtime::slim::SlimPod;
 use kube::ResourceExt;
@@ -11,7 +11,7 @@ use crate::clique::observed::{self, Lineage, Observed};
 
 /// Adoptions of the pods that carry the labels of the clique and have no owner.
 pub(super) fn adoptions(seen: &Observed) -> impl Iterator<Item = Step> {
-    let reference = controlled_by(&seen.clique);
+    let reference = controller_owner_reference(&seen.clique);
     let adopt = move |pod: &SlimPod| Step::adopt(&seen.clique, Target::of(pod), reference.clone());
     seen.unowned.iter().map(move |pod| adopt(pod))
 }

@@ -1,6 +1,6 @@
 //! The clique's own `podReferences` in its gang.
 
-use grove_api_types::scheduler_group::{NamespacedName, PodGang};
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_runtime::plan::{Step, Waiting};
 use grove_runtime::slim::SlimPod;
 use json_patch::jsonptr::PointerBuf;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::core::{PodClique, PodCliqueStatus};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
 use grove_runtime::caches::Change;
 use kube::ResourceExt;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::ownership::controlled_by;
+use grove_api_types::ownership::controller_owner_reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
@@ -17,7 +17,7 @@ where
         name: Some(name.to_owned()),
         namespace: owner.namespace(),
         labels: Some(labels),
-        owner_references: Some(controlled_by(owner)),
+        owner_references: Some(controller_owner_reference(owner)),
         ..ObjectMeta::default()
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::PodClique;
+use grove_api_types::expansion::Clique;
 use grove_api_types::labels;
-use grove_api_types::shape::Clique;
+use grove_api_types::v1alpha1::PodClique;
 use kube::Resource;
 
 use super::metadata;

@@ -1,10 +1,10 @@
 //! The `PodClique` of one clique in one replica of a scaling group.
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_TEMPLATE_NUM_PODS};
+use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::shape::{Clique, GroupReplica, ScalingGroup};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(crate) fn pod_clique(
     let own = own.into_iter().chain(member.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
     let mut made = desired::pod_clique(owner, clique, revision, own);
-    environment::put_first(made.spec.pod_spec.fields_mut(), &variables(group));
+    environment::prepend(made.spec.pod_spec.fields_mut(), &variables(group));
     made
 }
 

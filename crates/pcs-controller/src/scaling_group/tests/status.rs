@@ -1,7 +1,7 @@
 //! What a group says of itself.
 
 use expect_test::{Expect, expect};
-use grove_api_types::core::PodCliqueStatus;
+use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_runtime::conditions::{ConditionStatus, Verdict, set_condition};
 use grove_runtime::executor::Done;
 use k8s_openapi::jiff::Timestamp;

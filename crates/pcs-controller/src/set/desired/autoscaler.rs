@@ -1,10 +1,10 @@
 //! The `HorizontalPodAutoscaler` of a clique or a scaling group.
 
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::expansion::{self, ScaleTarget};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::raw::RawMetricSpec;
-use grove_api_types::shape::{self, ScaleTarget};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::children::autoscaler::{Autoscaler, AutoscalerSpec, TargetRef};
 use crate::children::desired;
 
 /// The autoscaler as it is created.
-pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &shape::Autoscaler<'_, '_>) -> Autoscaler {
+pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, '_>) -> Autoscaler {
     let name = wanted.name.as_str();
     let set_name = PodCliqueSetName::new(set.name_any());
     let labels = desired::labels(&set_name, Component::Autoscaler, [(labels::NAME, name)]);

@@ -1,9 +1,9 @@
 //! The headless Service of a replica: gives each pod of the replica an address of its own.
 
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::expansion::SetReplica;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::shape::SetReplica;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
 

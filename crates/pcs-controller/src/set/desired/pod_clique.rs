@@ -1,9 +1,9 @@
 //! The `PodClique` of one standalone clique in one replica.
 
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::shape::{Clique, SetReplica};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use kube::ResourceExt;
 
 use crate::children::{Revision, desired};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::expansion::{Clique, Gang};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_group::{PodGang, PodGangSpec, PodGroup};
-use grove_api_types::shape::{Clique, Gang};
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec, PodGroup};
+use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};

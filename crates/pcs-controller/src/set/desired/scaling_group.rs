@@ -1,9 +1,9 @@
 //! The `PodCliqueScalingGroup` of one group in one replica.
 
-use grove_api_types::core::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueSet};
+use grove_api_types::expansion::ScalingGroup;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::shape::ScalingGroup;
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueSet};
 use kube::ResourceExt;
 
 use crate::children::desired;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use grove_api_types::expansion::SetReplica;
 use grove_api_types::names::AutoscalerName;
-use grove_api_types::shape::SetReplica;
 use grove_runtime::plan::Stage;
 
 use crate::children::deletion;

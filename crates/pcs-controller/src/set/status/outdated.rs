@@ -1,8 +1,8 @@
 //! Pods that were made before the template was changed: they run on as they are, and the user is told so.
 
 use grove_api_types::conditions::{self, pods_outdated};
-use grove_api_types::core::PodCliqueScalingGroup;
-use grove_api_types::shape::SetReplica;
+use grove_api_types::expansion::SetReplica;
+use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_runtime::conditions::{ConditionStatus, Verdict};
 
 use crate::children::{Revision, clique};

@@ -1,7 +1,7 @@
 //! Which children are created, patched and deleted.
 
 use expect_test::{Expect, expect};
-use grove_api_types::scheduler_group::NamespacedName;
+use grove_api_types::scheduler_v1alpha1::NamespacedName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;

@@ -44,8 +44,9 @@ fn check(seen: &Observed, expected: &Expect) {
 
 /// The groups of each gang: name and minimum.
 fn gangs(seen: &Observed) -> String {
-    let group = |group: &grove_api_types::scheduler_group::PodGroup| format!("{} {}", group.name, group.min_replicas);
-    let gang = |(name, gang): (&String, &std::sync::Arc<grove_api_types::scheduler_group::PodGang>)| {
+    let group =
+        |group: &grove_api_types::scheduler_v1alpha1::PodGroup| format!("{} {}", group.name, group.min_replicas);
+    let gang = |(name, gang): (&String, &std::sync::Arc<grove_api_types::scheduler_v1alpha1::PodGang>)| {
         format!("{name}: {}\n", gang.spec.podgroups.iter().map(group).collect::<Vec<_>>().join(", "))
     };
     seen.gangs.iter().map(gang).collect()

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_group::PodGang;
+use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_runtime::executor::Done;
 use grove_runtime::namesake::Namesake;
 use grove_runtime::plan::{Create, Step};

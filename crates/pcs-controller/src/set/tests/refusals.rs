@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use grove_api_types::core::PodClique;
+use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::executor::{Done, Failure, Outcome};
 use grove_runtime::plan::Target;
 use k8s_openapi::jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! What a set and its gangs are told.
 
-use grove_api_types::core::PodCliqueStatus;
+use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_runtime::executor::Done;
 use k8s_openapi::jiff::Timestamp;
 

@@ -1,7 +1,7 @@
 //! The rows about what Grove manages: each has an object of its own, stored while the set that it belongs to is open.
 
 use e2e::Namespace;
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Resource, ResourceExt};

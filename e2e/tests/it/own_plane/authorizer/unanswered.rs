@@ -11,17 +11,17 @@ const FOR_LONG: &str = "--timeout=10m";
 
 pub(super) async fn only_what_is_protected_waits(plane: &Plane) {
     plane.end("webhook-server").await;
-    for is_groves in [false, true] {
+    for is_grove_label in [false, true] {
         for mut object in objects() {
             let kind = object["kind"].as_str().expect("a kind").to_lowercase();
             let name = format!("{kind}/{}", object["metadata"]["name"].as_str().expect("a name"));
-            if is_groves {
+            if is_grove_label {
                 object["metadata"]["labels"] = json!({ MANAGED_BY: MANAGER });
             }
             passes(plane, &["create", "-f", "-"], &object.to_string()).await;
             let label = ["label", name.as_str(), "a=b"];
             let delete = ["delete", name.as_str(), "--wait=false"];
-            if !is_groves {
+            if !is_grove_label {
                 passes(plane, &label, "").await;
                 passes(plane, &delete, "").await;
                 passes(plane, &["wait", "--for=delete", &name, FOR_LONG], "").await;

@@ -3,7 +3,7 @@
 use e2e::apart::Apart;
 use e2e::replicas::Replica;
 use e2e::{Namespace, Plane};
-use grove_api_types::core::PodCliqueSet;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
 use kube::Api;

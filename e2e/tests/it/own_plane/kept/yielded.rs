@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use e2e::{Namespace, Plane, World, taken_up};
-use grove_api_types::core::{PodClique, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use kube::ResourceExt;
 
 use crate::it::shapes::{tell, wanted_pods};

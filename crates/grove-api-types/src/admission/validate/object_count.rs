@@ -4,16 +4,16 @@ use super::Judged;
 use crate::admission::findings::{Excess, Findings, identity_of};
 use crate::admission::texts::too_large;
 use crate::admission::{FieldPath, Rule};
-use crate::shape::size::{self, Count, MOST_OBJECTS};
+use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 
 /// Names the number that alone is too much, else that of the set.
 pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    let total = size::of_template(judged.set);
-    if total <= MOST_OBJECTS {
+    let total = object_count::of_template(judged.set);
+    if total <= MAX_OBJECTS {
         return;
     }
-    let largest = Count::of(judged.template()).parts().max_by_key(|(_, objects)| *objects);
-    let culprit = largest.filter(|(_, objects)| *objects > MOST_OBJECTS).map(|(name, _)| name);
+    let largest = ObjectCount::of(judged.template()).parts().max_by_key(|(_, objects)| *objects);
+    let culprit = largest.filter(|(_, objects)| *objects > MAX_OBJECTS).map(|(name, _)| name);
     let clique = judged.cliques().find(|(_, it)| culprit == Some(&it.name) && judged.group_of(&it.name).is_none());
     let group = judged.groups().find(|(_, it)| culprit == Some(&it.name));
     let (path, replicas) = match (clique, group) {

@@ -3,8 +3,8 @@
 #![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
 
 use expect_test::{Expect, expect};
-use grove_api_types::core::PodCliqueSet;
-use grove_api_types::ignored;
+use grove_api_types::unsupported_fields;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -13,7 +13,7 @@ fn check(set: &str, expected: &Expect) {
     value["apiVersion"] = json!("grove.io/v1alpha1");
     value["kind"] = json!("PodCliqueSet");
     let set: PodCliqueSet = serde_json::from_value(value).expect("a set");
-    expected.assert_eq(&ignored::fields(&set).join("\n"));
+    expected.assert_eq(&unsupported_fields::fields(&set).join("\n"));
 }
 
 #[test]
@@ -101,9 +101,9 @@ spec:
 #[test]
 fn a_message_names_the_first_and_counts_the_rest() {
     let fields = |count: usize| (0..count).map(|index| index.to_string()).collect::<Vec<_>>();
-    assert_eq!(ignored::message(&fields(0)), None);
+    assert_eq!(unsupported_fields::message(&fields(0)), None);
     let two = "kept, and not acted on by this version: 0, 1; remove them, or run a version that acts on them";
-    assert_eq!(ignored::message(&fields(2)).as_deref(), Some(two));
-    assert!(ignored::message(&fields(20)).is_some_and(|message| message.contains(", 18, 19; ")));
-    assert!(ignored::message(&fields(25)).is_some_and(|message| message.contains(", 19 and 5 more; ")));
+    assert_eq!(unsupported_fields::message(&fields(2)).as_deref(), Some(two));
+    assert!(unsupported_fields::message(&fields(20)).is_some_and(|message| message.contains(", 18, 19; ")));
+    assert!(unsupported_fields::message(&fields(25)).is_some_and(|message| message.contains(", 19 and 5 more; ")));
 }

@@ -3,10 +3,10 @@
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::names::PodClaimName;
 use crate::pod_spec::RawPodSpec;
+use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
 
 /// The resource by which a container asks for GPUs.
 const GPU: &str = "nvidia.com/gpu";

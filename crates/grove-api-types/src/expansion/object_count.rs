@@ -3,22 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use super::LiveScale;
-use crate::core::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
+use super::CurrentScale;
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
+use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 use kube::ResourceExt;
 
 /// The most objects that a set may imply, its pods among them.
-pub const MOST_OBJECTS: u64 = 100_000;
+pub const MAX_OBJECTS: u64 = 100_000;
 
 /// A template by what each of its parts counts.
-pub struct Count<'a> {
+pub struct ObjectCount<'a> {
     /// Cliques of no scaling group.
     alone: Vec<&'a PodCliqueTemplateSpec>,
     groups: Vec<(&'a PodCliqueScalingGroupConfig, u64)>,
 }
 
-impl<'a> Count<'a> {
+impl<'a> ObjectCount<'a> {
     /// Of this template.
     pub fn of(template: &'a PodCliqueSetTemplateSpec) -> Self {
         let by_name: BTreeMap<&str, _> = template.cliques.iter().map(|clique| (clique.name.as_str(), clique)).collect();
@@ -74,33 +74,33 @@ impl<'a> Count<'a> {
 
 /// What a set counts as it is created.
 pub fn of_template(set: &PodCliqueSet) -> u64 {
-    count(set.spec.replicas).saturating_mul(Count::of(&set.spec.template).replica())
+    count(set.spec.replicas).saturating_mul(ObjectCount::of(&set.spec.template).replica())
 }
 
 /// Whether the set could imply too many objects, if its cliques and groups were all as large as the largest that there is.
 /// Nearly always that is answer enough.
 pub fn may_be_too_large(set: &PodCliqueSet, largest_clique: i32, largest_group: i32) -> bool {
-    let largest = Count::of(&set.spec.template)
+    let largest = ObjectCount::of(&set.spec.template)
         .sized(|template| template.spec.replicas.max(largest_clique), |config| config.replicas().max(largest_group));
-    count(set.spec.replicas).saturating_mul(largest) > MOST_OBJECTS
+    count(set.spec.replicas).saturating_mul(largest) > MAX_OBJECTS
 }
 
 /// Whether the set implies too many objects with the sizes that its cliques and groups have now.
-pub fn is_too_large(set: &PodCliqueSet, live: &LiveScale) -> bool {
-    let parts = Count::of(&set.spec.template);
+pub fn is_too_large(set: &PodCliqueSet, live: &CurrentScale) -> bool {
+    let parts = ObjectCount::of(&set.spec.template);
     let mut sum: u64 = 0;
     (0..set.spec.replicas).any(|index| {
         sum = sum.saturating_add(of_replica(set, &parts, index, live));
-        sum > MOST_OBJECTS
+        sum > MAX_OBJECTS
     })
 }
 
 /// Whether one replica of the set does.
-pub fn is_replica_too_large(set: &PodCliqueSet, index: i32, live: &LiveScale) -> bool {
-    of_replica(set, &Count::of(&set.spec.template), index, live) > MOST_OBJECTS
+pub fn is_replica_too_large(set: &PodCliqueSet, index: i32, live: &CurrentScale) -> bool {
+    of_replica(set, &ObjectCount::of(&set.spec.template), index, live) > MAX_OBJECTS
 }
 
-fn of_replica(set: &PodCliqueSet, parts: &Count<'_>, index: i32, live: &LiveScale) -> u64 {
+fn of_replica(set: &PodCliqueSet, parts: &ObjectCount<'_>, index: i32, live: &CurrentScale) -> u64 {
     let name = PodCliqueSetName::new(set.name_any());
     parts.sized(
         |template| live.clique(&PodCliqueName::standalone(&name, index, &template.name), template.spec.replicas),

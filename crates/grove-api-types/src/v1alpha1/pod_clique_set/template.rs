@@ -8,11 +8,11 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::duration::Duration;
+use crate::v1alpha1::{
     AutoScalingConfig, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec, ResourceClaimTemplateConfig,
     ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
 };
-use crate::duration::Duration;
 
 /// What one replica of a set consists of.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]

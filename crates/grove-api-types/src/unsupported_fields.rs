@@ -4,12 +4,12 @@
 use kube::ResourceExt;
 
 use crate::admission::default;
-use crate::core::{
-    CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
-};
 use crate::duration::Duration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::scheduler::Scheduler;
+use crate::v1alpha1::{
+    CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
+};
 
 /// As many fields are named in a message; the others are counted.
 const NAMED: usize = 20;

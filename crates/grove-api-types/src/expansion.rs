@@ -9,26 +9,26 @@ use std::ops::Range;
 
 use kube::ResourceExt;
 
-use crate::core::{
-    AutoScalingConfig, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet,
-    PodCliqueTemplateSpec,
-};
 use crate::names::{
     AutoscalerName, HeadlessServiceName, Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName,
     PodGangName, TopologyGroupName,
 };
+use crate::v1alpha1::{
+    AutoScalingConfig, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet,
+    PodCliqueTemplateSpec,
+};
 
-pub mod size;
+pub mod object_count;
 mod startup;
 
 /// How large the cliques and scaling groups are that exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LiveScale {
+pub struct CurrentScale {
     cliques: BTreeMap<String, i32>,
     groups: BTreeMap<String, i32>,
 }
 
-impl LiveScale {
+impl CurrentScale {
     /// The sizes of what exists.
     pub fn of<'a>(
         groups: impl IntoIterator<Item = &'a PodCliqueScalingGroup>,
@@ -187,12 +187,12 @@ impl<'a> ScalingGroup<'a> {
 }
 
 /// The replicas that `set` asks for, with scaling groups and cliques of the sizes they have now.
-pub fn expand<'a>(set: &'a PodCliqueSet, live: &LiveScale) -> Vec<SetReplica<'a>> {
+pub fn expand<'a>(set: &'a PodCliqueSet, live: &CurrentScale) -> Vec<SetReplica<'a>> {
     (0..set.spec.replicas).map(|index| replica(set, index, live)).collect()
 }
 
 /// One replica of `set`, whether or not the set asks for it.
-pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &LiveScale) -> SetReplica<'a> {
+pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> SetReplica<'a> {
     let expansion = Expansion { set, name: PodCliqueSetName::new(set.name_any()), index, live };
     SetReplica {
         index,
@@ -213,7 +213,7 @@ struct Expansion<'a, 'l> {
     set: &'a PodCliqueSet,
     name: PodCliqueSetName,
     index: i32,
-    live: &'l LiveScale,
+    live: &'l CurrentScale,
 }
 
 impl<'a> Expansion<'a, '_> {

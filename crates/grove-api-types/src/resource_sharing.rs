@@ -1,13 +1,13 @@
 //! Resource claims that pods share, whichever way they are written: the short forms become what they are short for.
 
-use crate::core::{
+use crate::v1alpha1::{
     PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueScalingGroupConfig, PodCliqueSetTemplateSpec,
     PodCliqueTemplateSpec, ResourceSharingScope,
 };
 
 /// One template whose claims are shared at one level of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share<'a> {
+pub struct SharedClaim<'a> {
     /// The template.
     pub template: &'a str,
     /// The namespace of its `ResourceClaimTemplate`; absent means the set's, or a template within the set.
@@ -24,7 +24,7 @@ pub struct Share<'a> {
     pub field: String,
 }
 
-impl<'a> Share<'a> {
+impl<'a> SharedClaim<'a> {
     fn written(template: &'a str, namespace: Option<&'a String>, scope: ResourceSharingScope, at: usize) -> Self {
         let namespace = namespace.map(String::as_str).filter(|namespace| !namespace.is_empty());
         let field = format!("resourceSharing[{at}].name");
@@ -36,7 +36,7 @@ impl<'a> Share<'a> {
     }
 
     /// Whether the pods of a clique share, given the scaling group that the clique is in.
-    pub fn reaches(&self, clique: &str, group: Option<&str>) -> bool {
+    pub fn applies_to(&self, clique: &str, group: Option<&str>) -> bool {
         let named = |names: &[String], name: &str| names.iter().any(|listed| listed == name);
         let all = self.cliques.is_empty() && self.groups.is_empty();
         all || named(self.cliques, clique) || group.is_some_and(|group| named(self.groups, group))
@@ -44,41 +44,44 @@ impl<'a> Share<'a> {
 }
 
 /// What pods across a set share.
-pub fn of_set<'a>(template: &'a PodCliqueSetTemplateSpec) -> Vec<Share<'a>> {
+pub fn of_set<'a>(template: &'a PodCliqueSetTemplateSpec) -> Vec<SharedClaim<'a>> {
     let share = |(at, spec): (usize, &'a PcsResourceSharingSpec)| {
         let (cliques, groups) = match &spec.filter {
             Some(filter) => (&filter.child_clique_names[..], &filter.child_scaling_group_names[..]),
             None => (&[][..], &[][..]),
         };
-        let share = Share::written(&spec.name, spec.namespace.as_ref(), spec.scope, at);
-        Share { cliques, groups, ..share }
+        let share = SharedClaim::written(&spec.name, spec.namespace.as_ref(), spec.scope, at);
+        SharedClaim { cliques, groups, ..share }
     };
     template.resource_sharing.iter().enumerate().map(share).collect()
 }
 
 /// What the cliques of a scaling group share.
-pub fn of_group<'a>(group: &'a PodCliqueScalingGroupConfig) -> Vec<Share<'a>> {
+pub fn of_group<'a>(group: &'a PodCliqueScalingGroupConfig) -> Vec<SharedClaim<'a>> {
     let long = |(at, spec): (usize, &'a PcsgResourceSharingSpec)| {
         let cliques = spec.filter.as_ref().map_or(&[][..], |filter| &filter.child_clique_names);
-        Share { cliques, ..Share::written(&spec.name, spec.namespace.as_ref(), spec.scope, at) }
+        SharedClaim { cliques, ..SharedClaim::written(&spec.name, spec.namespace.as_ref(), spec.scope, at) }
     };
     let long = group.resource_sharing.iter().enumerate().map(long);
     let short = group.resource_claim_template_configs.iter().enumerate().flat_map(|(at, config)| {
         config.names.iter().enumerate().map(move |(name_at, name)| {
             let field = format!("resourceClaimTemplateConfigs[{at}].names[{name_at}]");
-            Share { cliques: &config.clique_names, ..Share::short(name, ResourceSharingScope::PerReplica, field) }
+            SharedClaim {
+                cliques: &config.clique_names,
+                ..SharedClaim::short(name, ResourceSharingScope::PerReplica, field)
+            }
         })
     });
     long.chain(short).collect()
 }
 
 /// What the pods of a clique share.
-pub fn of_clique(clique: &PodCliqueTemplateSpec) -> Vec<Share<'_>> {
+pub fn of_clique(clique: &PodCliqueTemplateSpec) -> Vec<SharedClaim<'_>> {
     let long = clique.resource_sharing.iter().enumerate();
-    let long = long.map(|(at, spec)| Share::written(&spec.name, spec.namespace.as_ref(), spec.scope, at));
+    let long = long.map(|(at, spec)| SharedClaim::written(&spec.name, spec.namespace.as_ref(), spec.scope, at));
     let short = clique.resource_claim_template_names.iter().enumerate().map(|(at, name)| {
         let field = format!("resourceClaimTemplateNames[{at}]");
-        Share::short(name, ResourceSharingScope::AllReplicas, field)
+        SharedClaim::short(name, ResourceSharingScope::AllReplicas, field)
     });
     long.chain(short).collect()
 }

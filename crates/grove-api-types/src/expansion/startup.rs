@@ -1,8 +1,8 @@
 //! Which cliques a clique starts after, by the names of their `PodClique`s.
 
 use super::Expansion;
-use crate::core::{CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName};
+use crate::v1alpha1::{CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
 /// A replica that a scaling group has from its `minAvailable` on. Its cliques wait for one another only: the base gang
 /// runs already.

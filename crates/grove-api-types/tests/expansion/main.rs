@@ -5,15 +5,15 @@
 use std::fmt::Write as _;
 
 use expect_test::Expect;
-use grove_api_types::core::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_api_types::shape::{Clique, LiveScale, ScaleTarget, SetReplica};
-use grove_api_types::{admission, shape};
+use grove_api_types::expansion::{Clique, CurrentScale, ScaleTarget, SetReplica};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::{admission, expansion};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 mod groups;
 mod names;
-mod size;
+mod object_count;
 mod startup;
 
 fn yaml<K: DeserializeOwned>(text: &str) -> K {
@@ -33,7 +33,7 @@ fn set(name: &str, spec: &str) -> PodCliqueSet {
 }
 
 /// The sizes of groups and cliques that exist, written as `{groups: {name: replicas}, cliques: {name: replicas}}`.
-fn live(text: &str) -> LiveScale {
+fn live(text: &str) -> CurrentScale {
     let sizes: Value = serde_saphyr::from_str(text).expect("the row is YAML");
     let of = |kind: &str| sizes[kind].as_object().cloned().unwrap_or_default();
     let group = |(name, replicas): (String, Value)| {
@@ -46,7 +46,7 @@ fn live(text: &str) -> LiveScale {
     };
     let groups: Vec<_> = of("groups").into_iter().map(group).collect();
     let cliques: Vec<_> = of("cliques").into_iter().map(clique).collect();
-    LiveScale::of(&groups, &cliques)
+    CurrentScale::of(&groups, &cliques)
 }
 
 fn tell_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
@@ -88,7 +88,7 @@ fn tell(replica: &SetReplica<'_>) -> String {
 #[track_caller]
 fn check(name: &str, spec: &str, sizes: &str, expected: &Expect) {
     let set = set(name, spec);
-    let replicas = shape::expand(&set, &live(sizes));
+    let replicas = expansion::expand(&set, &live(sizes));
     for replica in &replicas {
         let in_gangs: Vec<_> = replica.gangs().into_iter().flat_map(|gang| gang.cliques).collect();
         assert_eq!(in_gangs.len(), replica.all_cliques().count(), "each clique is in one gang");
