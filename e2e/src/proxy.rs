@@ -243,7 +243,7 @@ mod tests {
     use super::{head_end, is_write, read_head};
 
     #[test]
-    fn a_request_is_cut_out_of_the_stream() {
+    fn a_request_is_parsed_from_the_stream() {
         let bytes = b"POST /api/v1/namespaces/n/pods?x HTTP/1.1\r\nhost: a\r\nContent-Length: 7\r\n\r\n{\"a\":1}GET /";
         let end = head_end(bytes).unwrap();
         let (first_line, body) = read_head(&bytes[..end]).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_a_write() {
+    fn reads_and_leases_are_not_counted_as_writes() {
         assert!(is_write("PATCH /api/v1/namespaces/n/pods/p"));
         assert!(!is_write("GET /api/v1/pods?watch=1"));
         assert!(!is_write("PUT /apis/coordination.k8s.io/v1/namespaces/grove-system/leases/pcs-controller"));

@@ -39,7 +39,7 @@ const SETS: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn bad_input_is_answered_with_the_field_and_the_remedy() {
+async fn invalid_input_is_rejected_with_the_field_and_the_remedy() {
     in_namespace("e2e-bad-input", async |ns| {
         let mut document = INTRODUCTION.to_owned();
         document += "\n## Sets\n\n| wrong | the answer |\n|---|---|\n";

@@ -29,7 +29,7 @@ const CLIQUE: &str = "grove.io/podclique";
 const INDEX: &str = "grove.io/podclique-pod-index";
 
 #[tokio::test]
-async fn a_set_with_a_scaling_group_yields_exactly_these_objects() {
+async fn a_set_with_a_scaling_group_creates_exactly_these_objects() {
     in_namespace(NAMESPACE, yields_exactly_these_objects).await;
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 #[tokio::test]
-async fn a_foreign_service_of_a_childs_name_is_left_alone_and_named() {
+async fn a_service_name_conflict_is_reported_and_blocks_only_its_replica() {
     in_namespace("e2e-conflict-service", async |ns| {
         let foreign = "{metadata: {name: llm-0}, spec: {ports: [{port: 80}]}}";
         is_left_alone_until_it_goes::<Service>(ns, foreign, "ERR_SYNC_PODCLIQUESET_SERVICE", |world| {
@@ -25,7 +25,7 @@ async fn a_foreign_service_of_a_childs_name_is_left_alone_and_named() {
 }
 
 #[tokio::test]
-async fn a_foreign_gang_of_a_childs_name_is_left_alone_and_named() {
+async fn a_pod_gang_name_conflict_is_reported_and_blocks_only_its_replica() {
     in_namespace("e2e-conflict-gang", async |ns| {
         let foreign = "{metadata: {name: llm-0}, spec: {podgroups: []}}";
         is_left_alone_until_it_goes::<PodGang>(ns, foreign, "ERR_CREATE_OR_PATCH_PODGANG", |world| {
@@ -37,7 +37,7 @@ async fn a_foreign_gang_of_a_childs_name_is_left_alone_and_named() {
 }
 
 #[tokio::test]
-async fn a_foreign_clique_of_a_childs_name_is_left_alone_and_named() {
+async fn a_pod_clique_name_conflict_is_reported_and_blocks_only_its_replica() {
     in_namespace("e2e-conflict-clique", async |ns| {
         // It has none of the labels that would make anybody create pods for it.
         let foreign = "
@@ -85,7 +85,7 @@ fn says_taken(world: &World, name: &str, code: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_foreign_pod_of_a_pods_name_is_passed_over() {
+async fn a_pod_name_conflict_is_avoided_by_the_next_candidate_name() {
     in_namespace("e2e-conflict-pod", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
         let world = ns.until("the frontend is there", |world| world.ready_indices("llm-0-frontend") == [0]).await;

@@ -28,7 +28,7 @@ fn set(name: &str, containers: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_definitions_can_be_applied_plainly() {
+async fn kubectl_applies_the_crds() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds");
     let applied = kubectl(&["apply", "--dry-run=server", "-k", folder], "").await.expect("kubectl applies them");
     let kinds = ["podcliquesets.grove.io", "podcliques.grove.io", "podcliquescalinggroups.grove.io"];
@@ -38,7 +38,7 @@ async fn the_definitions_can_be_applied_plainly() {
 }
 
 #[tokio::test]
-async fn every_kind_is_explained() {
+async fn kubectl_explains_every_kind() {
     let questions = [
         ("pcs", "A set of cliques that is created, scheduled and scaled as a unit."),
         ("pclq.spec.minAvailable", "How many pods must be scheduled together"),
@@ -55,7 +55,7 @@ async fn every_kind_is_explained() {
 }
 
 #[tokio::test]
-async fn containers_and_variables_of_two_who_apply_are_merged() {
+async fn containers_and_variables_of_two_field_managers_are_merged() {
     in_namespace("e2e-apply", async |ns| {
         apply(ns, "team", "[{name: main, image: i, env: [{name: A, value: '1'}], ports: [{containerPort: 80}]}]").await;
         let with_sidecar = "[{name: main, env: [{name: B, value: '2'}], ports: [{containerPort: 81}]}, {name: side}]";
@@ -86,7 +86,7 @@ async fn apply(ns: &Namespace, manager: &str, containers: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_null_is_dropped_and_hides_no_set_from_its_watchers() {
+async fn null_fields_are_dropped_and_the_set_is_reconciled() {
     in_namespace("e2e-nulls", async |ns| {
         let mut set = set("s", "[{name: main, env: null, resources: {limits: null}}]");
         let template = &mut set["spec"]["template"];
@@ -112,7 +112,7 @@ async fn a_null_is_dropped_and_hides_no_set_from_its_watchers() {
 }
 
 #[tokio::test]
-async fn a_set_that_says_little_is_stored_with_what_it_means() {
+async fn a_minimal_set_is_stored_with_its_defaults() {
     in_namespace("e2e-defaults", async |ns| {
         let sparse = "
 apiVersion: grove.io/v1alpha1

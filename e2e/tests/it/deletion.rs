@@ -9,7 +9,7 @@ fn serves(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_deleted_set() {
+async fn a_deleted_set_leaves_no_objects() {
     in_namespace("e2e-delete", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;
         ns.until("the set serves", serves).await;
@@ -20,7 +20,7 @@ async fn nothing_is_left_of_a_deleted_set() {
 }
 
 #[tokio::test]
-async fn a_set_can_be_created_again_at_once() {
+async fn a_deleted_set_can_be_created_again_at_once() {
     in_namespace("e2e-recreate", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;
         let old = ns.until("the set serves", serves).await.sets["llm"].uid();

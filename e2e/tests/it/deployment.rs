@@ -18,7 +18,7 @@ fn base(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn every_base_can_be_applied_plainly() {
+async fn kubectl_applies_every_base() {
     for name in ["common"].into_iter().chain(SERVICES) {
         let folder = base(name).display().to_string();
         let applied = kubectl(&["apply", "--dry-run=server", "-k", &folder], "").await.expect("kubectl applies it");
@@ -29,7 +29,7 @@ async fn every_base_can_be_applied_plainly() {
 
 /// The one of cert-manager is shown where its Secret is written as well.
 #[tokio::test]
-async fn components_add_what_they_are_for_and_nothing_else() {
+async fn components_add_only_their_own_objects() {
     let plane = Plane::shared();
     let components = [
         ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"][..]),
@@ -60,7 +60,7 @@ fn pod_of(service: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_services_take_the_flags_of_their_deployments() {
+async fn services_accept_the_flags_of_their_deployments() {
     for service in SERVICES {
         let pod = pod_of(service);
         let arguments = pod["containers"][0]["args"].as_array().expect("arguments").iter();
@@ -125,7 +125,7 @@ async fn first_digits_of_sha256sum(file: &Path) -> String {
 }
 
 #[tokio::test]
-async fn all_services_say_the_same_of_the_same_configuration_and_something_else_of_another() {
+async fn the_config_hash_metric_depends_only_on_the_file() {
     let plane = Plane::shared();
     let shared = plane.dir().join("config.yaml");
     let expected = first_digits_of_sha256sum(&shared).await;

@@ -36,7 +36,7 @@ fn names(world: &World, expected: &Expect) {
 }
 
 #[tokio::test]
-async fn the_worked_example_of_gangs() {
+async fn a_scaling_group_creates_one_base_gang_and_scaled_gangs() {
     in_namespace("e2e-groups", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
         let world = ns.until("all is ready, and told", |world| rests(world, "m", 14) && world.is_told()).await;
@@ -62,7 +62,7 @@ async fn the_worked_example_of_gangs() {
 }
 
 #[tokio::test]
-async fn a_group_scales_out_and_in() {
+async fn a_scaling_group_scales_out_and_in() {
     in_namespace("e2e-groups-scale", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
         ns.until("three replicas of the group", |world| rests(world, "m", 14)).await;
@@ -95,7 +95,7 @@ async fn a_group_scales_out_and_in() {
 }
 
 #[tokio::test]
-async fn a_set_with_groups_scales_out_and_in() {
+async fn a_set_with_a_scaling_group_scales_out_and_in() {
     in_namespace("e2e-groups-sets", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
         ns.until("one replica", |world| rests(world, "m", 14)).await;
@@ -115,7 +115,7 @@ async fn a_set_with_groups_scales_out_and_in() {
 }
 
 #[tokio::test]
-async fn pods_of_scaled_gangs_wait_until_the_base_gang_is_scheduled() {
+async fn pods_of_scaled_gangs_stay_gated_until_the_base_gang_is_scheduled() {
     in_namespace("e2e-groups-gates", async |ns| {
         let held = "schedulingGates: [{name: e2e.example/hold}], ";
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, held)).await;
@@ -145,7 +145,7 @@ async fn pods_of_scaled_gangs_wait_until_the_base_gang_is_scheduled() {
 }
 
 #[tokio::test]
-async fn deleted_and_edited_parts_of_a_group_come_back() {
+async fn deleted_and_edited_objects_of_a_scaling_group_are_restored() {
     in_namespace("e2e-groups-heal", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
         let world = ns.until("all is ready", |world| rests(world, "m", 14)).await;

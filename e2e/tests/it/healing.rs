@@ -40,7 +40,7 @@ where
 }
 
 #[tokio::test]
-async fn a_deleted_service_comes_back() {
+async fn a_deleted_service_is_recreated() {
     in_namespace("e2e-heal-service", async |ns| {
         comes_back::<Service>(ns, "llm-0", |world| world.services.get("llm-0")).await;
     })
@@ -48,7 +48,7 @@ async fn a_deleted_service_comes_back() {
 }
 
 #[tokio::test]
-async fn a_deleted_gang_comes_back_with_its_references() {
+async fn a_deleted_pod_gang_is_recreated_with_its_pod_references() {
     in_namespace("e2e-heal-gang", async |ns| {
         comes_back::<PodGang>(ns, "llm-0", |world| world.gangs.get("llm-0")).await;
     })
@@ -56,7 +56,7 @@ async fn a_deleted_gang_comes_back_with_its_references() {
 }
 
 #[tokio::test]
-async fn a_deleted_clique_comes_back_with_its_pods() {
+async fn a_deleted_pod_clique_is_recreated_with_its_pods() {
     in_namespace("e2e-heal-clique", async |ns| {
         comes_back::<PodClique>(ns, "llm-0-prefill", |world| world.cliques.get("llm-0-prefill")).await;
     })
@@ -64,7 +64,7 @@ async fn a_deleted_clique_comes_back_with_its_pods() {
 }
 
 #[tokio::test]
-async fn a_deleted_pod_comes_back_at_its_index() {
+async fn a_deleted_pod_is_replaced_at_its_index() {
     in_namespace("e2e-heal-pod", async |ns| {
         let world = settled(ns).await;
         let at_index_0 = |pod: &&Pod| pod.spec.as_ref().and_then(|s| s.hostname.as_deref()) == Some("llm-0-decode-0");
@@ -80,7 +80,7 @@ async fn a_deleted_pod_comes_back_at_its_index() {
 }
 
 #[tokio::test]
-async fn edited_objects_are_put_right() {
+async fn edited_objects_are_restored() {
     in_namespace("e2e-heal-edits", async |ns| {
         settled(ns).await;
         let wrong = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "nobody"}}});

@@ -54,7 +54,7 @@ fn a_pod(world: &World) -> Option<&Pod> {
 }
 
 #[tokio::test]
-async fn a_live_pod_gets_its_labels_back_and_none_is_made_beside_it() {
+async fn labels_of_an_active_pod_are_restored_without_a_second_pod() {
     in_namespace("e2e-identity-labels", async |ns| {
         let name = a_pod(&settled(ns).await).map(ResourceExt::name_any).expect("a pod");
         for (label, value) in [
@@ -73,7 +73,7 @@ async fn a_live_pod_gets_its_labels_back_and_none_is_made_beside_it() {
 }
 
 #[tokio::test]
-async fn a_pod_without_its_owner_is_adopted_again() {
+async fn an_orphaned_pod_is_adopted() {
     in_namespace("e2e-identity-pod", async |ns| {
         let name = a_pod(&settled(ns).await).map(ResourceExt::name_any).expect("a pod");
         comes_back::<Pod>(ns, &name, unowned(), |world| world.pods.get(&name)).await;
@@ -82,7 +82,7 @@ async fn a_pod_without_its_owner_is_adopted_again() {
 }
 
 #[tokio::test]
-async fn children_of_a_set_without_their_owner_are_adopted_again() {
+async fn orphaned_children_of_a_set_are_adopted() {
     in_namespace("e2e-identity-set", async |ns| {
         settled(ns).await;
         comes_back::<PodClique>(ns, "llm-0-decode", unowned(), |world| world.cliques.get("llm-0-decode")).await;
@@ -93,7 +93,7 @@ async fn children_of_a_set_without_their_owner_are_adopted_again() {
 }
 
 #[tokio::test]
-async fn a_scaling_group_and_what_is_made_with_it_are_adopted_again() {
+async fn an_orphaned_scaling_group_its_autoscaler_and_its_cliques_are_adopted() {
     in_namespace("e2e-identity-group", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
         ns.until("the set is there", |world| world.is_available("m") && ready(world) == 14).await;

@@ -66,11 +66,11 @@ async fn one_moves(ns: &Namespace, moved: &str, other: &str) {
 }
 
 #[tokio::test]
-async fn a_set_leaves_alone_another_whose_name_goes_on_where_its_own_ends() {
+async fn a_set_does_not_touch_a_set_whose_name_extends_its_own() {
     in_namespace("e2e-neighbours-short", async |ns| one_moves(ns, "x", "x-0").await).await;
 }
 
 #[tokio::test]
-async fn a_set_leaves_alone_another_whose_name_its_own_begins_with() {
+async fn a_set_does_not_touch_a_set_whose_name_is_a_prefix_of_its_own() {
     in_namespace("e2e-neighbours-long", async |ns| one_moves(ns, "x-0", "x").await).await;
 }

@@ -7,7 +7,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use crate::it::composition::each_group_refers_to_the_pods_of_its_clique;
 
 #[tokio::test]
-async fn two_replicas_of_three_cliques_yield_exactly_these_objects() {
+async fn two_replicas_of_three_cliques_create_exactly_these_objects() {
     in_namespace("e2e-objects", async |ns| {
         let world = available(ns, "llm", 2).await;
         names(&world).assert();
@@ -24,7 +24,7 @@ async fn two_replicas_of_three_cliques_yield_exactly_these_objects() {
 }
 
 #[tokio::test]
-async fn every_pod_of_a_gang_is_referred_to_by_it() {
+async fn a_pod_gang_references_each_of_its_pods() {
     in_namespace("e2e-references", async |ns| {
         let world = available(ns, "llm", 1).await;
         each_group_refers_to_the_pods_of_its_clique(&world);

@@ -25,7 +25,7 @@ fn image(pod: &Pod) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn pods_of_an_older_template_run_on_and_the_set_says_so() {
+async fn a_template_change_keeps_running_pods_and_reports_them_as_outdated() {
     in_namespace("e2e-outdated", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
         let before = ns.until("the set serves", |world| world.is_available("llm") && world.pods.len() == 5).await;

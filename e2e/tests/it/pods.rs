@@ -25,7 +25,7 @@ const STARTED_AND_NOT_READY: &str = "
     set: Available=False ReplicasUnavailable: 0 of 1 replicas are available";
 
 #[tokio::test]
-async fn pods_that_are_bound_and_do_not_start_are_waited_for_without_a_breach() {
+async fn scheduled_pods_that_do_not_start_are_no_min_available_breach() {
     in_namespace("e2e-pods-pending", async |ns| {
         of_which_decode(ns, "pending").await;
         let world = until_said(
@@ -45,7 +45,7 @@ async fn pods_that_are_bound_and_do_not_start_are_waited_for_without_a_breach() 
 }
 
 #[tokio::test]
-async fn pods_that_run_and_do_not_become_ready_are_a_breach_and_stay() {
+async fn running_pods_that_are_not_ready_are_a_min_available_breach_and_are_not_replaced() {
     in_namespace("e2e-pods-unready", async |ns| {
         of_which_decode(ns, "unready").await;
         let world = until_said(ns, STARTED_AND_NOT_READY).await;
@@ -57,7 +57,7 @@ async fn pods_that_run_and_do_not_become_ready_are_a_breach_and_stay() {
 }
 
 #[tokio::test]
-async fn pods_that_crash_are_a_breach_and_count_as_ready_once_they_are() {
+async fn crashing_pods_are_a_min_available_breach_until_they_are_ready() {
     in_namespace("e2e-pods-crash", async |ns| {
         of_which_decode(ns, "crash").await;
         let world = until_said(ns, STARTED_AND_NOT_READY).await;
@@ -83,7 +83,7 @@ async fn a_failed_pod_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_pod_that_its_node_evicted_is_replaced() {
+async fn a_pod_evicted_by_its_node_is_replaced() {
     in_namespace("e2e-pods-pressure", async |ns| {
         is_replaced(ns, async |name| {
             let message = "The node was low on resource: memory.";
@@ -97,7 +97,7 @@ async fn a_pod_that_its_node_evicted_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_pod_that_was_evicted_through_the_api_is_replaced() {
+async fn a_pod_evicted_through_the_api_is_replaced() {
     in_namespace("e2e-pods-evicted", async |ns| {
         is_replaced(ns, async |name| {
             ns.api::<Pod>().evict(name, &EvictParams::default()).await.expect("the pod is evicted");
@@ -108,7 +108,7 @@ async fn a_pod_that_was_evicted_through_the_api_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_pod_that_stops_slowly_gives_its_index_away_at_once() {
+async fn a_slowly_terminating_pod_releases_its_index_at_once() {
     in_namespace("e2e-pods-slow", async |ns| {
         of_which_decode(ns, "slow-stop").await;
         let world = until_said(ns, ALL_IS_WELL).await;

@@ -93,7 +93,7 @@ async fn announced_before(ns: &Namespace, name: &str, reason: &str, last: &str) 
 }
 
 #[tokio::test]
-async fn a_quota_lets_in_what_fits_and_the_rest_when_it_is_raised() {
+async fn pods_rejected_by_a_quota_are_created_when_the_quota_is_raised() {
     in_namespace("e2e-refused-quota", async |ns| {
         quota(ns, PODS, 4).await;
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
@@ -117,7 +117,7 @@ async fn a_quota_lets_in_what_fits_and_the_rest_when_it_is_raised() {
 }
 
 #[tokio::test]
-async fn what_one_clique_gives_up_another_gets_and_it_was_announced_once() {
+async fn rejected_creates_use_released_quota_and_the_failure_is_one_event() {
     in_namespace("e2e-refused-room", async |ns| {
         quota(ns, PODS, 5).await;
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
@@ -146,7 +146,7 @@ fn ready(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn a_limit_range_refuses_one_clique_and_the_others_serve() {
+async fn a_limit_range_rejects_one_clique_and_the_others_become_ready() {
     in_namespace("e2e-refused-limits", async |ns| {
         let limits = "{metadata: {name: small}, spec: {limits: [{type: Container, max: {cpu: 50m}}]}}";
         ns.create_yaml::<LimitRange>(limits).await;
@@ -169,7 +169,7 @@ async fn a_limit_range_refuses_one_clique_and_the_others_serve() {
 }
 
 #[tokio::test]
-async fn pod_security_refuses_in_its_own_words() {
+async fn a_pod_security_rejection_is_reported_with_its_message() {
     in_namespace("e2e-refused-security", async |ns| {
         let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(ns.client.clone());
         let enforce =
@@ -205,7 +205,7 @@ fn serves(world: &World, replicas: usize) -> bool {
 }
 
 #[tokio::test]
-async fn a_replica_that_is_refused_its_gang_holds_up_no_other() {
+async fn a_rejected_pod_gang_blocks_only_its_replica() {
     in_namespace("e2e-refused-gangs", async |ns| {
         quota(ns, GANGS, 2).await;
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 3)).await;
@@ -224,7 +224,7 @@ async fn a_replica_that_is_refused_its_gang_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_refused_clique_does_not_keep_the_rest_from_making_room_for_it() {
+async fn a_rejected_pod_clique_does_not_block_a_scale_in_that_releases_quota() {
     in_namespace("e2e-refused-cliques", async |ns| {
         quota(ns, CLIQUES, 6).await;
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;

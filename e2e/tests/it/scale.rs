@@ -38,7 +38,7 @@ async fn a_set_scales_out_and_in() {
 }
 
 #[tokio::test]
-async fn a_clique_keeps_its_own_size_and_dense_indices() {
+async fn a_scaled_clique_keeps_its_replicas_and_dense_indices() {
     in_namespace("e2e-scale-clique", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
         ns.until("two decode pods", |world| world.ready_indices("llm-0-decode") == [0, 1]).await;
@@ -89,7 +89,7 @@ fn reason(conditions: &[Condition]) -> &str {
 
 /// The scale subresource refuses that, and an edit does not: the set is left as it is, and others are served.
 #[tokio::test]
-async fn a_set_that_is_edited_to_more_than_any_cluster_holds_is_left_alone_until_it_is_smaller() {
+async fn a_set_scaled_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
     in_namespace("e2e-too-large", async |ns| {
         let moe = sets::grouped("moe", 1, "");
         let (moe, _) = moe.split_once("      scaleConfig:").expect("an autoscaler, which would interfere");

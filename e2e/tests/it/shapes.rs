@@ -108,32 +108,32 @@ fn lost(written: &Value, kept: &Value, path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_least_that_a_set_can_be() {
+async fn a_minimal_set_expands_as_recorded() {
     check("e2e-shape-least", folder().join("one-clique.yaml")).await;
 }
 
 #[tokio::test]
-async fn nothing_but_groups() {
+async fn a_set_with_only_scaling_groups_expands_as_recorded() {
     check("e2e-shape-groups", folder().join("only-groups.yaml")).await;
 }
 
 #[tokio::test]
-async fn two_cliques_alone_and_a_group() {
+async fn a_set_with_two_standalone_cliques_and_a_scaling_group_expands_as_recorded() {
     check("e2e-shape-two-alone", folder().join("two-alone-and-a-group.yaml")).await;
 }
 
 #[tokio::test]
-async fn names_within_names() {
+async fn a_set_with_nested_names_expands_as_recorded() {
     check("e2e-shape-names", folder().join("nested-names.yaml")).await;
 }
 
 #[tokio::test]
-async fn an_inference_graph() {
+async fn an_inference_graph_expands_as_recorded() {
     check("e2e-shape-graph", folder().join("inference-graph.yaml")).await;
 }
 
 #[tokio::test]
-async fn every_field() {
+async fn a_set_with_every_field_expands_as_recorded() {
     let topology = "{metadata: {name: racks}, spec: {levels: [{domain: block, key: b}, {domain: rack, key: r}, {domain: host, key: h}]}}";
     let topology: ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
     let topologies = Api::<ClusterTopology>::all(Plane::shared().client().await);
@@ -142,22 +142,22 @@ async fn every_field() {
 }
 
 #[tokio::test]
-async fn the_example_of_disaggregated_serving() {
+async fn the_disaggregated_example_expands_as_recorded() {
     check("e2e-shape-disaggregated", examples().join("disaggregated.yaml")).await;
 }
 
 #[tokio::test]
-async fn the_example_of_several_nodes() {
+async fn the_multinode_example_expands_as_recorded() {
     check("e2e-shape-multinode", examples().join("multinode.yaml")).await;
 }
 
 #[tokio::test]
-async fn the_example_of_autoscaling() {
+async fn the_autoscaled_example_expands_as_recorded() {
     check("e2e-shape-autoscaled", examples().join("autoscaled.yaml")).await;
 }
 
 #[test]
-fn every_manifest_is_a_shape_that_is_tested() {
+fn every_manifest_has_an_expansion_test() {
     let tested = include_str!("shapes.rs");
     let manifests = [folder(), examples()].map(|folder| std::fs::read_dir(folder).expect("a folder"));
     let mut names: BTreeMap<String, bool> = BTreeMap::new();

@@ -36,7 +36,7 @@ async fn wait(ns: &Namespace, [kind, name, condition]: [&str; 3], status: &str) 
 }
 
 #[tokio::test]
-async fn kubectl_waits_for_a_condition_of_every_kind() {
+async fn kubectl_wait_works_for_conditions_of_every_kind() {
     in_namespace("e2e-waits", async |ns| {
         let held = "schedulingGates: [{name: e2e.example/hold}], ";
         ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, held)).await;

@@ -101,7 +101,7 @@ fn misjudged(row: &Row, answer: Option<String>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn definitions_judge_as_the_rows_say() {
+async fn crds_alone_answer_as_the_rows_expect() {
     in_namespace("e2e-defined", async |ns| {
         let mut wrong = vec![];
         for (at, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
@@ -136,7 +136,7 @@ fn misruled(row: &Row, answer: Option<&str>, covered: &BTreeSet<&str>) -> Option
 }
 
 #[tokio::test]
-async fn the_policy_refuses_by_each_rule_that_it_covers() {
+async fn the_admission_policy_denies_by_each_rule_that_it_covers() {
     in_namespace("e2e-policy", async |ns| {
         let policy = Policy::install(&ns.client, Some(JUDGED)).await;
         let covered = policy.covered();

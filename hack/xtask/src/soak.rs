@@ -24,7 +24,7 @@ const OF_RULES: u64 = 4;
 /// A long series of kills, by the same code as the short one that every `test` has.
 pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
     let counts = [("GROVE_SOAK_KILLS", wish.count.to_string()), ("GROVE_SOAK_SEED", wish.seed.to_string())];
-    let series = if wish.webhooks { "many_kills_of_webhook_servers" } else { "many_kills_right_after_a_write" };
+    let series = if wish.webhooks { "many_webhook_server_kills" } else { "many_kills_after_a_write" };
     run(source, wish.dir, (series, counts)).await
 }
 
@@ -32,7 +32,7 @@ pub(crate) async fn kills(source: &Source, wish: Kills) -> Result<()> {
 pub(crate) async fn rotation(source: &Source, wish: Rotation) -> Result<()> {
     let Rotation { rotations, restarts, dir } = wish;
     let counts = [("GROVE_SOAK_ROTATIONS", rotations.to_string()), ("GROVE_SOAK_RESTARTS", restarts.to_string())];
-    run(source, dir, ("no_request_is_lost_for_long", counts)).await
+    run(source, dir, ("no_request_fails_during_many_rotations", counts)).await
 }
 
 /// Runs one ignored test, which brings up a plane of its own.

@@ -32,7 +32,7 @@ impl Published {
 }
 
 #[tokio::test]
-async fn lists_objects_and_defaults_are_those_of_kubernetes() {
+async fn builtin_types_have_the_list_types_and_defaults_of_the_api_server() {
     let server = Published::of(&["api/v1", "apis/autoscaling/v2", "apis/resource.k8s.io/v1"]).await;
     let definition = serde_json::to_value(&crds()[0].spec.versions[0].schema).expect("a schema");
     let template = &definition["openAPIV3Schema"]["properties"]["spec"]["properties"]["template"]["properties"];

@@ -19,7 +19,7 @@ fn template(set: &mut Value) -> &mut Value {
 }
 
 #[tokio::test]
-async fn typos_are_reported_where_they_are() {
+async fn unknown_fields_are_rejected_with_their_path() {
     in_namespace("e2e-typos", async |ns| {
         let ns = ns.name.as_str();
         let pod_spec =
@@ -35,7 +35,7 @@ async fn typos_are_reported_where_they_are() {
 }
 
 #[tokio::test]
-async fn values_that_make_no_sense_are_refused() {
+async fn invalid_values_are_rejected_with_their_path() {
     in_namespace("e2e-nonsense", async |ns| {
         let ns = ns.name.as_str();
         let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
@@ -61,7 +61,7 @@ async fn values_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn names_stand_once_in_their_list() {
+async fn duplicate_names_in_a_list_are_rejected() {
     in_namespace("e2e-twice", async |ns| {
         let ns = ns.name.as_str();
         let twice = yaml("[{name: main}, {name: main}]");
@@ -78,7 +78,7 @@ async fn names_stand_once_in_their_list() {
 }
 
 #[tokio::test]
-async fn constraints_of_a_topology_say_one_thing() {
+async fn ambiguous_topology_constraints_are_rejected() {
     in_namespace("e2e-constraints", async |ns| {
         let rows = [
             ("{topologyName: t}", ".pack: Required value: topologyConstraint must specify pack or packDomain"),
@@ -101,7 +101,7 @@ async fn constraints_of_a_topology_say_one_thing() {
 }
 
 #[tokio::test]
-async fn both_ways_to_write_a_constraint_are_let_in() {
+async fn both_forms_of_a_topology_constraint_are_accepted() {
     in_namespace("e2e-both-ways", async |ns| {
         let constraints = [
             "{packDomain: rack}",

@@ -19,7 +19,7 @@ use super::ask::{Asked, play};
 use crate::rows::{Known, patches, rows, scales};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rules_hold_at_the_api_server() {
+async fn the_api_server_enforces_the_admission_rules() {
     let plane = Plane::own_with("admission", &["--config", &configuration_file("first", &Known::default())]).await;
     // What is stored here is to be judged, not to be made real.
     for controller in ["pcs-controller", "pclq-controller"] {

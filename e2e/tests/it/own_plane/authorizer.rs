@@ -19,7 +19,7 @@ use super::ask::play;
 const EXEMPT: &str = "system:serviceaccount:kube-system:job-controller";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_grove_manages_is_protected_and_nobody_is_kept_from_work() {
+async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
     let plane = Plane::own_with("authorizer", &["--config", &configuration_file()]).await;
     let client = plane.client().await;
     devices::define(&client).await;

@@ -37,7 +37,7 @@ fn issue() -> Issued {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_of_cert_managers_is_served_and_followed() {
+async fn certificates_of_cert_manager_are_served_and_reloaded() {
     let plane = Plane::own("certificates").await;
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-certificates").await;

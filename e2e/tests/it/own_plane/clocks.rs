@@ -142,7 +142,7 @@ fn serves(replicas: usize) -> impl Fn(&World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wall_clock_that_jumps_harms_nothing() {
+async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
     let config = format!("{}/tests/it/own_plane/kills-of-leaders.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with("faults-clocks", &["--replicas", "2", "--config", &config]).await;
     let client = plane.client().await;

@@ -19,7 +19,7 @@ use serde_json::Value;
 const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_outlive_the_way_to_the_server_and_miss_nothing() {
+async fn services_survive_connection_loss_and_miss_no_change() {
     let config = format!("{}/tests/it/own_plane/kills.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with("faults-connection", &["--config", &config]).await;
     let strikes = Arc::new(Strikes::default());

@@ -23,7 +23,7 @@ const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-serve
 const LIFE: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_says_what_it_lacks_and_goes_on_once_it_has_it() {
+async fn a_service_reports_a_missing_requirement_and_recovers() {
     let plane = Plane::own("faults-deprived").await;
     let ns = Namespace::create(&plane.client().await, "e2e-deprived").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_child_that_is_deleted_comes_back_by_an_event() {
+async fn every_deleted_child_is_recreated_by_a_watch_event() {
     let plane = Plane::own("events").await;
     let ns = Namespace::create(&plane.client().await, "e2e-events").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;

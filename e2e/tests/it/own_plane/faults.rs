@@ -13,7 +13,7 @@ fn serves(replicas: usize) -> impl Fn(&World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_of_the_api_server_and_of_the_services_loses_nothing() {
+async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
     let plane = Plane::own("faults").await;
     let ns = Namespace::create(&plane.client().await, "e2e-faults").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;

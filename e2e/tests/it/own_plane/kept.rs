@@ -17,7 +17,7 @@ use kube::core::{GroupVersionKind, Request};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_is_kept() {
+async fn objects_round_trip_unchanged() {
     let plane = Plane::own_with("kept", &["--config", &configuration_file()]).await;
     for topology in ["grove-topology", "racks"] {
         let level = |domain: &str| json!({ "domain": domain, "key": domain });

@@ -212,19 +212,19 @@ async fn series(plane: &str, kills: usize, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_kills_right_after_a_write_change_nothing() {
+async fn twenty_kills_after_a_write_do_not_change_the_end_state() {
     series("kills", 20, 20).await;
 }
 
 /// Who comes next waits until the lease of the one before has expired, and what that one sent last may arrive meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn kills_of_leaders_right_after_a_write_change_nothing() {
+async fn leader_kills_after_a_write_do_not_change_the_end_state() {
     series("kills-of-leaders", 3, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills`"]
-async fn many_kills_right_after_a_write_change_nothing() {
+async fn many_kills_after_a_write_do_not_change_the_end_state() {
     let given = |name: &str| e2e::plane::given(name).parse::<u64>().expect("a number");
     let kills = usize::try_from(given("GROVE_SOAK_KILLS")).expect("a small number");
     series("kills", kills, given("GROVE_SOAK_SEED")).await;

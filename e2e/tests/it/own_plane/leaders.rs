@@ -83,7 +83,7 @@ async fn the_new_leaders_act(ns: &Namespace) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_replicas_one_acts_and_the_other_takes_over() {
+async fn the_standby_replica_takes_over_the_lease() {
     let config = format!("{}/tests/it/own_plane/leaders.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with("leaders", &["--replicas", "2", "--config", &config]).await;
     let client = plane.client().await;
@@ -154,7 +154,7 @@ async fn trusted_again(client: &Client) {
 
 /// All of them answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_webhook_servers_one_writes_certificates_and_the_other_takes_over() {
+async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     const SERVICE: &str = "webhook-server";
     let plane = Plane::own_with("certificate-leaders", &["--replicas", "2"]).await;
     let client = plane.client().await;

@@ -7,7 +7,7 @@ use e2e::{Namespace, Plane};
 use crate::it::composition::{NAMESPACE, yields_exactly_these_objects};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn native_gangs_act_as_off() {
+async fn native_gangs_auto_behaves_like_off() {
     let configuration = concat!(env!("CARGO_MANIFEST_DIR"), "/configuration.yaml");
     let written = std::fs::read_to_string(configuration).expect("the configuration of the shared plane");
     assert!(written.contains("nativeGangs: auto"), "{written}");

@@ -30,14 +30,14 @@ const REPLICAS: [&str; 2] = ["webhook-server", "webhook-server-1"];
 const CLIENTS: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_request_is_lost_while_certificates_change_and_replicas_restart() {
+async fn no_request_fails_while_certificates_rotate_and_replicas_restart() {
     no_request_is_lost("rotation", PACE, (4, 1)).await;
 }
 
 /// Run by `cargo xtask soak rotation`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes as long as it is told to"]
-async fn no_request_is_lost_for_long() {
+async fn no_request_fails_during_many_rotations() {
     let count = |variable: &str| plane::given(variable).parse().expect("a number");
     let (rotations, restarts) = (count("GROVE_SOAK_ROTATIONS"), count("GROVE_SOAK_RESTARTS"));
     no_request_is_lost("soak-rotation", FAST, (rotations, restarts)).await;

@@ -8,7 +8,7 @@ use tokio::process::Command;
 const STOCK: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwok"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_restored_from_a_backup_is_followed_from_there() {
+async fn services_reconcile_a_cluster_restored_from_a_backup() {
     let plane = Plane::own("faults-set-back").await;
     let ns = Namespace::create(&plane.client().await, "e2e-set-back").await;
     ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;

@@ -13,7 +13,7 @@ const GROUPED: usize = 10;
 const WINDOW: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_sets_at_rest_cause_no_write_for_a_minute() {
+async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
     let plane = Plane::own("steady").await;
     let ns = &Namespace::create(&plane.client().await, "e2e-steady").await;
     let names: Vec<String> = (0..SETS).map(|index| format!("s{index}")).collect();

@@ -67,7 +67,7 @@ fn has_only_llm(world: &World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_that_was_stored_larger_than_any_cluster_is_left_alone_until_it_is_smaller() {
+async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
     let plane = Plane::own("unjudged").await;
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-unjudged").await;

@@ -130,13 +130,13 @@ async fn series(name: &str, kills: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_end_right_while_webhook_servers_are_killed() {
+async fn webhook_server_kills_do_not_change_the_end_state() {
     series("webhook-kills", 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --webhooks`"]
-async fn many_kills_of_webhook_servers_lose_nothing() {
+async fn many_webhook_server_kills_do_not_change_the_end_state() {
     let kills = plane::given("GROVE_SOAK_KILLS").parse().expect("a number");
     series("soak-webhook-kills", kills).await;
 }
