@@ -54,7 +54,7 @@ fn every_key_is_documented_and_nothing_else() {
 #[test]
 fn every_documented_refusal_is_told_in_those_words() {
     let mut refused = BTreeSet::new();
-    for row in rows("What is refused") {
+    for row in rows("Rejected values") {
         let problems = read(&row[0].join("\n")).expect_err(row[0][0]);
         assert!(
             problems.iter().any(|problem| problem == row[1][0]),
@@ -72,7 +72,7 @@ fn every_documented_refusal_is_told_in_those_words() {
 
 #[test]
 fn every_documented_warning_is_told_in_those_words() {
-    for row in rows("What is warned about") {
+    for row in rows("Warnings") {
         let (_, warnings) = read(row[0][0]).unwrap();
         assert_eq!(warnings, [row[1][0]]);
     }
