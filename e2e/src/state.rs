@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::shown::hostname;
 use crate::world::{World, is_ready};
+use grove_api_types::deletion::is_terminating;
 
 /// Fields of an object's metadata that no two runs share.
 const OF_THE_RUN: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
@@ -81,7 +82,7 @@ impl Names {
             "subdomain": spec.subdomain,
             "gates": spec.scheduling_gates,
             "containers": containers.collect::<Vec<_>>(),
-            "terminating": pod.metadata.deletion_timestamp.is_some(),
+            "terminating": is_terminating(pod),
             "ready": is_ready(pod),
         });
         format!("Pod {}: {}", hostname(pod), self.normal(&value, &Value::Null))

@@ -7,6 +7,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -56,7 +57,7 @@ impl World {
 
     /// Pods that are neither terminating nor at their end.
     pub fn live_pods(&self) -> impl Iterator<Item = &Pod> {
-        self.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !ended(pod))
+        self.pods.values().filter(|pod| !is_terminating(*pod) && !ended(pod))
     }
 
     /// Whether every status tells of the present generation and of all that is asked for: there is nothing left to be said.
@@ -178,7 +179,7 @@ impl Display for World {
         }
         for pod in self.pods.values() {
             let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-            let leaving = pod.metadata.deletion_timestamp.is_some();
+            let leaving = is_terminating(pod);
             writeln!(f, "Pod {}: {phase:?}, ready {}, terminating {leaving}", pod.name_any(), is_ready(pod))?;
         }
         Ok(())

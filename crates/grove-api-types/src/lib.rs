@@ -9,6 +9,7 @@ pub mod admission;
 pub mod conditions;
 pub mod configuration;
 pub mod crds;
+pub mod deletion;
 pub mod duration;
 pub mod environment;
 pub mod error_codes;

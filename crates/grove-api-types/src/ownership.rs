@@ -19,8 +19,3 @@ pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
 pub fn is_controlled_by<K: Resource, Owner: Resource>(child: &K, owner: &Owner) -> bool {
     controller_of(child.meta()).is_some_and(|controller| Some(&controller.uid) == owner.meta().uid.as_ref())
 }
-
-/// Whether the object is deleted in a way that leaves its children, as `kubectl delete --cascade=orphan` does.
-pub fn orphans_dependents<K: Resource>(owner: &K) -> bool {
-    owner.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
-}

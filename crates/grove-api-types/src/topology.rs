@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 
 use crate::configuration::TopologyDomain;
+use crate::deletion::is_terminating;
 use crate::labels::TOPOLOGY_NAME;
 use crate::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, ClusterTopologyLevel, PodCliqueSet, PodCliqueSetTemplateSpec,
@@ -60,14 +61,14 @@ impl From<&ClusterTopology> for Topology {
     fn from(topology: &ClusterTopology) -> Self {
         let mut levels: Vec<Level> = topology.spec.levels.iter().map(Level::from).collect();
         levels.sort_by_key(|level| domain_rank(&level.domain));
-        Self { name: topology.name_any(), levels, is_terminating: topology.metadata.deletion_timestamp.is_some() }
+        Self { name: topology.name_any(), levels, is_terminating: is_terminating(topology) }
     }
 }
 
 impl From<&ClusterTopologyBinding> for Topology {
     fn from(topology: &ClusterTopologyBinding) -> Self {
         let levels = topology.spec.levels.iter().map(Level::from).collect();
-        Self { name: topology.name_any(), levels, is_terminating: topology.metadata.deletion_timestamp.is_some() }
+        Self { name: topology.name_any(), levels, is_terminating: is_terminating(topology) }
     }
 }
 

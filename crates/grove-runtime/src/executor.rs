@@ -10,6 +10,7 @@ mod requests;
 use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -222,9 +223,8 @@ impl Executor {
     // Both are asked for, not only the cache: an owner that is leaving may have released its children on purpose, and an
     // object that changes all the time would hardly ever be met in the version that was seen.
     async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, Failure> {
-        let stays = |live: &PartialObjectMeta<DynamicObject>, seen: &Target| {
-            live.uid() == seen.uid && live.metadata.deletion_timestamp.is_none()
-        };
+        let stays =
+            |live: &PartialObjectMeta<DynamicObject>, seen: &Target| live.uid() == seen.uid && !is_terminating(live);
         let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
         let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
         let live = live.filter(|live| controller_of(&live.metadata).is_none());

@@ -1,6 +1,7 @@
 //! What becomes of pods, and what their clique and their set say about it.
 
 use e2e::{Namespace, World, in_namespace, sets, world::is_ready};
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -118,7 +119,7 @@ async fn a_slowly_terminating_pod_releases_its_index_at_once() {
         ns.remove::<Pod>(&held.name_any()).await;
         let world = ns
             .until("another pod is ready in its place while it stops", |world| {
-                let stops = |pod: &Pod| pod.uid() == old.uid() && pod.metadata.deletion_timestamp.is_some();
+                let stops = |pod: &Pod| pod.uid() == old.uid() && is_terminating(pod);
                 world.pods.values().any(stops) && at_index_0(world).is_some_and(is_ready)
             })
             .await;

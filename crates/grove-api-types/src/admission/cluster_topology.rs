@@ -7,6 +7,7 @@ use kube::{Resource, ResourceExt};
 use super::findings::Findings;
 use super::{FieldPath, Referring, Rule, TopologyFacts, Verdict};
 use crate::configuration::TopologyDomain;
+use crate::deletion::is_terminating;
 use crate::scheduler::Scheduler;
 use crate::syntax::{LONGEST_LABEL, key};
 use crate::topology::{Level, Topology};
@@ -59,7 +60,7 @@ fn updated<'a, K: Resource>(new: &'a K, old: &'a K, facts: &TopologyFacts, judge
 where
     Topology: From<&'a K>,
 {
-    if new.meta().deletion_timestamp.is_some() {
+    if is_terminating(new) {
         return Verdict::default();
     }
     let mut found = Findings::of_stored();

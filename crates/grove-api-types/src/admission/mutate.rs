@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Facts, default};
 use crate::configuration::TopologyDomain;
+use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
 use crate::mnnvl::{asks_for_gpu, brings_own_claim};
 use crate::syntax::is_blank;
@@ -51,7 +52,7 @@ pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts
     }
     let read = |object: &Value| PodCliqueSet::deserialize(object);
     let Ok(set) = read(object) else { return vec![] };
-    if set.metadata.deletion_timestamp.is_some() {
+    if is_terminating(&set) {
         return vec![];
     }
     let mut changes = Changes { object, list: vec![] };

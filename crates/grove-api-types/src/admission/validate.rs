@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use super::default::Counterparts;
 use super::findings::Findings;
 use super::{Facts, FieldPath, Verdict, default};
+use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
 use crate::topology::{resolve_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update};
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
@@ -31,7 +32,7 @@ pub const RULED: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE,
 
 /// Judges a set that is created.
 pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
-    if set.metadata.deletion_timestamp.is_some() {
+    if is_terminating(set) {
         return Verdict::default();
     }
     let set = default::pod_clique_set(set);
@@ -48,7 +49,7 @@ pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
 /// Judges what a set is changed to. Not judged are sets that are being deleted, changes of what no rule is about, and
 /// mistakes that were stored already: they must not keep anybody from changing something else.
 pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) -> Verdict {
-    if new.metadata.deletion_timestamp.is_some() {
+    if is_terminating(new) {
         return Verdict::default();
     }
     let (new, old) = (default::pod_clique_set_after(new, old), default::pod_clique_set(old));

@@ -7,6 +7,7 @@ use grove_api_types::admission::{
     default_pod_clique_set, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
     validate_scale, validate_topology_binding_create, validate_topology_binding_update, validate_update,
 };
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
@@ -79,7 +80,7 @@ pub(crate) fn of_set(new: &Value, old: &Value, known: &Known) -> Result<bool, St
     law(patched(&once, None, &facts) == once, || "defaults are filled in twice".to_owned())?;
     let defaulted = typed::<PodCliqueSet>(&once).ok_or("a set with its defaults is no set")?;
     let by_type = default::pod_clique_set(&set);
-    law(set.metadata.deletion_timestamp.is_some() || by_type.spec == defaulted.spec, || {
+    law(is_terminating(&set) || by_type.spec == defaulted.spec, || {
         "patches and types differ in their defaults".to_owned()
     })?;
     law(default::pod_clique_set(&by_type) == by_type, || "typed defaults are filled in twice".to_owned())?;

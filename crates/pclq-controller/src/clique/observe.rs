@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use grove_api_types::admission::default;
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::controller_of;
@@ -125,7 +126,7 @@ fn base_gang_of(caches: &Caches, namespace: &str, name: &str) -> BaseGang {
         let scheduled = status.map_or(0, |status| status.scheduled_replicas);
         BaseGroup { name: group.name.clone(), min_replicas: group.min_replicas, scheduled }
     };
-    let gang = caches.gangs.get(namespace, name).filter(|gang| gang.metadata.deletion_timestamp.is_none());
+    let gang = caches.gangs.get(namespace, name).filter(|gang| !is_terminating(&**gang));
     let groups = gang.map(|gang| gang.spec.podgroups.iter().map(group).collect());
     BaseGang { name: PodGangName::new(name), groups }
 }
@@ -181,7 +182,7 @@ fn is_awaited(followers: &Followers, change: &Change<SlimPod>) -> bool {
 }
 
 fn stands(gang: Option<&PodGang>) -> Option<&str> {
-    gang.filter(|gang| gang.metadata.deletion_timestamp.is_none())?.metadata.uid.as_deref()
+    gang.filter(|gang| !is_terminating(&**gang))?.metadata.uid.as_deref()
 }
 
 /// A pod's place among its siblings.
@@ -202,7 +203,7 @@ pub(super) fn touched(change: &Change<PodGang>) -> Vec<ObjectRef<PodClique>> {
 
 /// The groups of a gang that stands, with their places: what a patch of references tests.
 fn entries(gang: Option<&PodGang>) -> Vec<(Option<String>, usize, &PodGroup)> {
-    let standing = gang.filter(|gang| gang.metadata.deletion_timestamp.is_none());
+    let standing = gang.filter(|gang| !is_terminating(&**gang));
     let uid = standing.and_then(ResourceExt::uid);
     let groups = standing.into_iter().flat_map(|gang| gang.spec.podgroups.iter().enumerate());
     groups.map(|(at, group)| (uid.clone(), at, group)).collect()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
@@ -88,7 +89,7 @@ impl Observed {
 
     /// Whether the clique is being deleted.
     pub fn is_leaving(&self) -> bool {
-        self.clique.metadata.deletion_timestamp.is_some()
+        is_terminating(&self.clique)
     }
 
     /// The name of the clique.

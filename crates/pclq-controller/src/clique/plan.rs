@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::ownership::orphans_dependents;
+use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 use grove_runtime::slim::SlimPod;

@@ -1,5 +1,6 @@
 //! What both levels ask of the cliques they made, by what pclq-controller says of them.
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 
@@ -9,7 +10,7 @@ use super::Revision;
 /// The clique of that name, unless it is missing or being deleted.
 pub(crate) fn standing<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -> Option<&'a PodClique> {
     let clique = cliques.get(name.as_str())?;
-    clique.metadata.deletion_timestamp.is_none().then_some(clique)
+    (!is_terminating(&**clique)).then_some(clique)
 }
 
 /// Whether it has as many ready pods as it must have.

@@ -1,5 +1,6 @@
 //! Deletes of children, one by one: owner references would have the same effect, later.
 
+use grove_api_types::deletion::is_terminating;
 use std::sync::Arc;
 
 use grove_runtime::plan::Step;
@@ -17,7 +18,7 @@ pub(crate) fn but<K>(objects: &ByName<K>, is_wanted: impl Fn(&str) -> bool) -> i
 where
     K: Resource<DynamicType = ()>,
 {
-    let stays = |object: &Arc<K>| object.meta().deletion_timestamp.is_none();
+    let stays = |object: &Arc<K>| !is_terminating(&**object);
     objects
         .iter()
         .filter(move |(name, object)| !is_wanted(name) && stays(object))

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::GROVE_PREFIX;
 use grove_api_types::raw::RawMetricSpec;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
@@ -148,7 +149,7 @@ fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
 
 /// The child that is there and stays.
 pub(super) fn find<'a, K: Resource>(existing: &'a ByName<K>, desired: &K) -> Option<&'a K> {
-    named(existing, desired).filter(|live| live.meta().deletion_timestamp.is_none())
+    named(existing, desired).filter(|live| !is_terminating(&**live))
 }
 
 /// A child that is being deleted still holds its name: its successor is created when it has gone.

@@ -1,6 +1,7 @@
 //! Fills [`Observed`] from the caches, and says which changes wake which gang.
 
 use futures::stream::{BoxStream, StreamExt};
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
@@ -42,6 +43,6 @@ pub(super) fn observe(caches: &Caches, gang: &PodGang) -> Observed {
     let namespace = gang.namespace().unwrap_or_default();
     let groups = gang.spec.podgroups.iter();
     let cliques = groups.filter_map(|group| caches.cliques.get(&namespace, &group.name));
-    let has_set = caches.set_of(gang).is_some_and(|set| set.metadata.deletion_timestamp.is_none());
+    let has_set = caches.set_of(gang).is_some_and(|set| !is_terminating(&*set));
     Observed { gang: gang.clone(), cliques: by_name(cliques), has_set }
 }

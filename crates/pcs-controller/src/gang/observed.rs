@@ -1,5 +1,6 @@
 //! What is known about a gang and its cliques: plain data, and questions about it.
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 
@@ -19,6 +20,6 @@ pub struct Observed {
 impl Observed {
     /// Whether the gang is being deleted, or will be: what it then loses is not worth a word.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.gang.metadata.deletion_timestamp.is_some() || !self.has_set
+        is_terminating(&self.gang) || !self.has_set
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, StreamExt};
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
@@ -59,8 +60,7 @@ pub(crate) fn changes(caches: &Caches, refused: &Refusals<PodCliqueScalingGroup>
 }
 
 fn came_or_went(change: &Change<PodGang>) -> bool {
-    let stands =
-        |gang: &Option<Arc<PodGang>>| gang.as_ref().is_some_and(|gang| gang.metadata.deletion_timestamp.is_none());
+    let stands = |gang: &Option<Arc<PodGang>>| gang.as_ref().is_some_and(|gang| !is_terminating(&**gang));
     stands(&change.before) != stands(&change.after)
 }
 
@@ -131,7 +131,7 @@ fn gangs<'a>(caches: &Caches, set: &PodCliqueSet, names: impl Iterator<Item = &'
     let namespace = set.namespace().unwrap_or_default();
     let stands = |gang: &&PodGangName| {
         let gang = caches.gangs.get(&namespace, gang.as_str());
-        gang.is_some_and(|gang| gang.metadata.deletion_timestamp.is_none() && is_controlled_by(&*gang, set))
+        gang.is_some_and(|gang| !is_terminating(&*gang) && is_controlled_by(&*gang, set))
     };
     names.filter(stands).map(ToString::to_string).collect()
 }

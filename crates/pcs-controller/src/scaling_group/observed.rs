@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, SetReplica, object_count};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
@@ -34,7 +35,7 @@ pub struct Observed {
 impl Observed {
     /// Whether the group is being deleted.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.group.metadata.deletion_timestamp.is_some()
+        is_terminating(&self.group)
     }
 
     /// The name of the group.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_api_types::deletion::{is_terminating, orphans_dependents};
 use grove_api_types::expansion::{GroupReplica, ScalingGroup};
 use grove_api_types::names::PodGangName;
-use grove_api_types::ownership::orphans_dependents;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
 
@@ -30,7 +30,7 @@ pub fn plan(seen: &Observed) -> Plan {
         return Plan::new().waiting([too_large()]);
     }
     // A set that leaves, or wants the group no longer, deletes it.
-    let wanted = seen.wanted(set).filter(|_| set.metadata.deletion_timestamp.is_none());
+    let wanted = seen.wanted(set).filter(|_| !is_terminating(set));
     let Some(replica) = wanted else { return Plan::new() };
     let Some(group) = seen.of_group(&replica) else { return Plan::new() };
     let (steps, missing) = kept(seen, set, replica.index, group);

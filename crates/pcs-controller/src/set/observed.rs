@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::admission::default;
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{CurrentScale, object_count};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
@@ -73,7 +74,7 @@ impl Observed {
 
     /// Whether the set is being deleted.
     pub fn is_leaving(&self) -> bool {
-        self.set.metadata.deletion_timestamp.is_some()
+        is_terminating(&self.set)
     }
 
     /// The name of the set.
@@ -89,7 +90,7 @@ impl Observed {
     /// The scaling group of this name, unless it is missing or being deleted.
     pub(crate) fn group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
         let group = self.groups.get(name.as_str()).or_else(|| self.released.get(name.as_str()))?;
-        group.metadata.deletion_timestamp.is_none().then_some(group)
+        (!is_terminating(&**group)).then_some(group)
     }
 
     /// How large the cliques and scaling groups are that exist.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::labels;
-use grove_api_types::ownership::orphans_dependents;
 use grove_runtime::plan::{Plan, Stage, Step};
 
 use super::desired;

@@ -1,6 +1,7 @@
 //! The tree of a set as text: set, gangs, cliques, pods, where each pod is and how it is.
 
 use super::world::{World, condition, has_condition, number};
+use grove_api_types::deletion::is_terminating;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::collections::BTreeSet;
@@ -70,7 +71,7 @@ fn pod_state(pod: &DynamicObject) -> String {
     let node = pod.data["spec"]["nodeName"].as_str().unwrap_or("no node");
     let phase = pod.data["status"]["phase"].as_str().unwrap_or("Unknown");
     let gated = pod.data["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-    let state = if pod.metadata.deletion_timestamp.is_some() {
+    let state = if is_terminating(pod) {
         "Terminating"
     } else if gated {
         "Gated"
@@ -100,7 +101,7 @@ fn fresh(object: &DynamicObject, known: &BTreeSet<String>) -> &'static str {
 }
 
 fn leaving(object: &DynamicObject) -> &'static str {
-    if object.metadata.deletion_timestamp.is_some() { ", terminating" } else { "" }
+    if is_terminating(object) { ", terminating" } else { "" }
 }
 
 fn branches(at: usize, count: usize) -> (&'static str, &'static str) {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use futures::stream::{BoxStream, SelectAll, StreamExt};
+use grove_api_types::deletion::is_terminating;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, ResourceExt};
@@ -132,7 +133,7 @@ impl World {
         let pods = self.pods.of(clique);
         i64::try_from(pods.len()).ok() == Some(number(&clique.data["spec"]["replicas"]))
             && number(&clique.data["status"]["readyReplicas"]) == number(&clique.data["spec"]["replicas"])
-            && pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none() && has_condition(pod, "Ready"))
+            && pods.iter().all(|pod| !is_terminating(&**pod) && has_condition(pod, "Ready"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The clique's own `podReferences` in its gang.
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_runtime::plan::{Step, Waiting};
 use grove_runtime::slim::SlimPod;
@@ -13,7 +14,7 @@ use crate::clique::observed::{Lineage, Observed};
 /// The patch that makes the gang list exactly the pods that stay; first when the clique is complete, then whenever
 /// the list differs, but once for each version of the gang that was seen.
 pub(super) fn update(seen: &Observed, lineage: &Lineage, kept: &[&SlimPod]) -> Result<Option<Step>, Waiting> {
-    let gang = seen.gang.as_deref().filter(|gang| gang.metadata.deletion_timestamp.is_none());
+    let gang = seen.gang.as_deref().filter(|gang| !is_terminating(*gang));
     let gang = gang.ok_or_else(|| gang_missing(lineage))?;
     let name = seen.name();
     let groups = &gang.spec.podgroups;

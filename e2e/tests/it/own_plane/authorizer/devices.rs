@@ -2,6 +2,7 @@
 //! of fabrics do their work on those of a set.
 
 use e2e::{Namespace, plane::until_said, world::LIMIT};
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -106,7 +107,7 @@ pub(super) async fn domains_are_the_drivers_too(ns: &Namespace, set: &PodCliqueS
     is_refused(taken, "creation/updation", "fabric", ns);
     domains.delete("fabric", &DeleteParams::default()).await.expect("its deletion is admitted");
     let leaving = domains.get("fabric").await.expect("its finalizers hold it");
-    assert!(leaving.metadata.deletion_timestamp.is_some(), "{leaving:?}");
+    assert!(is_terminating(&leaving), "{leaving:?}");
     let released = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     domains.patch("fabric", &params, &released).await.expect("finalizers go");
     until(&domains, "fabric", |domain: Option<&DynamicObject>| domain.is_none()).await;
