@@ -11,44 +11,44 @@ mod rows;
 mod it {
     mod bad_input;
     mod composition;
-    mod conflicts;
-    mod definitions;
+    mod crds;
     mod deletion;
     mod deployment;
+    mod expansion;
     mod groups;
-    mod healing;
-    mod identity;
-    mod neighbours;
+    mod isolation;
+    mod kubectl_wait;
+    mod name_conflicts;
     mod objects;
-    mod outdated;
+    mod ownership;
     mod pods;
     mod policy;
-    mod refusals;
+    mod rejected_creates;
     mod scale;
-    mod shapes;
-    mod waits;
+    mod self_healing;
+    mod template_change;
     mod without_webhook;
 
     /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
-    mod own_plane {
+    mod own_cluster {
         mod admission;
-        mod ask;
         mod authorizer;
         mod certificates;
-        mod clocks;
-        mod connection;
-        mod deprived;
-        mod events;
+        mod clock_skew;
+        mod connection_loss;
+        mod degraded;
+        mod dry_run;
+        mod event_driven;
         mod failed_up;
-        mod faults;
-        mod kept;
         mod kills;
-        mod leaders;
+        mod leader_election;
         mod native_gangs;
+        mod oversized_sets;
+        mod restarts;
+        mod restore;
         mod rotation;
-        mod set_back;
-        mod steady;
-        mod unjudged;
+        mod round_trip;
+        mod steady_state;
         mod webhook_kills;
     }
 }

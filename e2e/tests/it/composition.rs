@@ -36,7 +36,8 @@ async fn a_set_with_a_scaling_group_creates_exactly_these_objects() {
 /// Creates the set in this namespace, and compares what comes of it.
 pub(super) async fn yields_exactly_these_objects(ns: &Namespace) {
     // `router` is held by somebody else's gate, so the base gang is not scheduled at first.
-    let mut set: Value = serde_saphyr::from_str(include_str!("shapes/two-alone-and-a-group.yaml")).expect("YAML");
+    let mut set: Value =
+        serde_saphyr::from_str(include_str!("expansion/two-standalone-and-a-group.yaml")).expect("YAML");
     set["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": HOLD }]);
     ns.create_yaml::<PodCliqueSet>(&set.to_string()).await;
     let is_held = |world: &World| gates(world).contains(&format!("g2-0-router-0 {HOLD}\n"));

@@ -23,7 +23,7 @@ const SHARED: &str = "target/grove-test";
 /// What its services are told.
 const CONFIGURATION: &str = "e2e/configuration.yaml";
 /// The module of tests that need planes of their own.
-const OWN_PLANES: &str = "it::own_plane::";
+const OWN_CLUSTERS: &str = "it::own_cluster::";
 /// The module of tests whose pods are told how to behave, which only simulated kubelets obey.
 const SIMULATED: &str = "it::pods::";
 
@@ -133,7 +133,7 @@ pub(crate) fn of_source(source: &Source) -> impl Iterator<Item = (&'static str, 
 async fn left_out(kubectl: &Kubectl) -> Result<Vec<&'static str>> {
     let nodes = kubectl.run(&["get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"]).await?;
     let simulated = nodes.contains("kwok.x-k8s.io/node");
-    let modules = [Some(OWN_PLANES), Some(SIMULATED).filter(|_| !simulated)];
+    let modules = [Some(OWN_CLUSTERS), Some(SIMULATED).filter(|_| !simulated)];
     let listed = cargo_test(&END_TO_END, None).args(["--list", "--format=terse"]).output().await?;
     println!("not run on a cluster of your own: the comparison of the services' rules with audit logs, and");
     let mut arguments = Vec::new();

@@ -39,7 +39,7 @@ fn keeps(stored: &Value, sent: &Value) -> bool {
 fn sets_as_they_are_written_are_accepted_and_kept() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/shapes");
-    let folders = [here, root.join("deploy/examples"), root.join("e2e/tests/it/shapes")];
+    let folders = [here, root.join("deploy/examples"), root.join("e2e/tests/it/expansion")];
     let mut facts = of_sets(&Known::default());
     // Here racks stand in blocks.
     let levels = facts.topology("grove-topology").expect("the default").levels.clone();

@@ -7,7 +7,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::it::own_plane::ask::{Act, Asked};
+use crate::it::own_cluster::dry_run::{Act, Asked};
 use crate::rows::{ManagedRow, changed, managed, object};
 
 const AUTHORIZER: &str = "authorizer.webhooks.grove.io";

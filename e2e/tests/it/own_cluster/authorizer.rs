@@ -2,8 +2,8 @@
 //! to change parts of it goes on, Grove's services, Kubernetes' controllers and its scheduler among them.
 
 mod devices;
-mod protected;
-mod unanswered;
+mod managed_rows;
+mod webhook_outage;
 
 use e2e::plane::until_said;
 use e2e::{Namespace, Plane, audit, sets};
@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::ask::play;
+use super::dry_run::play;
 
 /// Who is exempt by configuration, as the rows take for granted.
 const EXEMPT: &str = "system:serviceaccount:kube-system:job-controller";
@@ -40,14 +40,14 @@ async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
     for controller in ["pcs-controller", "pclq-controller"] {
         plane.end(controller).await;
     }
-    let (refused, accepted) = protected::prepare(&client).await;
+    let (refused, accepted) = managed_rows::prepare(&client).await;
     let count = refused.len() + accepted.len();
     let mut wrong = play(&client, refused).await;
     // By now it is known which sets are open, so nobody passes by an old answer.
     wrong.extend(play(&client, accepted).await);
     println!("{count} questions");
     assert!(wrong.is_empty(), "{} of {count} answers differ from the table:\n{}", wrong.len(), wrong.join("\n"));
-    unanswered::only_what_is_protected_waits(&plane).await;
+    webhook_outage::only_what_is_protected_waits(&plane).await;
     plane.down().await;
 }
 

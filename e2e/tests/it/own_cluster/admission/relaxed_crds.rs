@@ -6,7 +6,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::ground::resource;
+use super::cluster_state::resource;
 
 /// Kinds, and what of each nobody may store today.
 const KINDS: [(&str, &str, &str); 5] = [

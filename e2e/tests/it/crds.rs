@@ -8,8 +8,8 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-mod kubernetes;
-mod refused;
+mod builtin_types;
+mod rejected;
 
 fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).expect("YAML")

@@ -186,7 +186,7 @@ fn places(numbers: &mut Numbers, count: usize, writes: usize) -> BTreeSet<usize>
 /// On a plane of that name, which is that of the configuration, too.
 async fn series(plane: &str, kills: usize, seed: u64) {
     println!("seed {seed}, {kills} kills");
-    let config = format!("{}/tests/it/own_plane/{plane}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let config = format!("{}/tests/it/own_cluster/{plane}.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with(plane, &["--config", &config]).await;
     let strikes = Arc::new(Strikes::default());
     let mut victims = Vec::new();
@@ -219,7 +219,7 @@ async fn twenty_kills_after_a_write_do_not_change_the_end_state() {
 /// Who comes next waits until the lease of the one before has expired, and what that one sent last may arrive meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_kills_after_a_write_do_not_change_the_end_state() {
-    series("kills-of-leaders", 3, 9).await;
+    series("leader-kills", 3, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 //! What is written is kept: sets as users and operators write them come back as they were sent, whichever way they are sent
 //! again, and what the webhook server has never heard of survives it.
 
-mod newer;
-mod unanswered;
-mod yielded;
+mod operator_sets;
+mod unknown_fields;
+mod webhook_outage;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,14 +26,14 @@ async fn objects_round_trip_unchanged() {
             "spec": { "levels": levels } });
         run(&plane, &["create", "-f", "-"], &topology.to_string()).await;
     }
-    yielded::operators_get_all_that_they_ask_for(&plane).await;
+    operator_sets::operators_get_all_that_they_ask_for(&plane).await;
     // From here on nothing but users writes.
     for controller in ["pcs-controller", "pclq-controller"] {
         plane.end(controller).await;
     }
     sets_come_back_as_they_were_sent(&plane).await;
-    newer::fields_survive(&plane).await;
-    unanswered::what_concerns_no_rule_passes(&plane).await;
+    unknown_fields::fields_survive(&plane).await;
+    webhook_outage::what_concerns_no_rule_passes(&plane).await;
     plane.down().await;
 }
 
@@ -104,7 +104,7 @@ fn without_seconds(mut object: Value) -> Value {
 /// The manifests of sets in the folders of shapes and examples, and what they say.
 fn sets() -> Vec<(String, Value)> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let folders = ["crates/grove-api-types/tests/admission/shapes", "deploy/examples", "e2e/tests/it/shapes"];
+    let folders = ["crates/grove-api-types/tests/admission/shapes", "deploy/examples", "e2e/tests/it/expansion"];
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).expect("the folder is there"));
     let paths = files.map(|file| file.expect("a file").path());
     let yaml = paths.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));

@@ -20,7 +20,7 @@ const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_survive_connection_loss_and_miss_no_change() {
-    let config = format!("{}/tests/it/own_plane/kills.yaml", env!("CARGO_MANIFEST_DIR"));
+    let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with("faults-connection", &["--config", &config]).await;
     let strikes = Arc::new(Strikes::default());
     let mut services = Vec::new();

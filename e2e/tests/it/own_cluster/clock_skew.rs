@@ -44,7 +44,8 @@ impl Clocked {
 
 /// What the compiler makes of `clock.c`. Whoever builds the services has it: their cryptography needs one.
 async fn library(plane: &Plane) -> String {
-    let (source, library) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own_plane/clocks/clock.c"), "clock.so");
+    let (source, library) =
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own_cluster/clock_skew/clock.c"), "clock.so");
     let library = plane.dir().join(library).display().to_string();
     let mut compiler = tokio::process::Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", &library, source]).kill_on_drop(true);
@@ -143,7 +144,7 @@ fn serves(replicas: usize) -> impl Fn(&World) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
-    let config = format!("{}/tests/it/own_plane/kills-of-leaders.yaml", env!("CARGO_MANIFEST_DIR"));
+    let config = format!("{}/tests/it/own_cluster/leader-kills.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with("faults-clocks", &["--replicas", "2", "--config", &config]).await;
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-clocks").await;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::it::own_plane::ask::{Act, Asked};
+use crate::it::own_cluster::dry_run::{Act, Asked};
 use crate::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, object};
 
 const OF_SETS: &str = "pcs.validating.webhooks.grove.io";

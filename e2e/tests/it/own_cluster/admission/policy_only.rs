@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 
-use crate::it::own_plane::ask::{Asked, play};
+use crate::it::own_cluster::dry_run::{Asked, play};
 use crate::it::policy::{DENIED, Policy};
 use crate::rows::{Known, On, Row};
 

@@ -12,7 +12,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
 const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
-/// With the prefix of `leaders.yaml`.
+/// With the prefix of `leader-election.yaml`.
 const LEASES: [&str; 2] = ["prod-pcs-controller", "prod-pclq-controller"];
 
 fn serves(replicas: usize) -> impl Fn(&World) -> bool {
@@ -84,7 +84,7 @@ async fn the_new_leaders_act(ns: &Namespace) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_replica_takes_over_the_lease() {
-    let config = format!("{}/tests/it/own_plane/leaders.yaml", env!("CARGO_MANIFEST_DIR"));
+    let config = format!("{}/tests/it/own_cluster/leader-election.yaml", env!("CARGO_MANIFEST_DIR"));
     let plane = Plane::own_with("leaders", &["--replicas", "2", "--config", &config]).await;
     let client = plane.client().await;
     let ns = Namespace::create(&client, "e2e-leaders").await;

@@ -2,20 +2,20 @@
 //! and in the cluster that it takes for granted, and the answer is compared word by word. The admission policy is asked first,
 //! alone; then the webhooks in the place of definitions that say nothing; then all of them together.
 
-mod alone;
-mod definitions;
-mod ground;
+mod cluster_state;
+mod policy_only;
+mod relaxed_crds;
 
 use std::collections::BTreeMap;
 
-use alone::Changes;
-use definitions::Definitions;
+use cluster_state::Ground;
 use e2e::Plane;
 use e2e::replicas::Replica;
-use ground::Ground;
+use policy_only::Changes;
+use relaxed_crds::Definitions;
 use serde_json::json;
 
-use super::ask::{Asked, play};
+use super::dry_run::{Asked, play};
 use crate::rows::{Known, patches, rows, scales};
 
 #[tokio::test(flavor = "multi_thread")]

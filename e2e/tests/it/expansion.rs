@@ -1,4 +1,4 @@
-//! Sets as users write them, each with all that it yields. What a set yields stands beside it, in `shapes/*.txt`.
+//! Sets as users write them, each with all that it yields. What a set yields stands beside it, in `expansion/*.txt`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 
 fn folder() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shapes"))
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/expansion"))
 }
 
 fn examples() -> PathBuf {
@@ -119,7 +119,7 @@ async fn a_set_with_only_scaling_groups_expands_as_recorded() {
 
 #[tokio::test]
 async fn a_set_with_two_standalone_cliques_and_a_scaling_group_expands_as_recorded() {
-    check("e2e-shape-two-alone", folder().join("two-alone-and-a-group.yaml")).await;
+    check("e2e-shape-two-alone", folder().join("two-standalone-and-a-group.yaml")).await;
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn the_autoscaled_example_expands_as_recorded() {
 
 #[test]
 fn every_manifest_has_an_expansion_test() {
-    let tested = include_str!("shapes.rs");
+    let tested = include_str!("expansion.rs");
     let manifests = [folder(), examples()].map(|folder| std::fs::read_dir(folder).expect("a folder"));
     let mut names: BTreeMap<String, bool> = BTreeMap::new();
     for file in manifests.into_iter().flatten().map(|file| file.expect("a file").path()) {

@@ -7,7 +7,7 @@ use e2e::{Namespace, Plane, World, taken_up};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use kube::ResourceExt;
 
-use crate::it::shapes::{tell, wanted_pods};
+use crate::it::expansion::{tell, wanted_pods};
 
 pub(super) async fn operators_get_all_that_they_ask_for(plane: &Plane) {
     let ns = Namespace::create(&plane.client().await, "inference").await;
@@ -18,7 +18,7 @@ pub(super) async fn operators_get_all_that_they_ask_for(plane: &Plane) {
         taken_up::judgement(&ns, &written, None).await;
         let name = ns.create_yaml::<PodCliqueSet>(&written).await.name_any();
         let yields = ns.until("all is there, and the gangs know it", is_whole).await;
-        expect_test::expect_file![folder("tests/it/own_plane/kept").join(shape).with_extension("txt")]
+        expect_test::expect_file![folder("tests/it/own_cluster/round_trip").join(shape).with_extension("txt")]
             .assert_eq(&tell(&yields));
         ns.remove::<PodCliqueSet>(&name).await;
         ns.until("nothing is left", World::is_empty).await;

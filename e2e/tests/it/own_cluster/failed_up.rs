@@ -5,7 +5,7 @@ use e2e::plane::until_said;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_up_leaves_no_processes() {
-    let config = format!("{}/tests/it/own_plane/failed_up.yaml", env!("CARGO_MANIFEST_DIR"));
+    let config = format!("{}/tests/it/own_cluster/failed-up.yaml", env!("CARGO_MANIFEST_DIR"));
     let (failed, said) = Plane::failed("failed-up", &["--config", &config]).await;
     assert!(said.contains(" died") && said.contains("logLevel"), "{said}");
     // What is told to end may need a moment.

@@ -1,7 +1,7 @@
 //! Certificates change every few seconds, and the replicas that serve them are restarted one after the other, while sets are
 //! created all the time: nobody notices.
 
-mod newcomer;
+mod new_connections;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use newcomer::Newcomer;
+use new_connections::Newcomer;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
