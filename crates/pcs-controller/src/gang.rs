@@ -1,62 +1,72 @@
-//! The `PodGang` reconciler: the page to read first.
+//! The `PodGang` reconciler; start here.
 //!
-//! Sets make gangs; here a gang is only told where it is in its life, by what its cliques say of themselves. One gang at a
-//! time, so that a thousand gangs of one set are told no differently from a thousand sets of one gang.
+//! The reconciler of sets creates and deletes gangs; this one writes only their status. [`triggers`] lists what enqueues a
+//! gang. [`reconcile`] takes a snapshot of the gang and its cliques from the caches (`observe`) and writes the new status.
+//! Gangs have a work queue of their own, so that the status of a thousand gangs of one set is written like the status of a
+//! thousand sets with one gang.
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_runtime::controller::{Next, Wiring};
-use grove_runtime::executor;
+use grove_runtime::controller::{Next, Wake, Wiring};
 use grove_runtime::plan::Plan;
 use grove_runtime::service::Service;
 
-use crate::Ctx;
+use self::triggers::gang_of_clique;
+use crate::context::Context;
+use crate::error::Error;
+use crate::informers::GangDeltas;
 
-pub mod observe;
-pub mod observed;
-
-pub mod status;
+mod observe;
+mod observed;
+mod plan;
+mod status;
+mod triggers;
 
 #[cfg(test)]
 mod tests;
 
-/// What the controller is called in logs and metrics.
-pub const CONTROLLER: &str = "podgang-status-controller";
+/// The name of the controller in logs, metrics and events.
+pub(crate) const CONTROLLER: &str = "podgang-status-controller";
 
-/// Why a reconcile is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The status could not be written.
-    #[error("could not publish the status")]
-    Publish(#[source] executor::Error),
-}
-
-/// Tells gangs until the service is told to stop.
-pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
-    let ended = Arc::clone(&ctx);
-    Wiring::new(CONTROLLER, changes.gangs)
+/// Reconciles gangs until the service is stopped.
+pub(crate) async fn run(service: &Service, ctx: Arc<Context>, deltas: GangDeltas) {
+    let cleanup = Arc::clone(&ctx);
+    triggers(deltas)
         .concurrency(service.config().controllers.pod_gang.concurrent_syncs)
-        .woken_by(changes.touched)
-        .orphans(move |gone| {
-            ended.pace.rest(gone);
-            Plan::new()
-        })
+        .orphans(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
         .await;
 }
 
-async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Ctx>) -> Result<Next, Error> {
+/// What triggers a reconcile of a gang:
+/// - a change of the gang itself;
+/// - a change of a clique whose pods belong to the gang, which triggers a status update.
+fn triggers(deltas: GangDeltas) -> Wiring<PodGang> {
+    let GangDeltas { cliques, gangs } = deltas;
+    Wiring::new(CONTROLLER, gangs)
+        .woken_by(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Wake::Tell))))
+}
+
+async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let seen = observe::observe(&ctx.caches, &gang);
-    if seen.is_leaving() {
-        ctx.pace.rest(&*gang);
+    let observed = observe::observe(&ctx, &gang);
+    let plan = plan::plan(&observed, now);
+    let result = ctx.executor.carry_out(&*gang, &plan).await;
+    if observed.is_terminating() {
+        ctx.status_throttle.rest(&*gang);
         return Ok(Next::Event);
     }
-    let told = status::status(&seen, now);
-    if let Err(wait) = ctx.pace.keep(&*gang, status::tidings(gang.status.as_ref(), &told)) {
-        return Ok(Next::Telling(wait));
-    }
-    ctx.executor.publish(&*gang, gang.status.as_ref(), &told).await.map_err(Error::Publish)?;
-    Ok(Next::Event)
+    let status = status::status(&observed, &plan, &result, now);
+    let change = status::status_change(&observed, &status);
+    let status_delay = ctx.write_status(&*gang, gang.status.as_ref(), &status, change).await?;
+    result.into_result().map_err(Error::Execute)?;
+    Ok(Next::after(&plan, status_delay))
+}
+
+/// Drops the in-memory state of a deleted gang, which has no children.
+fn cleanup_plan(ctx: &Context, deleted: &PodGang) -> Plan {
+    ctx.status_throttle.rest(deleted);
+    Plan::new()
 }

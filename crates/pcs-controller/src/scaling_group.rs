@@ -1,73 +1,85 @@
-//! The `PodCliqueScalingGroup` reconciler: the page to read first.
+//! The `PodCliqueScalingGroup` reconciler; start here.
 //!
-//! A group is woken by its own changes, by its cliques, by its set when that changes what cliques are made from, and by
-//! the gangs its cliques are scheduled with. It makes the cliques of each of its replicas and tells how many are there.
+//! [`triggers`] lists what enqueues a group. [`reconcile`] takes a snapshot of the group, its set and its cliques from the
+//! caches (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the new status.
 
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_runtime::controller::{Next, Wiring};
-use grove_runtime::executor;
+use grove_runtime::controller::{Next, Wake, Wiring};
+use grove_runtime::plan::Plan;
 use grove_runtime::service::Service;
+use grove_runtime::triggers::{calls_for_act, changed_spec_or_labels};
 
-use crate::Ctx;
-
-pub mod observe;
-pub mod observed;
+use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
+use crate::context::Context;
+use crate::error::Error;
+use crate::informers::GroupDeltas;
+use crate::triggers::{QuotaReleaseNotifier, enqueue_owners};
 
 mod desired;
-pub mod plan;
-pub mod status;
+mod observe;
+mod observed;
+mod plan;
+mod status;
+mod triggers;
 
 #[cfg(test)]
 mod tests;
 
-/// In whose name events are published; the wire format has it.
-pub const CONTROLLER: &str = "podcliquescalinggroup-controller";
+/// The name of the controller in logs, metrics and events, which upstream defines.
+pub(crate) const CONTROLLER: &str = "podcliquescalinggroup-controller";
 
-/// Why a reconcile is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Some step of the plan was refused; the group's status says which.
-    #[error("could not carry out the plan")]
-    CarryOut(#[source] executor::Error),
-    /// The status could not be written.
-    #[error("could not publish the status")]
-    Publish(#[source] executor::Error),
-}
-
-/// Reconciles groups until the service is told to stop.
-pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
-    let ended = Arc::clone(&ctx);
-    Wiring::new(CONTROLLER, changes.groups)
+/// Reconciles groups until the service is stopped.
+pub(crate) async fn run(service: &Service, ctx: Arc<Context>, deltas: GroupDeltas) {
+    let cleanup = Arc::clone(&ctx);
+    triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
-        .woken_by(changes.touched)
-        .relieved_by(changes.relieved)
-        .orphans(move |gone| {
-            ended.refused.groups.forget(gone);
-            ended.pace.rest(gone);
-            plan::deletion_of_cliques(&observe::cliques(&ended.caches, gone), gone)
-        })
+        .orphans(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
         .await;
 }
 
-async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Ctx>) -> Result<Next, Error> {
+/// What triggers a reconcile of a group:
+/// - a change of the group itself;
+/// - a change of its set in more than the status, because the cliques follow the template;
+/// - a creation or a deletion of a gang that its cliques belong to, because a clique waits for its gang;
+/// - a change or a deletion of a clique. It enqueues the current and the previous controller, and the groups that wait for
+///   the name of the clique. A creation and a change of only the status trigger a status update;
+/// - the deletion of a clique anywhere in the namespace, if creates of the group were rejected: it may release quota.
+fn triggers(ctx: &Context, deltas: GroupDeltas) -> Wiring<PodCliqueScalingGroup> {
+    let GroupDeltas { sets, groups, cliques, gangs } = deltas;
+    let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
+    let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.groups);
+    let sets = sets.filter(|delta| std::future::ready(changed_spec_or_labels(delta)));
+    let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
+    Wiring::new(CONTROLLER, groups)
+        .woken_by(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Wake::Act)))
+        .woken_by(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Wake::Act)))
+        .woken_by(enqueue_owners(&ctx.caches.cliques, cliques, calls_for_act, &quota))
+        .relieved_by(retries)
+}
+
+async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let seen = observe::observe(&ctx, &group);
-    let plan = plan::plan(&seen);
-    let done = ctx.executor.carry_out(&*group, &plan).await;
-    ctx.refused.groups.note(&*group, &seen.refused, &done);
-    let mut telling = None;
-    if !seen.is_leaving() && !done.will_be_heard_of() {
-        let told = status::status(&seen, &plan, &done, now);
-        if let Err(wait) = ctx.pace.keep(&*group, status::tidings(group.status.as_ref(), &told)) {
-            telling = Some(wait);
-        } else {
-            let published = ctx.executor.publish(&*group, group.status.as_ref(), &told).await;
-            published.map_err(Error::Publish)?;
-        }
+    let observed = observe::observe(&ctx, &group);
+    let plan = plan::plan(&observed, now);
+    let result = ctx.executor.carry_out(&*group, &plan).await;
+    ctx.create_backoffs.groups.note(&*group, &observed.backed_off, &result);
+    let mut status_delay = None;
+    if !observed.is_terminating() && !result.will_be_heard_of() {
+        let status = status::status(&observed, &plan, &result, now);
+        let change = status::status_change(&observed, &status);
+        status_delay = ctx.write_status(&*group, group.status.as_ref(), &status, change).await?;
     }
-    done.into_result().map_err(Error::CarryOut)?;
-    Ok(Next::after(&plan, telling))
+    result.into_result().map_err(Error::Execute)?;
+    Ok(Next::after(&plan, status_delay))
+}
+
+/// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.
+fn cleanup_plan(ctx: &Context, deleted: &PodCliqueScalingGroup) -> Plan {
+    ctx.create_backoffs.groups.forget(deleted);
+    ctx.status_throttle.rest(deleted);
+    plan::delete_children(deleted, &observe::children(&ctx.caches, deleted))
 }

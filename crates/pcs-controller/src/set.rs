@@ -1,67 +1,83 @@
-//! The `PodCliqueSet` reconciler: the page to read first.
+//! The `PodCliqueSet` reconciler; start here.
 //!
-//! A set is woken by its own changes and by those of its children. It is observed from caches into one value, planned
-//! from that value alone, carried out by the one executor, and told about itself.
+//! [`triggers`] lists what enqueues a set. [`reconcile`] takes a snapshot of the set and its children from the caches
+//! (`observe`), computes the next writes from it ([`plan`]), lets the executor apply them, and writes the new status.
 
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_runtime::controller::{Next, Wiring};
-use grove_runtime::executor;
+use grove_runtime::plan::Plan;
 use grove_runtime::service::Service;
+use grove_runtime::triggers::calls_for_act;
 
-use crate::Ctx;
-
-pub mod observe;
-pub mod observed;
+use self::triggers::pod_gang_changed_beyond_pod_references;
+use crate::context::Context;
+use crate::error::Error;
+use crate::informers::SetDeltas;
+use crate::triggers::{QuotaReleaseNotifier, enqueue_owners};
 
 mod desired;
+mod observe;
+pub mod observed;
 pub mod plan;
-pub mod status;
+mod status;
+mod triggers;
 
 #[cfg(test)]
 mod tests;
 
-/// In whose name events are published; the wire format has it.
-pub const CONTROLLER: &str = "podcliqueset-controller";
+/// The name of the controller in logs, metrics and events, which upstream defines.
+pub(crate) const CONTROLLER: &str = "podcliqueset-controller";
 
-/// Why a reconcile is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Some step of the plan was refused; the set's status says which.
-    #[error("could not carry out the plan")]
-    CarryOut(#[source] executor::Error),
-    /// A status could not be written.
-    #[error("could not publish the status")]
-    Publish(#[source] executor::Error),
-}
-
-/// Reconciles sets until the service is told to stop.
-pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) {
-    let (caches, refused) = (ctx.caches.clone(), ctx.refused.sets.clone());
-    Wiring::new(CONTROLLER, changes.sets)
+/// Reconciles sets until the service is stopped.
+pub(crate) async fn run(service: &Service, ctx: Arc<Context>, deltas: SetDeltas) {
+    let cleanup = Arc::clone(&ctx);
+    triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
-        .woken_by(changes.touched)
-        .relieved_by(changes.relieved)
-        .orphans(move |gone| {
-            refused.forget(gone);
-            plan::deletion_of_children(&observe::children(&caches, gone))
-        })
+        .orphans(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
         .await;
 }
 
-async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Ctx>) -> Result<Next, Error> {
+/// What triggers a reconcile of a set:
+/// - a change of the set itself;
+/// - a change or a deletion of a child. It enqueues the current and the previous controller, and the sets that wait for
+///   the name of the child. A creation, a change of only the status, and a change of only the pod references of a gang
+///   trigger a status update;
+/// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota.
+fn triggers(ctx: &Context, deltas: SetDeltas) -> Wiring<PodCliqueSet> {
+    let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
+    let caches = &ctx.caches;
+    let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.sets);
+    Wiring::new(CONTROLLER, sets)
+        .woken_by(enqueue_owners(&caches.groups, groups, calls_for_act, &quota))
+        .woken_by(enqueue_owners(&caches.cliques, cliques, calls_for_act, &quota))
+        .woken_by(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &quota))
+        .woken_by(enqueue_owners(&caches.services, services, calls_for_act, &quota))
+        .woken_by(enqueue_owners(&caches.autoscalers, autoscalers, calls_for_act, &quota))
+        .relieved_by(retries)
+}
+
+async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let seen = observe::observe(&ctx, &set);
-    let plan = plan::plan(&seen);
-    let done = ctx.executor.carry_out(&*set, &plan).await;
-    ctx.refused.sets.note(&*set, &seen.refused, &done);
-    observe::catch_up(&ctx.caches, &done).await;
-    if !seen.is_leaving() && !done.will_be_heard_of() {
-        let told = status::of_set(&seen, &done, now);
-        ctx.executor.publish(&*set, set.status.as_ref(), &told).await.map_err(Error::Publish)?;
+    let observed = observe::observe(&ctx, &set);
+    let plan = plan::plan(&observed, now);
+    let result = ctx.executor.carry_out(&*set, &plan).await;
+    ctx.create_backoffs.sets.note(&*set, &observed.backed_off, &result);
+    observe::wait_for_cache(&ctx.caches, &result).await;
+    let mut status_delay = None;
+    if !observed.is_terminating() && !result.will_be_heard_of() {
+        let status = status::status(&observed, &plan, &result, now);
+        let change = status::status_change(&observed, &status);
+        status_delay = ctx.write_status(&*set, set.status.as_ref(), &status, change).await?;
     }
-    done.into_result().map_err(Error::CarryOut)?;
-    Ok(Next::after(&plan, None))
+    result.into_result().map_err(Error::Execute)?;
+    Ok(Next::after(&plan, status_delay))
+}
+
+/// Drops the in-memory state of a deleted set, and plans the deletion of its children.
+fn cleanup_plan(ctx: &Context, deleted: &PodCliqueSet) -> Plan {
+    ctx.create_backoffs.sets.forget(deleted);
+    plan::delete_children(&observe::children(&ctx.caches, deleted))
 }

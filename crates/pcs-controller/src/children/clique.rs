@@ -1,4 +1,4 @@
-//! What both levels ask of the cliques they made, by what pclq-controller says of them.
+//! Queries about the cliques of a set or a scaling group, based on the status that pclq-controller writes.
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::PodCliqueName;
@@ -7,27 +7,27 @@ use grove_api_types::v1alpha1::PodClique;
 use super::ByName;
 use super::Revision;
 
-/// The clique of that name, unless it is missing or being deleted.
-pub(crate) fn standing<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -> Option<&'a PodClique> {
+/// The clique of that name, if it exists and is not terminating.
+pub(crate) fn active<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -> Option<&'a PodClique> {
     let clique = cliques.get(name.as_str())?;
     (!is_terminating(&**clique)).then_some(clique)
 }
 
-/// Whether it has as many ready pods as it must have.
+/// Whether at least `minAvailable` pods of the clique are ready.
 pub(crate) fn is_available(clique: &PodClique) -> bool {
     clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.needed()
 }
 
-/// Whether it has pods that are made from another template. One that says nothing yet has none.
+/// Whether the clique has pods of another template. A clique without status has no pods.
 pub(crate) fn is_outdated(clique: &PodClique, revision: &Revision, template: &str) -> bool {
-    reported_template(clique).is_some_and(|reported| reported != revision.pod_template(template))
+    reported_hash(clique).is_some_and(|reported| reported != revision.pod_template(template))
 }
 
-/// Whether all its pods are made from the template that is named `template` in `revision`.
+/// Whether all pods of the clique were created from the template that is named `template` in `revision`.
 pub(crate) fn is_current(clique: &PodClique, revision: &Revision, template: &str) -> bool {
-    reported_template(clique) == Some(revision.pod_template(template))
+    reported_hash(clique) == Some(revision.pod_template(template))
 }
 
-fn reported_template(clique: &PodClique) -> Option<&str> {
+fn reported_hash(clique: &PodClique) -> Option<&str> {
     clique.status.as_ref()?.current_pod_template_hash.as_deref()
 }

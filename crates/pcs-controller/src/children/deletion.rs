@@ -1,26 +1,26 @@
-//! Deletes of children, one by one: owner references would have the same effect, later.
+//! Deletes of children, one request per child. The garbage collector would delete them too, but later.
 
-use grove_api_types::deletion::is_terminating;
 use std::sync::Arc;
 
+use grove_api_types::deletion::is_terminating;
 use grove_runtime::plan::Step;
 use kube::Resource;
 
 use super::ByName;
 
-/// Deletes of all that are not already being deleted.
+/// Deletes of all objects that are not terminating.
 pub(crate) fn all<K: Resource<DynamicType = ()>>(objects: &ByName<K>) -> impl Iterator<Item = Step> {
-    but(objects, |_| false)
+    all_except(objects, |_| false)
 }
 
-/// Deletes of those that nothing asks for, unless they are already being deleted.
-pub(crate) fn but<K>(objects: &ByName<K>, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Step>
+/// Deletes of all objects that are not terminating and not `desired` by name.
+pub(crate) fn all_except<K>(objects: &ByName<K>, is_desired: impl Fn(&str) -> bool) -> impl Iterator<Item = Step>
 where
     K: Resource<DynamicType = ()>,
 {
-    let stays = |object: &Arc<K>| !is_terminating(&**object);
+    let is_active = |object: &Arc<K>| !is_terminating(&**object);
     objects
         .iter()
-        .filter(move |(name, object)| !is_wanted(name) && stays(object))
+        .filter(move |(name, object)| !is_desired(name) && is_active(object))
         .map(|(_, object)| Step::delete(object.as_ref()))
 }

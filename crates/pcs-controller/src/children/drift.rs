@@ -21,7 +21,7 @@ use super::autoscaler::Autoscaler;
 use super::{ByName, quantity};
 
 /// Labels or annotations.
-type Texts = BTreeMap<String, String>;
+type StringMap = BTreeMap<String, String>;
 
 /// What makes the clique of this name what it should be. Its `replicas` are its own from its creation on.
 pub(crate) fn clique(existing: &ByName<PodClique>, mut desired: PodClique) -> Option<Step> {
@@ -37,7 +37,7 @@ pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<S
     for group in &mut desired.spec.podgroups {
         group.pod_references = references(live, group);
     }
-    keep_groves_own(live, &mut desired);
+    retain_grove_keys(live, &mut desired);
     let change = changed(live, &desired, difference(live, &desired, |gang| &gang.spec));
     change.map(|change| Step::merge_patch_guarded(live, change))
 }
@@ -48,14 +48,14 @@ fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::schedule
 }
 
 /// Annotations and labels of Grove's own that another service keeps on the gang stay.
-fn keep_groves_own(live: &PodGang, desired: &mut PodGang) {
+fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
     let groves = |key: &str| key.starts_with(GROVE_PREFIX);
-    keep(live.labels(), desired.labels_mut(), groves);
-    keep(live.annotations(), desired.annotations_mut(), groves);
+    retain_foreign_keys(live.labels(), desired.labels_mut(), groves);
+    retain_foreign_keys(live.annotations(), desired.annotations_mut(), groves);
 }
 
 /// Takes those of the live texts over that are `chosen` by their keys and that are not desired otherwise.
-pub(super) fn keep(live: &Texts, desired: &mut Texts, chosen: impl Fn(&str) -> bool) {
+pub(super) fn retain_foreign_keys(live: &StringMap, desired: &mut StringMap, chosen: impl Fn(&str) -> bool) {
     for (key, value) in live.iter().filter(|(key, _)| chosen(key)) {
         desired.entry(key.clone()).or_insert_with(|| value.clone());
     }
@@ -91,7 +91,7 @@ fn with_plain_quantities(mut metrics: Value) -> Value {
         for key in ["value", "averageValue"] {
             let Some(quantity) = target.get_mut(key) else { continue };
             let spelled = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
-            if let Some(number) = quantity::billionths(&spelled) {
+            if let Some(number) = quantity::to_nano(&spelled) {
                 *quantity = number.to_string().into();
             }
         }

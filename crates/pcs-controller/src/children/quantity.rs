@@ -20,7 +20,7 @@ const SUFFIXES: [(&str, i128); 15] = [
 ];
 
 /// The quantity in billionths, the finest that Kubernetes knows; absent for what is no quantity.
-pub(crate) fn billionths(quantity: &str) -> Option<i128> {
+pub(crate) fn to_nano(quantity: &str) -> Option<i128> {
     let (number, unit) = split(quantity.trim())?;
     let (sign, number) = match number.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -55,24 +55,24 @@ fn split(quantity: &str) -> Option<(&str, i128)> {
 
 #[cfg(test)]
 mod tests {
-    use super::billionths;
+    use super::to_nano;
 
     #[test]
     fn spellings_of_one_quantity_are_equal() {
         let same =
             [("1000m", "1"), ("1Gi", "1024Mi"), ("1.5", "1500m"), ("2e3", "2k"), ("0.5Ki", "512"), ("-1", "-1000m")];
         for (one, other) in same {
-            assert_eq!(billionths(one), billionths(other), "{one} {other}");
-            assert!(billionths(one).is_some(), "{one}");
+            assert_eq!(to_nano(one), to_nano(other), "{one} {other}");
+            assert!(to_nano(one).is_some(), "{one}");
         }
     }
 
     #[test]
     fn other_quantities_differ_and_other_texts_are_none() {
-        assert_ne!(billionths("1Gi"), billionths("1G"));
-        assert_ne!(billionths("1E"), billionths("1Ei"));
+        assert_ne!(to_nano("1Gi"), to_nano("1G"));
+        assert_ne!(to_nano("1E"), to_nano("1Ei"));
         for text in ["", "m", "1x", "1.2.3", "Ki", "--1", "1e", "1e99"] {
-            assert_eq!(billionths(text), None, "{text:?}");
+            assert_eq!(to_nano(text), None, "{text:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::ByName;
-use super::drift::{create_if_absent, find, keep, patch};
+use super::drift::{create_if_absent, find, patch, retain_foreign_keys};
 
 /// What makes the Service of this name what it should be: Grove's labels, owner, and the whole spec but for what the API
 /// server chooses. An address cannot be taken back, so a Service that has got one is made anew.
@@ -17,7 +17,7 @@ pub(crate) fn drift(existing: &ByName<Service>, mut desired: Service) -> Option<
     if address(live).is_some_and(|address| Some(address) != address_of(&desired)) {
         return Some(Step::delete(live));
     }
-    keep(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
+    retain_foreign_keys(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
     let (live_spec, desired_spec) = (compared(live), compared(&desired));
     let differs = live.labels() != desired.labels() || live_spec != desired_spec;
     let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });

@@ -1,4 +1,4 @@
-//! What is known about a gang and its cliques: plain data, and questions about it.
+//! The snapshot of a gang and its cliques: plain data and pure queries.
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::PodGang;
@@ -6,20 +6,20 @@ use grove_api_types::v1alpha1::PodClique;
 
 use crate::children::ByName;
 
-/// A gang and the cliques whose pods it is made of, as the caches have them.
+/// A gang and the cliques whose pods belong to it, as in the caches.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The gang.
     pub(crate) gang: PodGang,
-    /// The cliques that its groups name.
+    /// The cliques that its pod groups name.
     pub(crate) cliques: ByName<PodClique>,
-    /// Whether the set that it was made for is there, and stays.
-    pub(crate) has_set: bool,
+    /// Whether its set exists and is not terminating.
+    pub(crate) has_active_set: bool,
 }
 
 impl Observed {
-    /// Whether the gang is being deleted, or will be: what it then loses is not worth a word.
-    pub(crate) fn is_leaving(&self) -> bool {
-        is_terminating(&self.gang) || !self.has_set
+    /// Whether the gang has a deletion timestamp, or its set will delete it. The status of such a gang is not written.
+    pub(crate) fn is_terminating(&self) -> bool {
+        is_terminating(&self.gang) || !self.has_active_set
     }
 }

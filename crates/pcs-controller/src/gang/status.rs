@@ -1,17 +1,19 @@
-//! What a gang is told: where it is in its life, as far as its cliques say.
+//! The status of a gang: its phase and conditions, derived from the status of its cliques.
 
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::conditions::{Verdict, is_true, set_condition};
+use grove_runtime::executor::Done;
 use grove_runtime::pace::Tidings;
+use grove_runtime::plan::Plan;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 
 /// The status of the gang.
-pub fn status(seen: &Observed, now: Timestamp) -> PodGangStatus {
-    let Observed { gang, cliques, has_set: _ } = seen;
+pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &Done, now: Timestamp) -> PodGangStatus {
+    let Observed { gang, cliques, has_active_set: _ } = observed;
     let old = gang.status.clone().unwrap_or_default();
     let all = |holds: fn(&PodClique, &PodGroup) -> bool| {
         gang.spec.podgroups.iter().all(|group| cliques.get(&group.name).is_some_and(|clique| holds(clique, group)))
@@ -19,8 +21,8 @@ pub fn status(seen: &Observed, now: Timestamp) -> PodGangStatus {
     let generation = gang.metadata.generation;
     let mut conditions = old.conditions;
     let initialized = is_true(&conditions, conditions::INITIALIZED) || all(has_all_pods);
-    set_condition(&mut conditions, initialization(initialized, generation), now);
-    set_condition(&mut conditions, readiness(all(is_ready), generation), now);
+    set_condition(&mut conditions, initialized_condition(initialized, generation), now);
+    set_condition(&mut conditions, ready_condition(all(is_ready), generation), now);
     let phase = match (all(is_scheduled), all(is_ready)) {
         (_, true) => PodGangPhase::Running,
         (true, false) => PodGangPhase::Starting,
@@ -29,11 +31,14 @@ pub fn status(seen: &Observed, now: Timestamp) -> PodGangStatus {
     PodGangStatus { phase, conditions, placement_score: old.placement_score }
 }
 
-/// That a gang runs, or runs no longer, is news; how it comes to run is progress.
-pub fn tidings(old: Option<&PodGangStatus>, new: &PodGangStatus) -> Tidings {
-    let runs = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
-    let is_same = old == Some(new);
-    if is_same || runs(new) || old.is_some_and(runs) { Tidings::News } else { Tidings::Progress }
+/// A change is significant if the gang is running or was running before.
+pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> Tidings {
+    let old = observed.gang.status.as_ref();
+    let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
+    // An unchanged status is not written, so there is nothing to throttle.
+    let is_unchanged = old == Some(new);
+    let is_significant = is_unchanged || is_running(new) || old.is_some_and(is_running);
+    if is_significant { Tidings::News } else { Tidings::Progress }
 }
 
 fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {
@@ -48,8 +53,8 @@ fn is_ready(clique: &PodClique, group: &PodGroup) -> bool {
     clique.status.as_ref().is_some_and(|status| status.ready_replicas >= group.min_replicas)
 }
 
-/// Once true it stays so: a gang whose pods have all existed is known to schedulers.
-fn initialization(holds: bool, observed_generation: Option<i64>) -> Verdict {
+/// The condition stays true once it is: schedulers know a gang whose pods have all existed.
+fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> Verdict {
     let (reason, message) = if holds {
         (initialized::CREATED, "PodGang is fully initialized")
     } else {
@@ -59,7 +64,7 @@ fn initialization(holds: bool, observed_generation: Option<i64>) -> Verdict {
     Verdict { type_, status: holds.into(), reason: reason.to_owned(), message: message.to_owned(), observed_generation }
 }
 
-fn readiness(holds: bool, observed_generation: Option<i64>) -> Verdict {
+fn ready_condition(holds: bool, observed_generation: Option<i64>) -> Verdict {
     let (reason, message) = if holds {
         (ready::SUFFICIENT, "every clique has its minimum of ready pods")
     } else {

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use grove_api_types::scheduler_v1alpha1::PodGangPhase;
+use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus};
 use grove_api_types::v1alpha1::PodClique;
+use grove_runtime::executor::Done;
 use grove_runtime::pace::Tidings;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::observed::Observed;
-use super::status;
+use super::{plan, status};
 use crate::children::by_name;
 
 fn at(seconds: i64) -> Timestamp {
@@ -40,16 +41,20 @@ fn world(row: &str) -> Observed {
     Observed {
         gang: serde_json::from_value(gang).expect("a gang"),
         cliques: by_name(cliques.iter().map(clique)),
-        has_set: true,
+        has_active_set: true,
     }
 }
 
+fn new_status(observed: &Observed, now: Timestamp) -> PodGangStatus {
+    status::status(observed, &plan::plan(observed, now), &Done::default(), now)
+}
+
 #[track_caller]
-fn check(seen: &Observed, expected: &Expect) {
-    let told = status::status(seen, at(1));
+fn check(observed: &Observed, expected: &Expect) {
+    let told = new_status(observed, at(1));
     let conditions = told.conditions.iter().map(|c| format!(" {}={}/{}", c.type_, c.status, c.reason));
-    let tidings = status::tidings(seen.gang.status.as_ref(), &told);
-    expected.assert_eq(&format!("{:?}{} {tidings:?}", told.phase, conditions.collect::<String>()));
+    let change = status::status_change(observed, &told);
+    expected.assert_eq(&format!("{:?}{} {change:?}", told.phase, conditions.collect::<String>()));
 }
 
 #[test]
@@ -70,41 +75,41 @@ fn a_gang_follows_its_cliques() {
 
 #[test]
 fn a_clique_that_is_missing_has_nothing() {
-    let mut seen = world("{a: [2, 2, 2], b: [2, 2, 2]}");
-    seen.cliques.remove("b");
+    let mut observed = world("{a: [2, 2, 2], b: [2, 2, 2]}");
+    observed.cliques.remove("b");
     check(
-        &seen,
+        &observed,
         &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Progress"],
     );
 }
 
 #[test]
 fn a_gang_that_lost_its_pods_runs_no_longer_and_stays_initialized() {
-    let mut seen = world("{a: [2, 2, 2]}");
-    let running = status::status(&seen, at(1));
+    let mut observed = world("{a: [2, 2, 2]}");
+    let running = new_status(&observed, at(1));
     assert_eq!(running.phase, PodGangPhase::Running);
-    seen = world("{a: [0, 0, 0]}");
-    seen.gang.status = Some(running);
-    check(&seen, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods News"]);
+    observed = world("{a: [0, 0, 0]}");
+    observed.gang.status = Some(running);
+    check(&observed, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods News"]);
 }
 
 #[test]
 fn what_the_scheduler_says_is_kept_and_what_is_the_same_stays_the_same() {
-    let mut seen = world("{a: [2, 2, 2]}");
-    let mut told = status::status(&seen, at(1));
+    let mut observed = world("{a: [2, 2, 2]}");
+    let mut told = new_status(&observed, at(1));
     told.placement_score = Some(0.5);
-    seen.gang.status = Some(told.clone());
-    assert_eq!(status::status(&seen, at(99)), told);
-    assert_eq!(status::tidings(Some(&told), &told), Tidings::News, "nothing to wait for, and nothing is written");
+    observed.gang.status = Some(told.clone());
+    assert_eq!(new_status(&observed, at(99)), told);
+    assert_eq!(status::status_change(&observed, &told), Tidings::News, "nothing to wait for, and nothing is written");
 }
 
 #[test]
 fn a_gang_that_leaves_is_told_nothing() {
-    let mut seen = world("{a: [0, 0, 0]}");
-    assert!(!seen.is_leaving());
-    seen.gang.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
-    assert!(seen.is_leaving(), "{}", seen.gang.name_any());
-    seen.gang.metadata.deletion_timestamp = None;
-    seen.has_set = false;
-    assert!(seen.is_leaving(), "its set is gone, and it will follow");
+    let mut observed = world("{a: [0, 0, 0]}");
+    assert!(!observed.is_terminating());
+    observed.gang.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
+    assert!(observed.is_terminating(), "{}", observed.gang.name_any());
+    observed.gang.metadata.deletion_timestamp = None;
+    observed.has_active_set = false;
+    assert!(observed.is_terminating(), "its set is gone, and it will follow");
 }

@@ -1,5 +1,5 @@
-//! The children a scaling group should have.
+//! The desired children of a scaling group.
 
 mod pod_clique;
 
-pub(crate) use pod_clique::{Place, pod_clique};
+pub(crate) use pod_clique::{CliqueContext, pod_clique};

@@ -1,4 +1,4 @@
-//! What is known about a scaling group, its set and its cliques: plain data, and questions about it.
+//! The snapshot of a scaling group, its set and its cliques: plain data and pure queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +13,28 @@ use kube::ResourceExt;
 
 use crate::children::ByName;
 
-/// A group, the set it was made for, and the cliques it controls, as the caches have them.
+/// A group, its set, and the cliques that the group controls, as in the caches.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The group.
     pub(crate) group: PodCliqueScalingGroup,
-    /// The set that controls it, with our defaults applied; absent when it is gone.
+    /// The set that controls the group, with Grove's defaults applied; `None` if it does not exist.
     pub(crate) set: Option<PodCliqueSet>,
-    /// How large the group is, and the other groups of the same replica of the set.
-    pub(crate) live: CurrentScale,
-    /// The cliques of all its replicas.
+    /// The current replica counts of the group and of the other groups in the same replica of the set.
+    pub(crate) current_scale: CurrentScale,
+    /// The cliques of all replicas of the group.
     pub(crate) cliques: ByName<PodClique>,
-    /// The names of the gangs of the set that stand.
-    pub(crate) gangs: BTreeSet<String>,
-    /// Objects that have the name of a clique and that it does not control.
-    pub(crate) taken: Vec<Namesake>,
-    /// Cliques that were refused and are not asked for now.
-    pub(crate) refused: Standing,
+    /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
+    pub(crate) active_gangs: BTreeSet<String>,
+    /// The objects that have the name of a clique and that the group does not control.
+    pub(crate) name_conflicts: Vec<Namesake>,
+    /// The cliques whose creates were rejected, and that are not created before their backoff ends.
+    pub(crate) backed_off: Standing,
 }
 
 impl Observed {
-    /// Whether the group is being deleted.
-    pub(crate) fn is_leaving(&self) -> bool {
+    /// Whether the group has a deletion timestamp.
+    pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.group)
     }
 
@@ -43,9 +43,12 @@ impl Observed {
         PodCliqueScalingGroupName::new(self.group.name_any())
     }
 
-    /// What it makes of the names that others have. `ours` are the labels that every clique has.
-    pub(crate) fn claims<'a>(&'a self, ours: &'a BTreeMap<String, String>) -> Claims<'a, PodCliqueScalingGroup> {
-        Claims { owner: &self.group, taken: &self.taken, labels: ours }
+    /// The name conflicts, ready to be resolved. A clique without an owner that carries all `base_labels` is adopted.
+    pub(crate) fn conflicts<'a>(
+        &'a self,
+        base_labels: &'a BTreeMap<String, String>,
+    ) -> Claims<'a, PodCliqueScalingGroup> {
+        Claims { owner: &self.group, taken: &self.name_conflicts, labels: base_labels }
     }
 
     /// The labels that every clique has.
@@ -54,30 +57,32 @@ impl Observed {
         labels::base(&PodCliqueSetName::new(set))
     }
 
-    /// Whether its replica of the set is not expanded, because no memory would hold what that implies.
+    /// Whether its replica of the set expands to more objects than any cluster holds. Such a replica is not expanded at
+    /// all, because the expansion would exhaust the memory.
     pub(crate) fn is_too_large(&self) -> bool {
-        let place = self.set.as_ref().zip(set_replica(&self.group));
-        place.is_some_and(|(set, index)| object_count::is_replica_too_large(set, index, &self.live))
+        let replica = self.set.as_ref().zip(set_replica(&self.group));
+        replica.is_some_and(|(set, index)| object_count::is_replica_too_large(set, index, &self.current_scale))
     }
 
-    /// What `set` wants of the replica that the group belongs to; absent when that replica or the group is not wanted.
-    pub(crate) fn wanted<'a>(&self, set: &'a PodCliqueSet) -> Option<SetReplica<'a>> {
+    /// The expansion of the set's replica that the group belongs to; `None` if the set no longer has that replica or
+    /// group.
+    pub(crate) fn desired_replica<'a>(&self, set: &'a PodCliqueSet) -> Option<SetReplica<'a>> {
         let index = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
         if self.is_too_large() {
             return None;
         }
-        let replica = expansion::replica(set, index, &self.live);
-        self.of_group(&replica).is_some().then_some(replica)
+        let replica = expansion::replica(set, index, &self.current_scale);
+        self.in_replica(&replica).is_some().then_some(replica)
     }
 
-    /// The group as `replica` has it.
-    pub(crate) fn of_group<'r, 'a>(&self, replica: &'r SetReplica<'a>) -> Option<&'r ScalingGroup<'a>> {
+    /// The expansion of the group within `replica`.
+    pub(crate) fn in_replica<'r, 'a>(&self, replica: &'r SetReplica<'a>) -> Option<&'r ScalingGroup<'a>> {
         let name = self.name();
         replica.groups.iter().find(|group| group.name == name)
     }
 }
 
-/// The replica of the set that `group` belongs to, if its label says so.
+/// The index of the set's replica that `group` belongs to, from its label.
 pub(crate) fn set_replica(group: &PodCliqueScalingGroup) -> Option<i32> {
     group.labels().get(labels::SET_REPLICA)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What to do next for a scaling group: compare the cliques that are there with those its replicas should have.
+//! Plans the next writes for a scaling group: compares the observed cliques with the desired ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,44 +7,45 @@ use grove_api_types::expansion::{GroupReplica, ScalingGroup};
 use grove_api_types::names::PodGangName;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::plan::{Plan, Stage, Step, Waiting};
+use k8s_openapi::jiff::Timestamp;
 
-use super::desired::{self, Place};
+use super::desired::{self, CliqueContext};
 use super::observed::Observed;
 use crate::children::Revision;
 use crate::children::{ByName, deletion, drift, too_large};
 
-/// Reasons of events, as the wire format has them.
+/// Reasons of events, which upstream defines.
 const CLIQUES_KEPT: &str = "PodCliqueCreateSuccessful";
 const CLIQUES_REFUSED: &str = "PodCliqueCreateFailed";
 const CLIQUES_GONE: &str = "PodCliqueDeleteSuccessful";
 const CLIQUES_STAYED: &str = "PodCliqueDeleteFailed";
 
-/// The plan for one group. A clique is made once the gang it is scheduled with is there; the cliques of replicas beyond the
-/// group's size go.
-pub fn plan(seen: &Observed) -> Plan {
-    if seen.is_leaving() {
-        return deletion_of_cliques(&seen.cliques, &seen.group);
+/// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
+/// the replica count of the group.
+pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+    if observed.is_terminating() {
+        return delete_children(&observed.group, &observed.cliques);
     }
-    let Some(set) = &seen.set else { return Plan::new().waiting([set_missing()]) };
-    if seen.is_too_large() {
-        return Plan::new().waiting([too_large()]);
+    let Some(set) = &observed.set else { return Plan::new().waiting([set_missing()]) };
+    if observed.is_too_large() {
+        return Plan::new().waiting([too_large::waiting()]);
     }
-    // A set that leaves, or wants the group no longer, deletes it.
-    let wanted = seen.wanted(set).filter(|_| !is_terminating(set));
-    let Some(replica) = wanted else { return Plan::new() };
-    let Some(group) = seen.of_group(&replica) else { return Plan::new() };
-    let (steps, missing) = kept(seen, set, replica.index, group);
+    // A set that is terminating, or no longer has the group, deletes the group.
+    let desired = observed.desired_replica(set).filter(|_| !is_terminating(set));
+    let Some(replica) = desired else { return Plan::new() };
+    let Some(group) = observed.in_replica(&replica) else { return Plan::new() };
+    let (steps, missing_gangs) = reconcile_children(observed, set, replica.index, group);
     let plan = Plan::new()
         .stage(Stage::new("cliques", steps).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
-        .stage(Stage::new("scale-in", beyond(seen, group)).announcing(CLIQUES_GONE, CLIQUES_STAYED, "Deleted"))
-        .waiting(missing.into_iter().map(gang_missing));
-    let plan = seen.claims(&seen.base_labels()).settle(plan.in_parts(places(group)));
-    // Cliques that are refused hold up nothing else, least of all the deletes that make room for them.
-    seen.refused.left_out_of(plan)
+        .stage(with_delete_events(Stage::new("scale-in", surplus_cliques(observed, group))))
+        .waiting(missing_gangs.into_iter().map(gang_missing));
+    let plan = observed.conflicts(&observed.base_labels()).settle(plan.in_parts(replica_of_child(group)));
+    // A rejected clique blocks nothing else, in particular not the deletes that may release quota for it.
+    observed.backed_off.left_out_of(plan)
 }
 
-/// The replica of each clique.
-fn places(group: &ScalingGroup<'_>) -> BTreeMap<String, i32> {
+/// The replica index of each clique, by name.
+fn replica_of_child(group: &ScalingGroup<'_>) -> BTreeMap<String, i32> {
     let of_member = |member: &GroupReplica<'_>| {
         let index = member.index;
         member.cliques.iter().map(move |clique| (clique.name.to_string(), index)).collect::<Vec<_>>()
@@ -52,47 +53,47 @@ fn places(group: &ScalingGroup<'_>) -> BTreeMap<String, i32> {
     group.members.iter().flat_map(of_member).collect()
 }
 
-/// Deletes the cliques of a group that is going or gone, unless it was to leave them.
-pub(crate) fn deletion_of_cliques(cliques: &ByName<PodClique>, group: &PodCliqueScalingGroup) -> Plan {
+/// Deletes the cliques of a group that is terminating or deleted, unless its deletion orphans them.
+pub(crate) fn delete_children(group: &PodCliqueScalingGroup, cliques: &ByName<PodClique>) -> Plan {
     if orphans_dependents(group) {
         return Plan::new();
     }
-    Plan::new().stage(Stage::new("children", deletion::all(cliques)).announcing(
-        CLIQUES_GONE,
-        CLIQUES_STAYED,
-        "Deleted",
-    ))
+    Plan::new().stage(with_delete_events(Stage::new("children", deletion::all(cliques))))
 }
 
-/// What makes the cliques what they should be, and the gangs for lack of which some are not made.
-fn kept<'r>(
-    seen: &Observed,
+fn with_delete_events(stage: Stage) -> Stage {
+    stage.announcing(CLIQUES_GONE, CLIQUES_STAYED, "Deleted")
+}
+
+/// The creates and patches of cliques, and the missing gangs for which creates wait.
+fn reconcile_children<'r>(
+    observed: &Observed,
     set: &PodCliqueSet,
     set_replica: i32,
     group: &'r ScalingGroup<'_>,
 ) -> (Vec<Step>, BTreeSet<&'r PodGangName>) {
     let revision = Revision::of(&set.spec.template);
-    let (mut steps, mut missing) = (Vec::new(), BTreeSet::new());
+    let (mut steps, mut missing_gangs) = (Vec::new(), BTreeSet::new());
     for member in &group.members {
-        let place = Place { set, set_replica, group, member };
+        let context = CliqueContext { set, set_replica, group, member };
         for clique in &member.cliques {
-            let desired = desired::pod_clique(&seen.group, &revision, place, clique);
-            let step = drift::clique(&seen.cliques, desired);
-            if matches!(step, Some(Step::Create(_))) && !seen.gangs.contains(member.gang.as_str()) {
-                missing.insert(&member.gang);
+            let desired = desired::pod_clique(&observed.group, &revision, context, clique);
+            let step = drift::clique(&observed.cliques, desired);
+            if matches!(step, Some(Step::Create(_))) && !observed.active_gangs.contains(member.gang.as_str()) {
+                missing_gangs.insert(&member.gang);
             } else {
                 steps.extend(step);
             }
         }
     }
-    (steps, missing)
+    (steps, missing_gangs)
 }
 
-/// Deletes of the cliques that no replica of the group has.
-fn beyond(seen: &Observed, group: &ScalingGroup<'_>) -> Vec<Step> {
+/// Deletes of the cliques that are in no replica of the group.
+fn surplus_cliques(observed: &Observed, group: &ScalingGroup<'_>) -> Vec<Step> {
     let cliques = group.members.iter().flat_map(|member| &member.cliques);
-    let wanted: BTreeSet<&str> = cliques.map(|clique| clique.name.as_str()).collect();
-    deletion::but(&seen.cliques, |name| wanted.contains(name)).collect()
+    let desired: BTreeSet<&str> = cliques.map(|clique| clique.name.as_str()).collect();
+    deletion::all_except(&observed.cliques, |name| desired.contains(name)).collect()
 }
 
 fn set_missing() -> Waiting {

@@ -1,4 +1,4 @@
-//! What a scaling group says of itself: how many of its replicas are scheduled, serve, and are up to date.
+//! The status of a scaling group: replica counts, conditions and errors.
 
 use grove_api_types::conditions::{self, available, breached};
 use grove_api_types::expansion::{Clique, ScalingGroup};
@@ -15,143 +15,157 @@ use kube::ResourceExt;
 
 use super::observed::Observed;
 use crate::children::Revision;
-use crate::children::{clique, refusals, too_large};
+use crate::children::{clique, rejections, too_large};
 
-/// How many replicas of a group are as they should be.
+/// How many replicas of a group are in each state.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct ReplicaCounts {
     scheduled: i32,
     available: i32,
     updated: i32,
-    /// All cliques there and none of them in breach.
-    whole: i32,
-    /// Every clique that should be there was made from the current templates, and so were its pods.
+    /// Replicas whose cliques all exist and report that they are not in breach of `minAvailable`.
+    healthy: i32,
+    /// Whether all desired cliques and their pods were created from the current templates.
     all_current: bool,
 }
 
-/// The status of the group after `done`.
-pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodCliqueScalingGroupStatus {
-    let old = seen.group.status.clone().unwrap_or_default();
-    if seen.is_too_large() {
-        return of_too_large(seen, old, now);
+/// The status of the group after its plan was executed.
+pub(crate) fn status(observed: &Observed, plan: &Plan, result: &Done, now: Timestamp) -> PodCliqueScalingGroupStatus {
+    let old = observed.group.status.clone().unwrap_or_default();
+    if observed.is_too_large() {
+        return too_large_status(observed, old, now);
     }
-    let revision = seen.set.as_ref().map(|set| Revision::of(&set.spec.template));
-    let wanted = seen.set.as_ref().and_then(|set| seen.wanted(set));
-    let group = wanted.as_ref().and_then(|replica| seen.of_group(replica));
-    let tally = group.zip(revision.as_ref()).map(|(group, revision)| tally(seen, group, revision)).unwrap_or_default();
-    let errors = refusals::errors(done, &seen.refused, &seen.claims(&seen.base_labels()));
-    let is_done = done.succeeded() && seen.refused.children.is_empty();
+    let revision = observed.set.as_ref().map(|set| Revision::of(&set.spec.template));
+    let replica = observed.set.as_ref().and_then(|set| observed.desired_replica(set));
+    let group = replica.as_ref().and_then(|replica| observed.in_replica(replica));
+    let counts = group.zip(revision.as_ref());
+    let counts = counts.map(|(group, revision)| replica_counts(observed, group, revision)).unwrap_or_default();
+    let errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&observed.base_labels()));
+    let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
-    set_condition(&mut conditions, breach(seen, tally), now);
-    set_condition(&mut conditions, availability(seen, tally, plan, done), now);
+    set_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
+    set_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
     PodCliqueScalingGroupStatus {
-        observed_generation: if is_done { seen.group.metadata.generation } else { old.observed_generation },
+        observed_generation: if is_complete { observed.group.metadata.generation } else { old.observed_generation },
         last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
-        replicas: Some(seen.group.spec.replicas),
-        scheduled_replicas: tally.scheduled,
-        available_replicas: tally.available,
-        updated_replicas: tally.updated,
-        selector: selector(seen),
+        replicas: Some(observed.group.spec.replicas),
+        scheduled_replicas: counts.scheduled,
+        available_replicas: counts.available,
+        updated_replicas: counts.updated,
+        selector: selector(observed),
         conditions,
         current_pod_clique_set_generation_hash: match revision {
-            Some(revision) if tally.all_current => Some(revision.generation),
+            Some(revision) if counts.all_current => Some(revision.generation),
             _ => old.current_pod_clique_set_generation_hash,
         },
         update_progress: old.update_progress,
     }
 }
 
-/// What there is stays, and is not counted.
-fn of_too_large(seen: &Observed, old: PodCliqueScalingGroupStatus, now: Timestamp) -> PodCliqueScalingGroupStatus {
-    let (mut conditions, waiting) = (old.conditions, too_large());
-    let (reason, message) = (waiting.reason, waiting.message);
-    set_condition(&mut conditions, verdict(seen, conditions::AVAILABLE, ConditionStatus::False, reason, message), now);
-    let (observed_generation, replicas) = (seen.group.metadata.generation, Some(seen.group.spec.replicas));
+/// The status of a group that exceeds the object limit. Its existing cliques stay and are not counted.
+fn too_large_status(
+    observed: &Observed,
+    old: PodCliqueScalingGroupStatus,
+    now: Timestamp,
+) -> PodCliqueScalingGroupStatus {
+    let (mut conditions, observed_generation) = (old.conditions, observed.group.metadata.generation);
+    set_condition(&mut conditions, too_large::available_condition(observed_generation), now);
+    let replicas = Some(observed.group.spec.replicas);
     PodCliqueScalingGroupStatus { observed_generation, replicas, conditions, ..old }
 }
 
-/// That a group serves, no longer does, has all it was asked to have, or was refused something, is news.
-pub fn tidings(old: Option<&PodCliqueScalingGroupStatus>, new: &PodCliqueScalingGroupStatus) -> Tidings {
-    let serves = |status: &PodCliqueScalingGroupStatus| is_true(&status.conditions, conditions::AVAILABLE);
+/// A change is significant if the group becomes or stops being available, becomes complete, or has other errors.
+pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStatus) -> Tidings {
+    let old = observed.group.status.as_ref();
+    let is_available = |status: &PodCliqueScalingGroupStatus| is_true(&status.conditions, conditions::AVAILABLE);
     let is_complete = Some(new.available_replicas) == new.replicas && new.updated_replicas == new.available_replicas;
-    let errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
-    let turned = old.is_some_and(serves) != serves(new);
-    let is_same = old == Some(new);
-    if is_same || turned || is_complete || errors != new.last_errors { Tidings::News } else { Tidings::Progress }
+    let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
+    let availability_changed = old.is_some_and(is_available) != is_available(new);
+    // An unchanged status is not written, so there is nothing to throttle.
+    let is_unchanged = old == Some(new);
+    let is_significant = is_unchanged || availability_changed || is_complete || old_errors != new.last_errors;
+    if is_significant { Tidings::News } else { Tidings::Progress }
 }
 
-fn tally(seen: &Observed, group: &ScalingGroup<'_>, revision: &Revision) -> Tally {
-    let mut tally = Tally { all_current: true, ..Tally::default() };
+fn replica_counts(observed: &Observed, group: &ScalingGroup<'_>, revision: &Revision) -> ReplicaCounts {
+    let mut counts = ReplicaCounts { all_current: true, ..ReplicaCounts::default() };
     for member in &group.members {
-        let there = |holds: &dyn Fn(&PodClique, &Clique<'_>) -> bool| {
-            let holds = |wanted: &Clique<'_>| {
-                clique::standing(&seen.cliques, &wanted.name).is_some_and(|standing| holds(standing, wanted))
+        let all_cliques = |holds: &dyn Fn(&PodClique, &Clique<'_>) -> bool| {
+            let holds = |desired: &Clique<'_>| {
+                clique::active(&observed.cliques, &desired.name).is_some_and(|active| holds(active, desired))
             };
             member.cliques.iter().all(holds)
         };
-        let scheduled = there(&|clique, _| is_scheduled(clique));
-        let available = scheduled && there(&|clique, _| clique::is_available(clique));
-        let current = there(&|clique, wanted| clique::is_current(clique, revision, &wanted.template.name));
-        tally.scheduled += i32::from(scheduled);
-        tally.available += i32::from(available);
-        tally.updated += i32::from(available && current);
-        tally.whole += i32::from(there(&|clique, _| is_whole(clique)));
-        tally.all_current &= current;
+        let scheduled = all_cliques(&|clique, _| is_scheduled(clique));
+        let available = scheduled && all_cliques(&|clique, _| clique::is_available(clique));
+        let current = all_cliques(&|clique, desired| clique::is_current(clique, revision, &desired.template.name));
+        counts.scheduled += i32::from(scheduled);
+        counts.available += i32::from(available);
+        counts.updated += i32::from(available && current);
+        counts.healthy += i32::from(all_cliques(&|clique, _| is_healthy(clique)));
+        counts.all_current &= current;
     }
-    tally
+    counts
 }
 
 fn is_scheduled(clique: &PodClique) -> bool {
     clique.status.as_ref().is_some_and(|status| is_true(&status.conditions, conditions::POD_CLIQUE_SCHEDULED))
 }
 
-/// A clique that says nothing yet is not whole, so that a new group does not look as if it had been healthy once.
-fn is_whole(clique: &PodClique) -> bool {
+/// Whether the clique reports that it is not in breach of `minAvailable`. A clique without that condition is not healthy, so
+/// that a new group does not look as if it had been healthy before.
+fn is_healthy(clique: &PodClique) -> bool {
     let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     find_condition(conditions, conditions::MIN_AVAILABLE_BREACHED).is_some_and(|breached| breached.status != "True")
 }
 
-fn breach(seen: &Observed, tally: Tally) -> Verdict {
-    let (whole, needed) = (tally.whole, seen.group.spec.min_available.unwrap_or(1));
-    let (status, reason, message) = if whole < needed {
-        let message = format!("PCSG replicas not in breach ({whole}) below MinAvailable ({needed})");
+fn min_available_breached_condition(observed: &Observed, counts: ReplicaCounts) -> Verdict {
+    let (healthy, needed) = (counts.healthy, observed.group.spec.min_available.unwrap_or(1));
+    let (status, reason, message) = if healthy < needed {
+        let message = format!("PCSG replicas not in breach ({healthy}) below MinAvailable ({needed})");
         (ConditionStatus::True, breached::INSUFFICIENT_REPLICAS, message)
     } else {
-        let message = format!("PCSG replicas not in breach ({whole}) meets MinAvailable ({needed})");
+        let message = format!("PCSG replicas not in breach ({healthy}) meets MinAvailable ({needed})");
         (ConditionStatus::False, breached::SUFFICIENT_REPLICAS, message)
     };
-    verdict(seen, conditions::MIN_AVAILABLE_BREACHED, status, reason, message)
+    condition(observed, conditions::MIN_AVAILABLE_BREACHED, status, reason, message)
 }
 
-fn availability(seen: &Observed, tally: Tally, plan: &Plan, done: &Done) -> Verdict {
-    let spec = &seen.group.spec;
-    let mut text = format!("{} of {} replicas are available", tally.available, spec.replicas);
+fn available_condition(observed: &Observed, counts: ReplicaCounts, plan: &Plan, result: &Done) -> Verdict {
+    let spec = &observed.group.spec;
+    let mut message = format!("{} of {} replicas are available", counts.available, spec.replicas);
     let waiting = plan.waiting.first();
     if let Some(waiting) = waiting {
-        text = format!("{text}; {}", waiting.message);
+        message = format!("{message}; {}", waiting.message);
     }
-    let refused = refusals::by_server(done, &seen.refused);
-    let (holds, reason) = match (refused, waiting) {
-        _ if tally.available >= spec.needed() => (true, available::SUFFICIENT),
-        (Some(refused), _) => {
-            text = format!("{text}; {refused}");
+    let rejection = rejections::rejection_message(result, &observed.backed_off);
+    let (holds, reason) = match (rejection, waiting) {
+        _ if counts.available >= spec.needed() => (true, available::SUFFICIENT),
+        (Some(rejection), _) => {
+            message = format!("{message}; {rejection}");
             (false, available::REFUSED)
         }
         (None, Some(waiting)) => (false, waiting.reason),
         (None, None) => (false, available::UNAVAILABLE),
     };
-    verdict(seen, conditions::AVAILABLE, holds.into(), reason, text)
+    condition(observed, conditions::AVAILABLE, holds.into(), reason, message)
 }
 
-fn verdict(seen: &Observed, type_: &'static str, status: ConditionStatus, reason: &str, message: String) -> Verdict {
-    let observed_generation = seen.group.metadata.generation;
+fn condition(
+    observed: &Observed,
+    type_: &'static str,
+    status: ConditionStatus,
+    reason: &str,
+    message: String,
+) -> Verdict {
+    let observed_generation = observed.group.metadata.generation;
     Verdict { type_, status, reason: reason.to_owned(), message, observed_generation }
 }
 
-/// The selector of the pods, for autoscalers.
-fn selector(seen: &Observed) -> Option<String> {
-    let set = PodCliqueSetName::new(seen.group.labels().get(labels::PART_OF)?);
+/// The selector of the group's pods, for autoscalers.
+fn selector(observed: &Observed) -> Option<String> {
+    let set = PodCliqueSetName::new(observed.group.labels().get(labels::PART_OF)?);
     let mut selected = labels::base(&set);
-    selected.extend(labels::of([(labels::SCALING_GROUP, seen.name().as_str())]));
+    selected.extend(labels::of([(labels::SCALING_GROUP, observed.name().as_str())]));
     Some(labels::selector(&selected))
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use grove_api_types::admission;
 use grove_api_types::expansion::CurrentScale;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::plan::{Create, Step};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
+use grove_runtime::executor::Done;
+use grove_runtime::plan::{Create, Plan, Step};
 use grove_runtime::refusals::Standing;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::observed::Observed;
-use super::plan::plan;
 use crate::children::ByName;
 
 mod cliques;
@@ -52,6 +53,16 @@ fn yaml<K: DeserializeOwned>(text: &str) -> K {
     serde_json::from_value(value).expect("an object of the kind")
 }
 
+/// The plan, which does not depend on the time.
+fn plan(observed: &Observed) -> Plan {
+    super::plan::plan(observed, Timestamp::UNIX_EPOCH)
+}
+
+/// The status after the plan was executed without errors.
+fn status(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus {
+    super::status::status(observed, &plan(observed), &Done::default(), now)
+}
+
 /// The group with this many replicas, without cliques, with the gangs of all its replicas.
 fn new(replicas: i32) -> Observed {
     let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(SET));
@@ -61,31 +72,31 @@ fn new(replicas: i32) -> Observed {
     resized(Observed {
         group,
         set: Some(set),
-        live: CurrentScale::default(),
+        current_scale: CurrentScale::default(),
         cliques: ByName::new(),
-        gangs: gangs.collect::<BTreeSet<_>>(),
-        taken: Vec::new(),
-        refused: Standing::default(),
+        active_gangs: gangs.collect::<BTreeSet<_>>(),
+        name_conflicts: Vec::new(),
+        backed_off: Standing::default(),
     })
 }
 
 /// The same, told how large the group is now.
-fn resized(seen: Observed) -> Observed {
-    let live = CurrentScale::of([&seen.group], []);
-    Observed { live, ..seen }
+fn resized(observed: Observed) -> Observed {
+    let current_scale = CurrentScale::of([&observed.group], []);
+    Observed { current_scale, ..observed }
 }
 
 /// The same after its plan was carried out.
-fn carried_out(mut seen: Observed) -> Observed {
-    for step in plan(&seen).steps() {
+fn carried_out(mut observed: Observed) -> Observed {
+    for step in plan(&observed).steps() {
         let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
         let mut clique: PodClique = serde_json::from_str(object.text()).expect("what is created can be read");
         clique.metadata.uid = Some(format!("u-{}", clique.name_any()));
-        seen.cliques.insert(clique.name_any(), Arc::new(clique));
+        observed.cliques.insert(clique.name_any(), Arc::new(clique));
     }
-    seen
+    observed
 }
 
-fn change(seen: &mut Observed, name: &str, change: impl FnOnce(&mut PodClique)) {
-    change(Arc::make_mut(seen.cliques.get_mut(name).expect("a clique of that name")));
+fn change(observed: &mut Observed, name: &str, change: impl FnOnce(&mut PodClique)) {
+    change(Arc::make_mut(observed.cliques.get_mut(name).expect("a clique of that name")));
 }

@@ -1,4 +1,4 @@
-//! What is known about a set and its children: plain data, and questions about it.
+//! The snapshot of a set and its children: plain data and pure queries.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use kube::ResourceExt;
 use crate::children::ByName;
 use crate::children::autoscaler::Autoscaler;
 
-/// A set and the children it controls, as the caches have them.
+/// A set and the children that it controls, as in the caches.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The set, with our defaults applied.
-    pub set: PodCliqueSet,
-    /// Fields that its user wrote and that no service acts on.
-    pub(crate) ignored: Vec<String>,
-    /// Who schedules its pods if it does not say.
+    /// The set, with Grove's defaults applied.
+    pub(crate) set: PodCliqueSet,
+    /// The fields that the user set and that no service supports.
+    pub(crate) unsupported_fields: Vec<String>,
+    /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
-    /// Its cliques that belong to no scaling group.
+    /// Its cliques outside of scaling groups.
     pub(crate) cliques: ByName<PodClique>,
     /// Its scaling groups.
     pub(crate) groups: ByName<PodCliqueScalingGroup>,
@@ -37,65 +37,68 @@ pub struct Observed {
     pub(crate) services: ByName<Service>,
     /// Its autoscalers.
     pub(crate) autoscalers: ByName<Autoscaler>,
-    /// Scaling groups that lost their owner and are its own by their labels. They are adopted, and until then as large and
-    /// as good as they are.
-    pub(crate) released: ByName<PodCliqueScalingGroup>,
-    /// Objects that have the name of a child and that it does not control.
-    pub(crate) taken: Vec<Namesake>,
-    /// Children that were refused and are not asked for now.
-    pub(crate) refused: Standing,
+    /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until
+    /// then their scale and status count like those of its own groups.
+    pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
+    /// The objects that have the name of a child and that the set does not control.
+    pub(crate) name_conflicts: Vec<Namesake>,
+    /// The children whose creates were rejected, and that are not created before their backoff ends.
+    pub(crate) backed_off: Standing,
 }
 
 impl Observed {
-    /// A set of which no child was seen: what is planned for it is all that it implies.
-    pub fn childless(set: &PodCliqueSet) -> Self {
+    /// A set without children: its plan creates everything that the set expands to.
+    pub fn without_children(set: &PodCliqueSet) -> Self {
         Self {
             set: default::pod_clique_set(set),
-            ignored: unsupported_fields::fields(set),
+            unsupported_fields: unsupported_fields::fields(set),
             default_scheduler: Scheduler::default(),
             cliques: ByName::new(),
             groups: ByName::new(),
             gangs: ByName::new(),
             services: ByName::new(),
             autoscalers: ByName::new(),
-            released: ByName::new(),
-            taken: Vec::new(),
-            refused: Standing::default(),
+            adoptable_groups: ByName::new(),
+            name_conflicts: Vec::new(),
+            backed_off: Standing::default(),
         }
     }
 
-    /// Whether the set is not expanded, because no memory would hold what it implies.
+    /// Whether the set expands to more objects than any cluster holds. Such a set is not expanded at all, because the
+    /// expansion would exhaust the memory.
     pub(crate) fn is_too_large(&self) -> bool {
-        let groups = self.groups.values().chain(self.released.values()).map(|group| group.spec.replicas);
+        let groups = self.groups.values().chain(self.adoptable_groups.values()).map(|group| group.spec.replicas);
         let cliques = self.cliques.values().map(|clique| clique.spec.replicas);
         let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
-        object_count::may_be_too_large(&self.set, clique, group) && object_count::is_too_large(&self.set, &self.live())
+        object_count::may_be_too_large(&self.set, clique, group)
+            && object_count::is_too_large(&self.set, &self.current_scale())
     }
 
-    /// Whether the set is being deleted.
-    pub fn is_leaving(&self) -> bool {
+    /// Whether the set has a deletion timestamp.
+    pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.set)
     }
 
     /// The name of the set.
-    pub fn name(&self) -> PodCliqueSetName {
+    pub(crate) fn name(&self) -> PodCliqueSetName {
         PodCliqueSetName::new(self.set.name_any())
     }
 
-    /// What it makes of the names that others have. `ours` are the labels that every child has.
-    pub(crate) fn claims<'a>(&'a self, ours: &'a BTreeMap<String, String>) -> Claims<'a, PodCliqueSet> {
-        Claims { owner: &self.set, taken: &self.taken, labels: ours }
+    /// The name conflicts, ready to be resolved. A child without an owner that carries all `base_labels` is adopted.
+    pub(crate) fn conflicts<'a>(&'a self, base_labels: &'a BTreeMap<String, String>) -> Claims<'a, PodCliqueSet> {
+        Claims { owner: &self.set, taken: &self.name_conflicts, labels: base_labels }
     }
 
-    /// The scaling group of this name, unless it is missing or being deleted.
-    pub(crate) fn group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
-        let group = self.groups.get(name.as_str()).or_else(|| self.released.get(name.as_str()))?;
+    /// The scaling group of this name, if it exists and is not terminating.
+    pub(crate) fn active_group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
+        let group = self.groups.get(name.as_str()).or_else(|| self.adoptable_groups.get(name.as_str()))?;
         (!is_terminating(&**group)).then_some(group)
     }
 
-    /// How large the cliques and scaling groups are that exist.
-    pub(crate) fn live(&self) -> CurrentScale {
-        let groups = self.groups.values().chain(self.released.values()).map(AsRef::as_ref);
+    /// The current replica counts of the existing cliques and scaling groups, which their scale subresources may have
+    /// changed.
+    pub(crate) fn current_scale(&self) -> CurrentScale {
+        let groups = self.groups.values().chain(self.adoptable_groups.values()).map(AsRef::as_ref);
         CurrentScale::of(groups, self.cliques.values().map(AsRef::as_ref))
     }
 }

@@ -1,4 +1,4 @@
-//! What to do next for a set: compare the children that are there with those that should be.
+//! Plans the next writes for a set: compares the observed children with the desired ones.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::labels;
 use grove_runtime::plan::{Plan, Stage, Step};
+use k8s_openapi::jiff::Timestamp;
 
 use super::desired;
 use super::observed::Observed;
@@ -14,7 +15,7 @@ use crate::children::{deletion, drift, service, too_large};
 
 mod scale_in;
 
-/// Reasons of events, as the wire format has them, which has none for Services and autoscalers.
+/// Reasons of events. Upstream defines them, except those for Services and autoscalers.
 const SERVICES_REFUSED: &str = "ServiceCreateOrUpdateFailed";
 const AUTOSCALERS_REFUSED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
 const GANGS_KEPT: &str = "PodGangCreateOrUpdateSuccessful";
@@ -30,40 +31,40 @@ const GROUPS_REFUSED: &str = "PodCliqueScalingGroupCreateOrUpdateFailed";
 const CLIQUES_KEPT: &str = "PodCliqueCreateOrUpdateSuccessful";
 const CLIQUES_REFUSED: &str = "PodCliqueCreateOrUpdateFailed";
 
-/// Announces the deletes of a stage by the kind of what goes.
-fn farewell(stage: Stage) -> Stage {
+/// Adds the events of a stage that deletes children: one event per kind.
+fn with_delete_events(stage: Stage) -> Stage {
     stage
         .announcing_kind("PodCliqueScalingGroup", GROUPS_GONE, GROUPS_STAYED, "Deleted")
         .announcing_kind("PodClique", CLIQUES_GONE, CLIQUES_STAYED, "Deleted")
         .announcing_kind("PodGang", GANGS_GONE, GANGS_STAYED, "Deleted")
 }
 
-/// The plan for one set. Gangs come before their cliques, so that pods never wait for one to appear, and cliques and groups
-/// before what scales them; what a smaller set no longer has goes last.
-pub fn plan(seen: &Observed) -> Plan {
-    if seen.is_leaving() {
-        return deletion_of_children(seen);
+/// The plan for one set. It creates gangs before their cliques, so that no pod waits for its gang to be created, and
+/// cliques and groups before their autoscalers. It deletes the children of removed replicas last.
+pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+    if observed.is_terminating() {
+        return delete_children(observed);
     }
-    if seen.is_too_large() {
-        return Plan::new().waiting([too_large()]);
+    if observed.is_too_large() {
+        return Plan::new().waiting([too_large::waiting()]);
     }
-    let replicas = expansion::expand(&seen.set, &seen.live());
-    let Kept { services, gangs, groups, cliques, autoscalers } = kept(seen, &replicas);
+    let replicas = expansion::expand(&observed.set, &observed.current_scale());
+    let ChildSteps { services, gangs, groups, cliques, autoscalers } = reconcile_children(observed, &replicas);
     let plan = Plan::new()
         .stage(Stage::new("services", services).announcing_refusals(SERVICES_REFUSED))
         .stage(Stage::new("gangs", gangs).announcing(GANGS_KEPT, GANGS_REFUSED, "Created or updated"))
         .stage(Stage::new("groups", groups).announcing(GROUPS_KEPT, GROUPS_REFUSED, "Created or updated"))
         .stage(Stage::new("cliques", cliques).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
         .stage(Stage::new("autoscalers", autoscalers).announcing_refusals(AUTOSCALERS_REFUSED))
-        .stage(scale_in::stage(seen, &replicas));
-    // What a replica lacks because the name is somebody else's, or because it was refused, holds up what comes later in that
-    // replica, and no other.
-    let plan = if plan.is_still() { plan } else { plan.in_parts(places(&replicas)) };
-    seen.refused.left_out_of(seen.claims(&labels::base(&seen.name())).settle(plan))
+        .stage(scale_in::stage(observed, &replicas));
+    // A child that cannot be created, because of a name conflict or a rejection, blocks the later stages of its own
+    // replica only.
+    let plan = if plan.is_still() { plan } else { plan.in_parts(replica_of_child(&replicas)) };
+    observed.backed_off.left_out_of(observed.conflicts(&labels::base(&observed.name())).settle(plan))
 }
 
-/// The replica of each child. Children of two kinds may share a name, and then they share the replica.
-fn places(replicas: &[SetReplica<'_>]) -> BTreeMap<String, i32> {
+/// The replica index of each child, by name. Children of different kinds that share a name are in the same replica.
+fn replica_of_child(replicas: &[SetReplica<'_>]) -> BTreeMap<String, i32> {
     let of_replica = |replica: &SetReplica<'_>| {
         let groups = replica.groups.iter().map(|group| group.name.to_string());
         let cliques = replica.cliques.iter().map(|clique| clique.name.to_string());
@@ -74,9 +75,9 @@ fn places(replicas: &[SetReplica<'_>]) -> BTreeMap<String, i32> {
     replicas.iter().flat_map(of_replica).collect()
 }
 
-/// What makes the children what they should be, by kind.
+/// The creates and patches of children, by kind.
 #[derive(Default)]
-struct Kept {
+struct ChildSteps {
     services: Vec<Step>,
     gangs: Vec<Step>,
     groups: Vec<Step>,
@@ -84,38 +85,41 @@ struct Kept {
     autoscalers: Vec<Step>,
 }
 
-fn kept(seen: &Observed, replicas: &[SetReplica<'_>]) -> Kept {
-    let set = &seen.set;
+fn reconcile_children(observed: &Observed, replicas: &[SetReplica<'_>]) -> ChildSteps {
+    let set = &observed.set;
     let revision = Revision::of(&set.spec.template);
-    let mut kept = Kept::default();
+    let mut steps = ChildSteps::default();
     for replica in replicas {
-        kept.services.extend(service::drift(&seen.services, desired::headless_service(set, replica)));
+        steps.services.extend(service::drift(&observed.services, desired::headless_service(set, replica)));
         for gang in &replica.gangs() {
-            kept.gangs.extend(drift::gang(&seen.gangs, desired::pod_gang(set, gang, seen.default_scheduler)));
+            let desired = desired::pod_gang(set, gang, observed.default_scheduler);
+            steps.gangs.extend(drift::gang(&observed.gangs, desired));
         }
         for group in &replica.groups {
-            kept.groups.extend(drift::group(&seen.groups, desired::scaling_group(set, replica.index, group)));
+            let desired = desired::scaling_group(set, replica.index, group);
+            steps.groups.extend(drift::group(&observed.groups, desired));
         }
         for clique in &replica.cliques {
             let desired = desired::pod_clique(set, &revision, replica, clique);
-            kept.cliques.extend(drift::clique(&seen.cliques, desired));
+            steps.cliques.extend(drift::clique(&observed.cliques, desired));
         }
         for autoscaler in &replica.autoscalers() {
-            kept.autoscalers.extend(drift::autoscaler(&seen.autoscalers, desired::autoscaler(set, autoscaler)));
+            let desired = desired::autoscaler(set, autoscaler);
+            steps.autoscalers.extend(drift::autoscaler(&observed.autoscalers, desired));
         }
     }
-    kept
+    steps
 }
 
-/// Deletes the children of a set that is going or gone, unless it was to leave them.
-pub(crate) fn deletion_of_children(seen: &Observed) -> Plan {
-    if orphans_dependents(&seen.set) {
+/// Deletes the children of a set that is terminating or deleted, unless its deletion orphans them.
+pub(crate) fn delete_children(observed: &Observed) -> Plan {
+    if orphans_dependents(&observed.set) {
         return Plan::new();
     }
-    let steps = deletion::all(&seen.autoscalers)
-        .chain(deletion::all(&seen.groups))
-        .chain(deletion::all(&seen.cliques))
-        .chain(deletion::all(&seen.gangs))
-        .chain(deletion::all(&seen.services));
-    Plan::new().stage(farewell(Stage::new("children", steps)))
+    let steps = deletion::all(&observed.autoscalers)
+        .chain(deletion::all(&observed.groups))
+        .chain(deletion::all(&observed.cliques))
+        .chain(deletion::all(&observed.gangs))
+        .chain(deletion::all(&observed.services));
+    Plan::new().stage(with_delete_events(Stage::new("children", steps)))
 }

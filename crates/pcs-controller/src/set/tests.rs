@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
-use grove_runtime::plan::{Create, Manifest, Step};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSetStatus};
+use grove_runtime::executor::Done;
+use grove_runtime::plan::{Create, Manifest, Plan, Step};
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::observed::Observed;
-use super::plan::plan;
 use crate::children::ByName;
 use crate::children::autoscaler::Autoscaler;
 
 mod children;
+mod foreign_metadata;
 mod groups;
-mod holders;
-mod others;
-mod refusals;
+mod name_conflicts;
+mod rejections;
 mod service;
 mod status;
 
@@ -40,9 +41,19 @@ fn yaml<K: DeserializeOwned>(text: &str) -> K {
     serde_json::from_value(value).expect("an object of the kind")
 }
 
+/// The plan, which does not depend on the time.
+fn plan(observed: &Observed) -> Plan {
+    super::plan::plan(observed, Timestamp::UNIX_EPOCH)
+}
+
+/// The status after the plan was executed with `result`.
+fn status(observed: &Observed, result: &Done, now: Timestamp) -> PodCliqueSetStatus {
+    super::status::status(observed, &plan(observed), result, now)
+}
+
 /// A set that has no children yet.
 fn new(set: &str) -> Observed {
-    Observed::childless(&yaml(set))
+    Observed::without_children(&yaml(set))
 }
 
 /// No children at all.
@@ -51,20 +62,20 @@ fn nothing() -> Observed {
 }
 
 /// The same after its plan was carried out.
-fn carried_out(mut seen: Observed) -> Observed {
-    let plan = plan(&seen);
+fn carried_out(mut observed: Observed) -> Observed {
+    let plan = plan(&observed);
     for step in plan.stages.iter().flat_map(|stage| &stage.steps) {
         let Step::Create(Create { target, object }) = step else { panic!("{step} is no create") };
         match target.resource.kind.as_str() {
-            "PodClique" => keep(&mut seen.cliques, stored::<PodClique>(object)),
-            "PodCliqueScalingGroup" => keep(&mut seen.groups, stored::<PodCliqueScalingGroup>(object)),
-            "HorizontalPodAutoscaler" => keep(&mut seen.autoscalers, stored::<Autoscaler>(object)),
-            "PodGang" => keep(&mut seen.gangs, stored::<PodGang>(object)),
-            "Service" => keep(&mut seen.services, stored::<Service>(object)),
+            "PodClique" => keep(&mut observed.cliques, stored::<PodClique>(object)),
+            "PodCliqueScalingGroup" => keep(&mut observed.groups, stored::<PodCliqueScalingGroup>(object)),
+            "HorizontalPodAutoscaler" => keep(&mut observed.autoscalers, stored::<Autoscaler>(object)),
+            "PodGang" => keep(&mut observed.gangs, stored::<PodGang>(object)),
+            "Service" => keep(&mut observed.services, stored::<Service>(object)),
             other => panic!("a set has no {other}"),
         }
     }
-    seen
+    observed
 }
 
 fn stored<K: Resource + DeserializeOwned>(object: &Manifest) -> K {

@@ -14,6 +14,7 @@ use grove_runtime::events::Recorder;
 use grove_runtime::executor::{Done, Executor};
 use grove_runtime::metrics::Metrics;
 use grove_runtime::plan::{Create, Delete, Plan, Stage, Step, Target};
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
 use pclq_controller::clique as pclq;
@@ -85,7 +86,7 @@ impl Hand<'_> {
 
 /// What pcs-controller would do about a set without children.
 fn children(set: &PodCliqueSet) -> Plan {
-    pcs::plan::plan(&pcs::observed::Observed::childless(set))
+    pcs::plan::plan(&pcs::observed::Observed::without_children(set), Timestamp::UNIX_EPOCH)
 }
 
 fn creates(plan: &Plan) -> Vec<Step> {

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use crate::children::{Revision, desired};
 
-/// Where a clique stands.
+/// The position of a clique in its set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'r, 'a> {
+pub(crate) struct CliqueContext<'r, 'a> {
     /// The set.
     pub(crate) set: &'r PodCliqueSet,
-    /// The replica of the set.
+    /// The index of the set's replica.
     pub(crate) set_replica: i32,
-    /// The group in it.
+    /// The group in that replica.
     pub(crate) group: &'r ScalingGroup<'a>,
     /// The replica of the group.
     pub(crate) member: &'r GroupReplica<'a>,
@@ -27,10 +27,10 @@ pub(crate) struct Place<'r, 'a> {
 pub(crate) fn pod_clique(
     owner: &PodCliqueScalingGroup,
     revision: &Revision,
-    place: Place<'_, '_>,
+    context: CliqueContext<'_, '_>,
     clique: &Clique<'_>,
 ) -> PodClique {
-    let Place { set, set_replica, group, member } = place;
+    let CliqueContext { set, set_replica, group, member } = context;
     let (set_replica, index) = (set_replica.to_string(), member.index.to_string());
     let own = [
         (labels::SET_REPLICA, set_replica.as_str()),
@@ -40,12 +40,12 @@ pub(crate) fn pod_clique(
     ];
     let own = own.into_iter().chain(member.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let mut made = desired::pod_clique(owner, clique, revision, own);
-    environment::prepend(made.spec.pod_spec.fields_mut(), &variables(group));
-    made
+    let mut pod_clique = desired::pod_clique(owner, clique, revision, own);
+    environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(group));
+    pod_clique
 }
 
-/// What the containers of a group are told about it. The pods' labels say which group and which replica of it.
+/// The environment variables of every container of the group. Two of them read the labels of the pod.
 fn variables(group: &ScalingGroup<'_>) -> [Value; 3] {
     let label = |name: &str, key: &str| {
         let path = format!("metadata.labels['{key}']");

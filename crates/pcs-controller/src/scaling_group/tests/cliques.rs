@@ -7,13 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{carried_out, change, new, resized};
+use super::{carried_out, change, new, plan, resized};
 use crate::scaling_group::observed::Observed;
-use crate::scaling_group::plan::plan;
 
 #[track_caller]
-fn check(seen: &Observed, expected: &Expect) {
-    expected.assert_eq(&plan(seen).to_string());
+fn check(observed: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan(observed).to_string());
 }
 
 #[test]
@@ -90,8 +89,8 @@ fn a_clique_says_where_it_stands() {
 
 #[test]
 fn the_groups_variables_come_first_and_replace_the_users() {
-    let seen = carried_out(new(1));
-    let containers = seen.cliques["m-0-g-0-p"].spec.pod_spec.get("containers").expect("containers");
+    let observed = carried_out(new(1));
+    let containers = observed.cliques["m-0-g-0-p"].spec.pod_spec.get("containers").expect("containers");
     expect![[r#"
         - name: GROVE_PCSG_NAME
           valueFrom:
@@ -111,8 +110,9 @@ fn the_groups_variables_come_first_and_replace_the_users() {
 
 #[test]
 fn in_a_base_gang_one_waits_for_all_and_in_a_scaled_gang_only_for_ones_own() {
-    let seen = carried_out(new(2));
-    let parents = seen.cliques.iter().map(|(name, clique)| format!("{name} after {:?}\n", clique.spec.starts_after));
+    let observed = carried_out(new(2));
+    let parents =
+        observed.cliques.iter().map(|(name, clique)| format!("{name} after {:?}\n", clique.spec.starts_after));
     expect![[r#"
         m-0-g-0-d after ["m-0-g-0-p"]
         m-0-g-0-p after ["m-0-f"]
@@ -129,10 +129,10 @@ fn a_group_that_has_its_cliques_is_left_alone() {
 
 #[test]
 fn cliques_whose_gang_is_missing_wait_for_it() {
-    let mut seen = new(3);
-    seen.gangs.remove("m-0-g-1");
+    let mut observed = new(3);
+    observed.active_gangs.remove("m-0-g-1");
     check(
-        &seen,
+        &observed,
         &expect![[r"
         cliques: create PodClique m-0-g-0-p
         cliques: create PodClique m-0-g-0-d
@@ -145,10 +145,10 @@ fn cliques_whose_gang_is_missing_wait_for_it() {
 
 #[test]
 fn a_smaller_group_gives_up_its_highest_replicas() {
-    let mut seen = carried_out(new(3));
-    seen.group.spec.replicas = 1;
+    let mut observed = carried_out(new(3));
+    observed.group.spec.replicas = 1;
     check(
-        &resized(seen),
+        &resized(observed),
         &expect![[r"
         scale-in: delete PodClique m-0-g-1-d
         scale-in: delete PodClique m-0-g-1-p
@@ -160,14 +160,14 @@ fn a_smaller_group_gives_up_its_highest_replicas() {
 
 #[test]
 fn an_edited_clique_is_put_right_and_keeps_its_size() {
-    let mut seen = carried_out(new(1));
-    change(&mut seen, "m-0-g-0-d", |clique| {
+    let mut observed = carried_out(new(1));
+    change(&mut observed, "m-0-g-0-d", |clique| {
         clique.spec.replicas = 7;
         clique.spec.min_available = Some(1);
         clique.labels_mut().remove("grove.io/podcliquescalinggroup");
     });
     check(
-        &seen,
+        &observed,
         &expect![[r#"
         cliques: patch PodClique m-0-g-0-d {"metadata":{"labels":{"grove.io/podcliquescalinggroup":"m-0-g"}},"spec":{"minAvailable":2}}
     "#]],
@@ -176,10 +176,10 @@ fn an_edited_clique_is_put_right_and_keeps_its_size() {
 
 #[test]
 fn a_group_without_a_set_makes_nothing_and_says_so() {
-    let mut seen = carried_out(new(1));
-    seen.set = None;
+    let mut observed = carried_out(new(1));
+    observed.set = None;
     check(
-        &seen,
+        &observed,
         &expect![[r"
         wait: PodCliqueSetMissing the PodCliqueSet that controls the group does not exist
     "]],
@@ -188,37 +188,37 @@ fn a_group_without_a_set_makes_nothing_and_says_so() {
 
 #[test]
 fn a_group_that_its_set_does_not_want_is_left_to_the_set() {
-    let mut seen = new(1);
-    if let Some(set) = &mut seen.set {
+    let mut observed = new(1);
+    if let Some(set) = &mut observed.set {
         set.spec.replicas = 0;
     }
-    check(&seen, &expect![["nothing to do\n"]]);
+    check(&observed, &expect![["nothing to do\n"]]);
 }
 
 #[test]
 fn a_group_that_is_leaving_deletes_its_cliques() {
-    let mut seen = carried_out(new(1));
-    seen.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let mut observed = carried_out(new(1));
+    observed.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     check(
-        &seen,
+        &observed,
         &expect![[r"
         children: delete PodClique m-0-g-0-d
         children: delete PodClique m-0-g-0-p
     "]],
     );
-    seen.group.metadata.finalizers = Some(vec!["orphan".to_owned()]);
-    check(&seen, &expect![["nothing to do\n"]]);
+    observed.group.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+    check(&observed, &expect![["nothing to do\n"]]);
 }
 
 #[test]
 fn a_refused_clique_is_not_asked_for_until_its_time_and_keeps_none_from_going() {
-    let mut seen = carried_out(new(3));
-    let gone = seen.cliques.remove("m-0-g-0-d").expect("a clique");
+    let mut observed = carried_out(new(3));
+    let gone = observed.cliques.remove("m-0-g-0-d").expect("a clique");
     let quota = Failure::new(403, "Forbidden", "exceeded quota: small");
-    seen.refused.children.push((Target::of(&*gone), quota));
-    seen.group.spec.replicas = 2;
+    observed.backed_off.children.push((Target::of(&*gone), quota));
+    observed.group.spec.replicas = 2;
     check(
-        &resized(seen),
+        &resized(observed),
         &expect![[r"
         scale-in: delete PodClique m-0-g-2-d
         scale-in: delete PodClique m-0-g-2-p
@@ -228,9 +228,9 @@ fn a_refused_clique_is_not_asked_for_until_its_time_and_keeps_none_from_going() 
 
 #[test]
 fn a_group_of_more_than_any_cluster_holds_is_left_as_it_is() {
-    let mut seen = carried_out(new(3));
-    seen.group.spec.replicas = 100_000;
-    let plan = plan(&resized(seen));
+    let mut observed = carried_out(new(3));
+    observed.group.spec.replicas = 100_000;
+    let plan = plan(&resized(observed));
     assert!(plan.is_still(), "{plan}");
     assert_eq!(plan.waiting[0].reason, "TooManyObjects");
 }

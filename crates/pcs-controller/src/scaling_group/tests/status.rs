@@ -3,20 +3,18 @@
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_runtime::conditions::{ConditionStatus, Verdict, set_condition};
-use grove_runtime::executor::Done;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{carried_out, change, new};
+use super::{carried_out, change, new, status};
 use crate::scaling_group::observed::Observed;
-use crate::scaling_group::{plan, status};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a time")
 }
 
 /// The clique says this of its pods.
-fn says(seen: &mut Observed, name: &str, scheduled: bool, ready: i32) {
-    change(seen, name, |clique| {
+fn says(observed: &mut Observed, name: &str, scheduled: bool, ready: i32) {
+    change(observed, name, |clique| {
         let label = |key: &str| clique.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
         let mut status = PodCliqueStatus {
             ready_replicas: ready,
@@ -34,8 +32,8 @@ fn says(seen: &mut Observed, name: &str, scheduled: bool, ready: i32) {
 }
 
 #[track_caller]
-fn check(seen: &Observed, expected: &Expect) {
-    let told = status::status(seen, &plan::plan(seen), &Done::default(), at(1));
+fn check(observed: &Observed, expected: &Expect) {
+    let told = status(observed, at(1));
     let counts = (told.replicas, told.scheduled_replicas, told.available_replicas, told.updated_replicas);
     let conditions = told.conditions.iter().map(|c| format!("{} {} {}: {}\n", c.type_, c.status, c.reason, c.message));
     let hash = told.current_pod_clique_set_generation_hash.is_some();
@@ -56,13 +54,13 @@ fn a_group_whose_cliques_say_nothing_yet_is_in_breach() {
 
 #[test]
 fn a_replica_counts_when_all_its_cliques_do() {
-    let mut seen = carried_out(new(2));
-    says(&mut seen, "m-0-g-0-p", true, 1);
-    says(&mut seen, "m-0-g-0-d", true, 2);
-    says(&mut seen, "m-0-g-1-p", true, 1);
-    says(&mut seen, "m-0-g-1-d", true, 1);
+    let mut observed = carried_out(new(2));
+    says(&mut observed, "m-0-g-0-p", true, 1);
+    says(&mut observed, "m-0-g-0-d", true, 2);
+    says(&mut observed, "m-0-g-1-p", true, 1);
+    says(&mut observed, "m-0-g-1-d", true, 1);
     check(
-        &seen,
+        &observed,
         &expect![[r"
         (Some(2), 2, 1, 1) current true
         Available True SufficientReplicasAvailable: 1 of 2 replicas are available
@@ -73,10 +71,10 @@ fn a_replica_counts_when_all_its_cliques_do() {
 
 #[test]
 fn a_group_that_waits_for_a_gang_says_so() {
-    let mut seen = new(1);
-    seen.gangs.clear();
+    let mut observed = new(1);
+    observed.active_gangs.clear();
     check(
-        &seen,
+        &observed,
         &expect![[r"
         (Some(1), 0, 0, 0) current false
         Available False PodGangMissing: 0 of 1 replicas are available; PodGang m-0 does not exist
@@ -99,8 +97,8 @@ fn a_group_scaled_to_nothing_is_available_and_in_breach() {
 
 #[test]
 fn its_pods_are_selected_by_the_groups_label() {
-    let seen = carried_out(new(1));
-    let told = status::status(&seen, &plan::plan(&seen), &Done::default(), at(1));
+    let observed = carried_out(new(1));
+    let told = status(&observed, at(1));
     expect![
         "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=m,grove.io/podcliquescalinggroup=m-0-g"
     ]
@@ -109,9 +107,9 @@ fn its_pods_are_selected_by_the_groups_label() {
 
 #[test]
 fn a_status_that_says_the_same_is_the_same_later() {
-    let mut seen = carried_out(new(2));
-    let told = |seen: &Observed, seconds| status::status(seen, &plan::plan(seen), &Done::default(), at(seconds));
-    let first = told(&seen, 1);
-    seen.group.status = Some(first.clone());
-    assert_eq!(told(&seen, 99), first);
+    let mut observed = carried_out(new(2));
+    let told = |observed: &Observed, seconds| status(observed, at(seconds));
+    let first = told(&observed, 1);
+    observed.group.status = Some(first.clone());
+    assert_eq!(told(&observed, 99), first);
 }

@@ -1,5 +1,5 @@
-//! What a set no longer asks for: the children of replicas beyond its size, the gangs of scaling groups that became
-//! smaller, and what left the template.
+//! Deletes the children that a set no longer expands to: those of removed replicas, the gangs of removed replicas of
+//! scaling groups, and those of cliques and groups that were removed from the template.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use grove_runtime::plan::Stage;
 use crate::children::deletion;
 use crate::set::observed::Observed;
 
-/// Deletes every child whose name the shape of the set does not have.
-pub(super) fn stage(seen: &Observed, replicas: &[SetReplica<'_>]) -> Stage {
+/// Deletes every child whose name is not in the expansion of the set.
+pub(super) fn stage(observed: &Observed, replicas: &[SetReplica<'_>]) -> Stage {
     let autoscalers: BTreeSet<AutoscalerName> =
         replicas.iter().flat_map(SetReplica::autoscalers).map(|autoscaler| autoscaler.name).collect();
     let autoscalers: BTreeSet<&str> = autoscalers.iter().map(AutoscalerName::as_str).collect();
@@ -19,12 +19,12 @@ pub(super) fn stage(seen: &Observed, replicas: &[SetReplica<'_>]) -> Stage {
     let cliques: BTreeSet<&str> = names(replicas, |replica| replica.cliques.iter().map(|clique| clique.name.as_str()));
     let gangs: BTreeSet<&str> = names(replicas, |replica| replica.gangs().into_iter().map(|gang| gang.name.as_str()));
     let services: BTreeSet<&str> = names(replicas, |replica| [replica.service.as_str()]);
-    let steps = deletion::but(&seen.autoscalers, |name| autoscalers.contains(name))
-        .chain(deletion::but(&seen.groups, |name| groups.contains(name)))
-        .chain(deletion::but(&seen.cliques, |name| cliques.contains(name)))
-        .chain(deletion::but(&seen.gangs, |name| gangs.contains(name)))
-        .chain(deletion::but(&seen.services, |name| services.contains(name)));
-    super::farewell(Stage::new("scale-in", steps.collect::<Vec<_>>()))
+    let steps = deletion::all_except(&observed.autoscalers, |name| autoscalers.contains(name))
+        .chain(deletion::all_except(&observed.groups, |name| groups.contains(name)))
+        .chain(deletion::all_except(&observed.cliques, |name| cliques.contains(name)))
+        .chain(deletion::all_except(&observed.gangs, |name| gangs.contains(name)))
+        .chain(deletion::all_except(&observed.services, |name| services.contains(name)));
+    super::with_delete_events(Stage::new("scale-in", steps.collect::<Vec<_>>()))
 }
 
 fn names<'r, 'a, I: IntoIterator<Item = &'r str>>(

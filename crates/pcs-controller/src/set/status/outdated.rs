@@ -1,4 +1,4 @@
-//! Pods that were made before the template was changed: they run on as they are, and the user is told so.
+//! The `PodsOutdated` condition: pods that were created from an older template. Grove does not replace them.
 
 use grove_api_types::conditions::{self, pods_outdated};
 use grove_api_types::expansion::SetReplica;
@@ -8,39 +8,40 @@ use grove_runtime::conditions::{ConditionStatus, Verdict};
 use crate::children::{Revision, clique};
 use crate::set::observed::Observed;
 
-/// As many of them are named; the others are counted.
-const NAMED: usize = 20;
+/// The message names this many cliques and groups; it only counts the others.
+const MAX_NAMED: usize = 20;
 
-/// Which cliques and groups have such pods; `None` if there are none.
-pub(super) fn message(seen: &Observed, revision: &Revision, replicas: &[SetReplica<'_>]) -> Option<String> {
-    let cliques = replicas.iter().flat_map(|replica| &replica.cliques).filter(|wanted| {
-        let standing = clique::standing(&seen.cliques, &wanted.name);
-        standing.is_some_and(|clique| clique::is_outdated(clique, revision, &wanted.template.name))
+/// Which cliques and groups have such pods; `None` if none has.
+pub(super) fn message(observed: &Observed, revision: &Revision, replicas: &[SetReplica<'_>]) -> Option<String> {
+    let cliques = replicas.iter().flat_map(|replica| &replica.cliques).filter(|desired| {
+        let active = clique::active(&observed.cliques, &desired.name);
+        active.is_some_and(|clique| clique::is_outdated(clique, revision, &desired.template.name))
     });
     let groups = replicas.iter().flat_map(|replica| &replica.groups);
-    let groups = groups.filter(|wanted| seen.group(&wanted.name).is_some_and(|group| is_outdated(group, revision)));
+    let groups = groups
+        .filter(|desired| observed.active_group(&desired.name).is_some_and(|group| group_is_outdated(group, revision)));
     let cliques = cliques.map(|clique| clique.name.as_str());
     let names: Vec<&str> = cliques.chain(groups.map(|group| group.name.as_str())).collect();
-    let more = match names.len().saturating_sub(NAMED) {
+    let more = match names.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    let remedy = "this version replaces no running pods; delete them to have them made from the current template";
-    (!names.is_empty()).then(|| format!("pods of {first}{more} were made from an older template; {remedy}"))
+    let first = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let remedy = "this version does not replace running pods; delete them to recreate them from the current template";
+    (!names.is_empty()).then(|| format!("pods of {first}{more} were created from an older template; {remedy}"))
 }
 
-pub(super) fn verdict(seen: &Observed, message: String) -> Verdict {
+pub(super) fn condition(observed: &Observed, message: String) -> Verdict {
     Verdict {
         type_: conditions::PODS_OUTDATED,
         status: ConditionStatus::True,
         reason: pods_outdated::TEMPLATE_CHANGED.to_owned(),
         message,
-        observed_generation: seen.set.metadata.generation,
+        observed_generation: observed.set.metadata.generation,
     }
 }
 
-fn is_outdated(group: &PodCliqueScalingGroup, revision: &Revision) -> bool {
+fn group_is_outdated(group: &PodCliqueScalingGroup, revision: &Revision) -> bool {
     let reported = group.status.as_ref().and_then(|status| status.current_pod_clique_set_generation_hash.as_ref());
     reported.is_some_and(|reported| *reported != revision.generation)
 }

@@ -3,9 +3,8 @@
 use expect_test::{Expect, expect};
 use kube::ResourceExt;
 
-use super::{carried_out, change, new};
+use super::{carried_out, change, new, plan};
 use crate::set::observed::Observed;
-use crate::set::plan::plan;
 
 /// The worked example of the wire format: `f` stands alone, `p` and `d` scale together.
 const GROUPED: &str = r"
@@ -38,25 +37,25 @@ spec:
 ";
 
 #[track_caller]
-fn check(seen: &Observed, expected: &Expect) {
-    expected.assert_eq(&plan(seen).to_string());
+fn check(observed: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan(observed).to_string());
 }
 
 /// The groups of each gang: name and minimum.
-fn gangs(seen: &Observed) -> String {
+fn gangs(observed: &Observed) -> String {
     let group =
         |group: &grove_api_types::scheduler_v1alpha1::PodGroup| format!("{} {}", group.name, group.min_replicas);
     let gang = |(name, gang): (&String, &std::sync::Arc<grove_api_types::scheduler_v1alpha1::PodGang>)| {
         format!("{name}: {}\n", gang.spec.podgroups.iter().map(group).collect::<Vec<_>>().join(", "))
     };
-    seen.gangs.iter().map(gang).collect()
+    observed.gangs.iter().map(gang).collect()
 }
 
 #[test]
 fn a_new_set_gets_the_gangs_of_all_replicas_of_its_groups() {
-    let seen = new(GROUPED);
+    let observed = new(GROUPED);
     check(
-        &seen,
+        &observed,
         &expect![[r"
         services: create Service m-0
         gangs: create PodGang m-0
@@ -73,7 +72,7 @@ fn a_new_set_gets_the_gangs_of_all_replicas_of_its_groups() {
         m-0-g-0: m-0-g-1-p 1, m-0-g-1-d 2
         m-0-g-1: m-0-g-2-p 1, m-0-g-2-d 2
     "]]
-    .assert_eq(&gangs(&carried_out(seen)));
+    .assert_eq(&gangs(&carried_out(observed)));
 }
 
 #[test]
@@ -88,18 +87,18 @@ fn a_set_that_has_its_groups_is_left_alone() {
 
 #[test]
 fn a_group_that_grew_gets_gangs_and_one_that_shrank_loses_them() {
-    let mut seen = carried_out(new(GROUPED));
-    change(&mut seen.groups, "m-0-g", |group| group.spec.replicas = 5);
+    let mut observed = carried_out(new(GROUPED));
+    change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 5);
     check(
-        &seen,
+        &observed,
         &expect![[r"
         gangs: create PodGang m-0-g-2
         gangs: create PodGang m-0-g-3
     "]],
     );
-    change(&mut seen.groups, "m-0-g", |group| group.spec.replicas = 2);
+    change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 2);
     check(
-        &seen,
+        &observed,
         &expect![[r"
         scale-in: delete PodGang m-0-g-1
     "]],
@@ -108,25 +107,25 @@ fn a_group_that_grew_gets_gangs_and_one_that_shrank_loses_them() {
 
 #[test]
 fn a_group_below_its_minimum_leaves_the_base_gang_to_the_others() {
-    let mut seen = carried_out(new(GROUPED));
-    change(&mut seen.groups, "m-0-g", |group| group.spec.replicas = 0);
-    let seen = Observed { gangs: crate::children::ByName::new(), ..seen };
+    let mut observed = carried_out(new(GROUPED));
+    change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 0);
+    let observed = Observed { gangs: crate::children::ByName::new(), ..observed };
     expect![[r"
         m-0: m-0-f 1
     "]]
-    .assert_eq(&gangs(&carried_out(seen)));
+    .assert_eq(&gangs(&carried_out(observed)));
 }
 
 #[test]
 fn the_size_of_a_living_group_is_its_own_and_the_rest_is_the_sets() {
-    let mut seen = carried_out(new(GROUPED));
-    change(&mut seen.groups, "m-0-g", |group| {
+    let mut observed = carried_out(new(GROUPED));
+    change(&mut observed.groups, "m-0-g", |group| {
         group.spec.min_available = Some(3);
         group.spec.clique_names.reverse();
         group.labels_mut().remove("grove.io/podcliqueset-replica-index");
     });
     check(
-        &seen,
+        &observed,
         &expect![[r#"
         groups: patch PodCliqueScalingGroup m-0-g {"metadata":{"labels":{"grove.io/podcliqueset-replica-index":"0"}},"spec":{"cliqueNames":["p","d"],"minAvailable":1}}
     "#]],
@@ -135,22 +134,22 @@ fn the_size_of_a_living_group_is_its_own_and_the_rest_is_the_sets() {
 
 #[test]
 fn an_autoscaler_is_put_right_and_spelling_is_no_difference() {
-    let mut seen = carried_out(new(GROUPED));
-    change(&mut seen.autoscalers, "m-0-g", |autoscaler| {
+    let mut observed = carried_out(new(GROUPED));
+    change(&mut observed.autoscalers, "m-0-g", |autoscaler| {
         let target = autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"].take();
         assert_eq!(target["averageValue"], "1500m");
         let spelled = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
         autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"] = spelled;
     });
     check(
-        &seen,
+        &observed,
         &expect![[r"
         nothing to do
     "]],
     );
-    change(&mut seen.autoscalers, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
+    change(&mut observed.autoscalers, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
     check(
-        &seen,
+        &observed,
         &expect![[r#"
         autoscalers: patch HorizontalPodAutoscaler m-0-g {"spec":{"maxReplicas":8}}
     "#]],
@@ -159,10 +158,10 @@ fn an_autoscaler_is_put_right_and_spelling_is_no_difference() {
 
 #[test]
 fn an_autoscaler_that_is_no_longer_asked_for_goes() {
-    let mut seen = carried_out(new(GROUPED));
-    seen.set.spec.template.cliques[0].spec.auto_scaling_config = None;
+    let mut observed = carried_out(new(GROUPED));
+    observed.set.spec.template.cliques[0].spec.auto_scaling_config = None;
     check(
-        &seen,
+        &observed,
         &expect![[r#"
         cliques: patch PodClique m-0-f {"spec":{"autoScalingConfig":null}}
         scale-in: delete HorizontalPodAutoscaler m-0-f
@@ -172,10 +171,10 @@ fn an_autoscaler_that_is_no_longer_asked_for_goes() {
 
 #[test]
 fn a_smaller_set_gives_up_the_groups_and_their_gangs() {
-    let mut seen = carried_out(new(GROUPED));
-    seen.set.spec.replicas = 0;
+    let mut observed = carried_out(new(GROUPED));
+    observed.set.spec.replicas = 0;
     check(
-        &seen,
+        &observed,
         &expect![[r"
         scale-in: delete HorizontalPodAutoscaler m-0-f
         scale-in: delete HorizontalPodAutoscaler m-0-g

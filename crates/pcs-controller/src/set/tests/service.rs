@@ -3,14 +3,13 @@
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 
-use super::{SET, carried_out, change, new};
-use crate::set::plan::plan;
+use super::{SET, carried_out, change, new, plan};
 
 #[track_caller]
 fn check(edit: impl FnOnce(&mut ServiceSpec), expected: &Expect) {
-    let mut seen = carried_out(new(SET));
-    change(&mut seen.services, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
-    expected.assert_eq(&plan(&seen).to_string());
+    let mut observed = carried_out(new(SET));
+    change(&mut observed.services, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
+    expected.assert_eq(&plan(&observed).to_string());
 }
 
 /// As the API server stores it.

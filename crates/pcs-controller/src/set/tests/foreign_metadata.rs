@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{SET, carried_out, change, new};
+use super::{SET, carried_out, change, new, plan};
 use crate::set::observed::Observed;
-use crate::set::plan::plan;
 
 /// A set of one replica that has every kind of child.
 fn every_kind() -> Observed {
@@ -20,9 +19,9 @@ fn every_kind() -> Observed {
 
 #[track_caller]
 fn check(edit: impl FnOnce(&mut Observed), expected: &Expect) {
-    let mut seen = every_kind();
-    edit(&mut seen);
-    expected.assert_eq(&plan(&seen).to_string());
+    let mut observed = every_kind();
+    edit(&mut observed);
+    expected.assert_eq(&plan(&observed).to_string());
 }
 
 fn put(texts: &mut Option<BTreeMap<String, String>>, key: &str) {
@@ -41,16 +40,16 @@ fn nothing_was_put_there() {
 
 #[test]
 fn annotations_of_an_autoscaler_stay() {
-    let annotate = |seen: &mut Observed| {
-        change(&mut seen.autoscalers, "llm-0-prefill", |autoscaler| {
+    let annotate = |observed: &mut Observed| {
+        change(&mut observed.autoscalers, "llm-0-prefill", |autoscaler| {
             put(&mut autoscaler.metadata.annotations, "example.com/owner");
         });
     };
     check(annotate, &expect![["nothing to do\n"]]);
     check(
-        |seen| {
-            annotate(seen);
-            change(&mut seen.autoscalers, "llm-0-prefill", |autoscaler| autoscaler.spec.max_replicas = 99);
+        |observed| {
+            annotate(observed);
+            change(&mut observed.autoscalers, "llm-0-prefill", |autoscaler| autoscaler.spec.max_replicas = 99);
         },
         &expect![[r#"
             autoscalers: patch HorizontalPodAutoscaler llm-0-prefill {"spec":{"maxReplicas":4}}
@@ -61,7 +60,7 @@ fn annotations_of_an_autoscaler_stay() {
 #[test]
 fn labels_of_an_autoscaler_are_groves() {
     check(
-        |seen| change(&mut seen.autoscalers, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change(&mut observed.autoscalers, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
         &expect![[r#"
             autoscalers: patch HorizontalPodAutoscaler llm-0-prefill {"metadata":{"labels":{"example.com/owner":null}}}
         "#]],
@@ -71,7 +70,7 @@ fn labels_of_an_autoscaler_are_groves() {
 #[test]
 fn what_others_put_on_a_service_stays() {
     check(
-        |seen| change(&mut seen.services, "llm-0", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change(&mut observed.services, "llm-0", |child| label_and_annotate(&mut child.metadata)),
         &expect![["nothing to do\n"]],
     );
 }
@@ -79,7 +78,7 @@ fn what_others_put_on_a_service_stays() {
 #[test]
 fn labels_of_groves_own_that_a_service_should_not_have_go() {
     check(
-        |seen| change(&mut seen.services, "llm-0", |child| put(&mut child.metadata.labels, "grove.io/podgang")),
+        |observed| change(&mut observed.services, "llm-0", |child| put(&mut child.metadata.labels, "grove.io/podgang")),
         &expect![[r#"
             services: patch Service llm-0 {"metadata":{"labels":{"grove.io/podgang":null}}}
         "#]],
@@ -89,9 +88,9 @@ fn labels_of_groves_own_that_a_service_should_not_have_go() {
 #[test]
 fn of_a_clique_and_a_scaling_group_the_set_says_all() {
     check(
-        |seen| {
-            change(&mut seen.cliques, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata));
-            change(&mut seen.groups, "llm-0-g", |child| label_and_annotate(&mut child.metadata));
+        |observed| {
+            change(&mut observed.cliques, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata));
+            change(&mut observed.groups, "llm-0-g", |child| label_and_annotate(&mut child.metadata));
         },
         &expect![[r#"
             groups: patch PodCliqueScalingGroup llm-0-g {"metadata":{"annotations":{"example.com/owner":null},"labels":{"example.com/owner":null}}}
@@ -103,8 +102,8 @@ fn of_a_clique_and_a_scaling_group_the_set_says_all() {
 #[test]
 fn on_a_gang_stays_what_another_service_of_groves_keeps_there() {
     check(
-        |seen| {
-            change(&mut seen.gangs, "llm-0", |child| {
+        |observed| {
+            change(&mut observed.gangs, "llm-0", |child| {
                 put(&mut child.metadata.labels, "grove.io/kept");
                 put(&mut child.metadata.annotations, "grove.io/topology-name");
             });
@@ -112,7 +111,7 @@ fn on_a_gang_stays_what_another_service_of_groves_keeps_there() {
         &expect![["nothing to do\n"]],
     );
     check(
-        |seen| change(&mut seen.gangs, "llm-0", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change(&mut observed.gangs, "llm-0", |child| label_and_annotate(&mut child.metadata)),
         &expect![[r#"
         gangs: patch PodGang llm-0 {"metadata":{"annotations":{"example.com/owner":null},"labels":{"example.com/owner":null},"resourceVersion":"7"}}
     "#]],

@@ -9,18 +9,16 @@ use grove_runtime::plan::Target;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::{SET, carried_out, new, nothing};
+use super::{SET, carried_out, new, nothing, plan, status};
 use crate::set::observed::Observed;
-use crate::set::plan::plan;
-use crate::set::status;
 
 const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: small";
 
 /// The set after the API server refused this a moment ago.
-fn refused<K: Resource<DynamicType = ()>>(mut seen: Observed, child: &K) -> Observed {
-    seen.refused.children.push((Target::of(child), Failure::new(403, "Forbidden", QUOTA)));
-    seen.refused.wait = Some(Duration::from_secs(8));
-    seen
+fn refused<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &K) -> Observed {
+    observed.backed_off.children.push((Target::of(child), Failure::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.wait = Some(Duration::from_secs(8));
+    observed
 }
 
 fn clique() -> PodClique {
@@ -29,8 +27,8 @@ fn clique() -> PodClique {
 }
 
 #[track_caller]
-fn check(seen: &Observed, expected: &Expect) {
-    expected.assert_eq(&plan(seen).to_string());
+fn check(observed: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan(observed).to_string());
 }
 
 #[test]
@@ -58,13 +56,13 @@ fn what_was_refused_is_not_asked_for_until_its_time_and_holds_up_its_replica_onl
 
 #[test]
 fn a_refused_clique_keeps_nothing_from_going() {
-    let mut seen = carried_out(new(SET));
-    seen.cliques.remove("llm-0-decode");
-    seen.set.spec.replicas = 1;
-    seen.refused.children.push((Target::of(&clique()), Failure::new(403, "Forbidden", QUOTA)));
-    seen.refused.children[0].0.name = "llm-0-decode".to_owned();
+    let mut observed = carried_out(new(SET));
+    observed.cliques.remove("llm-0-decode");
+    observed.set.spec.replicas = 1;
+    observed.backed_off.children.push((Target::of(&clique()), Failure::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.children[0].0.name = "llm-0-decode".to_owned();
     check(
-        &seen,
+        &observed,
         &expect![[r"
             scale-in: delete PodClique llm-1-decode
             scale-in: delete PodClique llm-1-prefill
@@ -80,9 +78,9 @@ fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_wai
     let failure = Failure::new(403, "Forbidden", QUOTA);
     let outcome =
         |name: &str| Outcome { stage: "cliques", verb: "create", target: target(name), result: Err(failure.clone()) };
-    let mut seen = nothing();
+    let mut observed = nothing();
     let at = Timestamp::from_second(1).expect("a time");
-    let told = status::of_set(&seen, &Done { outcomes: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
+    let told = status(&observed, &Done { outcomes: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
     let available = &told.conditions[0];
     assert_eq!((available.reason.as_str(), available.status.as_str()), ("Refused", "False"));
     assert_eq!(
@@ -92,7 +90,7 @@ fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_wai
          missing follows by itself"
     );
     assert_eq!(told.observed_generation, None);
-    seen.refused.children = ["llm-0-decode", "llm-1-decode"].map(|name| (target(name), failure.clone())).into();
-    seen.set.status = Some(told.clone());
-    assert_eq!(status::of_set(&seen, &Done::default(), Timestamp::from_second(9).expect("a time")), told);
+    observed.backed_off.children = ["llm-0-decode", "llm-1-decode"].map(|name| (target(name), failure.clone())).into();
+    observed.set.status = Some(told.clone());
+    assert_eq!(status(&observed, &Done::default(), Timestamp::from_second(9).expect("a time")), told);
 }

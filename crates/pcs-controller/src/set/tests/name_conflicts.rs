@@ -11,14 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use super::{SET, carried_out, change, keep, new, stored};
+use super::{SET, carried_out, change, keep, new, plan, status, stored};
 use crate::set::observed::Observed;
-use crate::set::plan::plan;
-use crate::set::status;
 
 #[track_caller]
-fn check(seen: &Observed, expected: &Expect) {
-    let plan = plan(seen);
+fn check(observed: &Observed, expected: &Expect) {
+    let plan = plan(observed);
     assert_eq!(plan.revisit, None, "an event brings it back, not time");
     expected.assert_eq(&plan.to_string());
 }
@@ -40,10 +38,10 @@ fn released<K: Resource<DynamicType = ()> + Clone>(child: &K) -> Namesake {
 
 #[test]
 fn a_foreign_service_holds_up_its_replica_and_no_other() {
-    let mut seen = new(SET);
-    seen.taken = vec![foreign::<Service>("llm-0")];
+    let mut observed = new(SET);
+    observed.name_conflicts = vec![foreign::<Service>("llm-0")];
     check(
-        &seen,
+        &observed,
         &expect![[r"
         services: create Service llm-1
         gangs: create PodGang llm-1
@@ -56,12 +54,12 @@ fn a_foreign_service_holds_up_its_replica_and_no_other() {
 
 #[test]
 fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
-    let mut seen = carried_out(new(SET));
-    seen.services.remove("llm-0");
-    change(&mut seen.cliques, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
-    seen.taken = vec![foreign::<Service>("llm-0")];
+    let mut observed = carried_out(new(SET));
+    observed.services.remove("llm-0");
+    change(&mut observed.cliques, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
+    observed.name_conflicts = vec![foreign::<Service>("llm-0")];
     check(
-        &seen,
+        &observed,
         &expect![[r#"
         cliques: patch PodClique llm-0-decode {"spec":{"minAvailable":1}}
         wait: NameTaken Service llm-0 is somebody else's; rename or delete it, so that the name is free
@@ -71,28 +69,28 @@ fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
 
 #[test]
 fn the_set_names_the_foreign_object_until_it_is_gone() {
-    let mut seen = carried_out(new(SET));
-    seen.services.remove("llm-0");
-    seen.taken = vec![foreign::<Service>("llm-0")];
-    let told = status::of_set(&seen, &Done::default(), Timestamp::UNIX_EPOCH);
+    let mut observed = carried_out(new(SET));
+    observed.services.remove("llm-0");
+    observed.name_conflicts = vec![foreign::<Service>("llm-0")];
+    let told = status(&observed, &Done::default(), Timestamp::UNIX_EPOCH);
     let text = format!("{}: {}\n{}\n", told.conditions[0].reason, told.conditions[0].message, told.last_errors[0].code);
     expect![[r"
         Refused: 0 of 2 replicas are available; Service llm-0 is somebody else's; rename or delete it, so that the name is free
         ERR_SYNC_PODCLIQUESET_SERVICE
     "]].assert_eq(&text);
-    seen.taken.clear();
-    assert!(status::of_set(&seen, &Done::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
+    observed.name_conflicts.clear();
+    assert!(status(&observed, &Done::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
 }
 
 #[test]
 fn children_of_every_kind_that_lost_their_owner_are_adopted() {
-    let mut seen = carried_out(new(SET));
-    let clique = seen.cliques.remove("llm-0-decode").expect("a clique");
-    let gang = seen.gangs.remove("llm-0").expect("a gang");
-    let service = seen.services.remove("llm-1").expect("a Service");
-    seen.taken = vec![released(&*clique), released(&*gang), released(&*service)];
+    let mut observed = carried_out(new(SET));
+    let clique = observed.cliques.remove("llm-0-decode").expect("a clique");
+    let gang = observed.gangs.remove("llm-0").expect("a gang");
+    let service = observed.services.remove("llm-1").expect("a Service");
+    observed.name_conflicts = vec![released(&*clique), released(&*gang), released(&*service)];
     check(
-        &seen,
+        &observed,
         &expect![[r"
         services: adopt Service llm-1
         gangs: adopt PodGang llm-0
@@ -103,12 +101,12 @@ fn children_of_every_kind_that_lost_their_owner_are_adopted() {
 
 #[test]
 fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
-    let mut seen = carried_out(new(SET));
-    let mut clique = (*seen.cliques.remove("llm-0-decode").expect("a clique")).clone();
+    let mut observed = carried_out(new(SET));
+    let mut clique = (*observed.cliques.remove("llm-0-decode").expect("a clique")).clone();
     clique.labels_mut().remove("app.kubernetes.io/part-of");
-    seen.taken = vec![released(&clique)];
+    observed.name_conflicts = vec![released(&clique)];
     check(
-        &seen,
+        &observed,
         &expect![[r"
         wait: NameTaken PodClique llm-0-decode is somebody else's; rename or delete it, so that the name is free
     "]],
@@ -117,14 +115,14 @@ fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
 
 #[test]
 fn a_reference_to_the_owner_that_was_edited_is_put_right_beside_the_others() {
-    let mut seen = carried_out(new(SET));
-    change(&mut seen.cliques, "llm-0-decode", |clique| {
+    let mut observed = carried_out(new(SET));
+    change(&mut observed.cliques, "llm-0-decode", |clique| {
         let references = clique.owner_references_mut();
         references[0].block_owner_deletion = None;
         references.push(OwnerReference { uid: "other".into(), ..OwnerReference::default() });
     });
     check(
-        &seen,
+        &observed,
         &expect![[r#"
         cliques: patch PodClique llm-0-decode {"metadata":{"ownerReferences":[{"apiVersion":"","kind":"","name":"","uid":"other"},{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}],"resourceVersion":"7"}}
     "#]],
@@ -149,16 +147,16 @@ fn the_gang_tells_the_scheduler_that_its_pods_name() {
 #[test]
 fn a_scaling_group_that_lost_its_owner_is_as_large_as_it_is() {
     let group = "podCliqueScalingGroups: [{name: g, cliqueNames: [decode], replicas: 2, minAvailable: 1}]\n";
-    let mut seen = new(&format!("{SET}    {group}"));
-    seen.set.spec.replicas = 1;
-    let mut seen = carried_out(seen);
-    change(&mut seen.groups, "llm-0-g", |group| group.spec.replicas = 4);
-    let mut seen = grown(seen);
-    let group = seen.groups.remove("llm-0-g").expect("a group");
-    seen.taken = vec![released(&*group)];
-    seen.released.insert("llm-0-g".to_owned(), group);
+    let mut observed = new(&format!("{SET}    {group}"));
+    observed.set.spec.replicas = 1;
+    let mut observed = carried_out(observed);
+    change(&mut observed.groups, "llm-0-g", |group| group.spec.replicas = 4);
+    let mut observed = grown(observed);
+    let group = observed.groups.remove("llm-0-g").expect("a group");
+    observed.name_conflicts = vec![released(&*group)];
+    observed.adoptable_groups.insert("llm-0-g".to_owned(), group);
     check(
-        &seen,
+        &observed,
         &expect![[r"
         groups: adopt PodCliqueScalingGroup llm-0-g
     "]],
@@ -166,10 +164,10 @@ fn a_scaling_group_that_lost_its_owner_is_as_large_as_it_is() {
 }
 
 /// With the gangs of the group's further replicas.
-fn grown(mut seen: Observed) -> Observed {
-    for step in plan(&seen).steps() {
+fn grown(mut observed: Observed) -> Observed {
+    for step in plan(&observed).steps() {
         let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
-        keep(&mut seen.gangs, stored::<PodGang>(object));
+        keep(&mut observed.gangs, stored::<PodGang>(object));
     }
-    seen
+    observed
 }

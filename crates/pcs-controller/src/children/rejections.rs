@@ -1,0 +1,73 @@
+//! The children that could not be created or changed, as entries of `lastErrors` and as condition messages.
+
+use grove_api_types::error_codes;
+use grove_runtime::executor::{Done, Failure};
+use grove_runtime::namesake::Claims;
+use grove_runtime::plan::Target;
+use grove_runtime::refusals::Standing;
+use kube::Resource;
+
+/// The code and the description of each error: rejected writes first, then name conflicts.
+pub(crate) fn last_errors<Owner>(
+    result: &Done,
+    backed_off: &Standing,
+    conflicts: &Claims<'_, Owner>,
+) -> Vec<(String, String)>
+where
+    Owner: Resource<DynamicType = ()>,
+{
+    let code = |kind: &str, verb: &str| error_codes::of_write(&Owner::kind(&()), kind, verb).to_owned();
+    let rejected = all(result, backed_off).map(|(verb, target, failure)| {
+        (code(&target.resource.kind, verb), format!("could not {verb} {target}: {failure}"))
+    });
+    let unresolved = conflicts.refused();
+    let conflicts = unresolved.map(|(target, message)| (code(&target.resource.kind, "create"), message));
+    rejected.chain(conflicts).collect()
+}
+
+/// The message for a condition: the first rejected write with its remedy, otherwise the first name conflict.
+pub(crate) fn first_rejection<Owner>(
+    result: &Done,
+    backed_off: &Standing,
+    conflicts: &Claims<'_, Owner>,
+) -> Option<String>
+where
+    Owner: Resource<DynamicType = ()>,
+{
+    rejection_message(result, backed_off).or_else(|| conflicts.refused().next().map(|(_, message)| message))
+}
+
+/// The first write that the API server rejected, the number of further ones, and the remedy.
+pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<String> {
+    let mut rejected = all(result, backed_off);
+    let (verb, target, failure) = rejected.next()?;
+    let more = match rejected.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let message = format!("the API server refused to {verb} {target}{more}: {}", failure.message);
+    Some(match remedy(failure) {
+        Some(remedy) => format!("{message}; {remedy}"),
+        None => message,
+    })
+}
+
+/// The creates whose backoff has not ended, then the writes that were rejected in this reconcile.
+fn all<'a>(
+    result: &'a Done,
+    backed_off: &'a Standing,
+) -> impl Iterator<Item = (&'static str, &'a Target, &'a Failure)> {
+    let earlier = backed_off.children.iter().map(|(target, failure)| ("create", target, failure));
+    earlier.chain(result.refused().map(|(outcome, failure)| (outcome.verb, &outcome.target, failure)))
+}
+
+fn remedy(failure: &Failure) -> Option<&'static str> {
+    let contains = |text: &str| failure.code == 403 && failure.message.contains(text);
+    if contains("exceeded quota") {
+        Some("raise the quota or free some of it, and what is missing follows by itself")
+    } else if contains("cannot") && contains("User \"system:serviceaccount:") {
+        Some("apply the rules of deploy/base/pcs-controller, and what is missing follows by itself")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,68 @@
+//! The dependencies of a reconciler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_runtime::clock::Clock;
+use grove_runtime::executor::Executor;
+use grove_runtime::pace::{Pace, Tidings};
+use grove_runtime::refusals::Refusals;
+use grove_runtime::service::Service;
+use kube::Resource;
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::informers::Caches;
+
+/// The dependencies of one reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
+pub(crate) struct Context {
+    pub(crate) caches: Caches,
+    pub(crate) create_backoffs: CreateBackoffs,
+    pub(crate) executor: Executor,
+    pub(crate) status_throttle: Pace,
+    pub(crate) clock: Clock,
+    /// The scheduler of pods whose template names none.
+    pub(crate) default_scheduler: Scheduler,
+}
+
+/// The creates that the API server rejected, by the kind of the owner.
+#[derive(Clone, Default)]
+pub(crate) struct CreateBackoffs {
+    pub(crate) sets: Refusals<PodCliqueSet>,
+    pub(crate) groups: Refusals<PodCliqueScalingGroup>,
+}
+
+impl Context {
+    /// The context of the reconciler `controller`, which publishes its events under that name.
+    pub(crate) fn new(service: &Service, caches: &Caches, controller: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            caches: caches.clone(),
+            create_backoffs: CreateBackoffs::default(),
+            executor: service.executor().reporting_as(controller),
+            status_throttle: Pace::default(),
+            clock: service.clock(),
+            default_scheduler: service.config().schedulers.default_profile,
+        })
+    }
+
+    /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
+    pub(crate) async fn write_status<K, S>(
+        &self,
+        object: &K,
+        old: Option<&S>,
+        new: &S,
+        change: Tidings,
+    ) -> Result<Option<Duration>, Error>
+    where
+        K: Resource<DynamicType = ()>,
+        S: Serialize,
+    {
+        if let Err(delay) = self.status_throttle.keep(object, change) {
+            return Ok(Some(delay));
+        }
+        self.executor.publish(object, old, new).await.map_err(Error::WriteStatus)?;
+        Ok(None)
+    }
+}

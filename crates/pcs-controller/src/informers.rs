@@ -1,0 +1,97 @@
+//! Starts one informer per kind. All reconcilers of this service share the caches; each has its own copy of the deltas.
+
+use std::sync::Arc;
+
+use futures::stream::{BoxStream, StreamExt};
+use grove_api_types::ownership::{controller_of, is_controlled_by};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_runtime::caches::{Cache, Change};
+use grove_runtime::service::Service as GroveService;
+use grove_runtime::triggers::fan_out;
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::watcher;
+use kube::{Resource, ResourceExt};
+
+use crate::children::autoscaler::Autoscaler;
+
+/// `PodCliqueSet`s and all objects below them except pods.
+#[derive(Clone)]
+pub(crate) struct Caches {
+    pub(crate) sets: Cache<PodCliqueSet>,
+    pub(crate) groups: Cache<PodCliqueScalingGroup>,
+    pub(crate) cliques: Cache<PodClique>,
+    pub(crate) gangs: Cache<PodGang>,
+    pub(crate) services: Cache<Service>,
+    pub(crate) autoscalers: Cache<Autoscaler>,
+}
+
+impl Caches {
+    /// The set that controls the child, compared by uid. A set that is terminating counts.
+    pub(crate) fn set_of<K: Resource>(&self, child: &K) -> Option<Arc<PodCliqueSet>> {
+        let owner = controller_of(child.meta())?;
+        let set = self.sets.get(&child.namespace()?, &owner.name)?;
+        is_controlled_by(child, &*set).then_some(set)
+    }
+}
+
+/// The deltas of one kind.
+type Deltas<K> = BoxStream<'static, Change<K>>;
+
+/// The deltas that the reconciler of sets reads.
+pub(crate) struct SetDeltas {
+    pub(crate) sets: Deltas<PodCliqueSet>,
+    pub(crate) groups: Deltas<PodCliqueScalingGroup>,
+    pub(crate) cliques: Deltas<PodClique>,
+    pub(crate) gangs: Deltas<PodGang>,
+    pub(crate) services: Deltas<Service>,
+    pub(crate) autoscalers: Deltas<Autoscaler>,
+}
+
+/// The deltas that the reconciler of scaling groups reads.
+pub(crate) struct GroupDeltas {
+    pub(crate) sets: Deltas<PodCliqueSet>,
+    pub(crate) groups: Deltas<PodCliqueScalingGroup>,
+    pub(crate) cliques: Deltas<PodClique>,
+    pub(crate) gangs: Deltas<PodGang>,
+}
+
+/// The deltas that the reconciler of gangs reads.
+pub(crate) struct GangDeltas {
+    pub(crate) cliques: Deltas<PodClique>,
+    pub(crate) gangs: Deltas<PodGang>,
+}
+
+/// The deltas of all informers, by reconciler.
+pub(crate) struct AllDeltas {
+    pub(crate) for_sets: SetDeltas,
+    pub(crate) for_groups: GroupDeltas,
+    pub(crate) for_gangs: GangDeltas,
+}
+
+/// Starts the informers.
+pub(crate) fn start(service: &GroveService) -> (Caches, AllDeltas) {
+    let all = watcher::Config::default;
+    let (sets, set_deltas) = service.watch(all(), None);
+    let (groups, group_deltas) = service.watch(all(), None);
+    let (cliques, clique_deltas) = service.watch(all(), None);
+    let (gangs, gang_deltas) = service.watch(all(), None);
+    let (services, service_deltas) = service.watch(all(), None);
+    let (autoscalers, autoscaler_deltas) = service.watch(all(), None);
+    let caches = Caches { sets, groups, cliques, gangs, services, autoscalers };
+    let ([sets, sets_for_groups], [groups, groups_for_groups]) = (fan_out(set_deltas), fan_out(group_deltas));
+    let [cliques, cliques_for_groups, cliques_for_gangs] = fan_out(clique_deltas);
+    let [gangs, gangs_for_groups, gangs_for_gangs] = fan_out(gang_deltas);
+    let (services, autoscalers) = (service_deltas.boxed(), autoscaler_deltas.boxed());
+    let deltas = AllDeltas {
+        for_sets: SetDeltas { sets, groups, cliques, gangs, services, autoscalers },
+        for_groups: GroupDeltas {
+            sets: sets_for_groups,
+            groups: groups_for_groups,
+            cliques: cliques_for_groups,
+            gangs: gangs_for_groups,
+        },
+        for_gangs: GangDeltas { cliques: cliques_for_gangs, gangs: gangs_for_gangs },
+    };
+    (caches, deltas)
+}

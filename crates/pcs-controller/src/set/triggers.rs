@@ -1,0 +1,18 @@
+//! Predicates for the deltas of a set's children.
+
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_runtime::caches::Change;
+use grove_runtime::triggers::calls_for_act;
+
+/// Whether a gang changed in more than its pod references, which pclq-controller writes. A change of the references is
+/// visible only in the status of the gang.
+pub(super) fn pod_gang_changed_beyond_pod_references(delta: &Change<PodGang>) -> bool {
+    let Change { before: Some(old), after: Some(new) } = delta else { return calls_for_act(delta) };
+    let compared = |gang: &PodGang| {
+        let mut compared = gang.clone();
+        compared.spec.podgroups.iter_mut().for_each(|group| group.pod_references.clear());
+        let metadata = compared.metadata;
+        (compared.spec, metadata.labels, metadata.annotations, metadata.owner_references, metadata.deletion_timestamp)
+    };
+    compared(old) != compared(new)
+}

@@ -1,0 +1,58 @@
+//! Maps deltas of children to the owners that are enqueued, and deletes to the owners whose creates are retried.
+
+use futures::channel::mpsc;
+use futures::stream::{self, BoxStream, Stream, StreamExt};
+use grove_runtime::caches::{Cache, Change};
+use grove_runtime::controller::Wake;
+use grove_runtime::refusals::Refusals;
+use grove_runtime::triggers::concerned;
+use kube::Resource;
+use kube::runtime::reflector::ObjectRef;
+
+/// Enqueues the owners in a namespace whose creates are backed off when an object of that namespace is deleted, because
+/// the delete may release quota.
+pub(crate) struct QuotaReleaseNotifier<Owner: Resource<DynamicType = ()>> {
+    backoff: Refusals<Owner>,
+    retries: mpsc::UnboundedSender<ObjectRef<Owner>>,
+}
+
+impl<Owner: Resource<DynamicType = ()>> Clone for QuotaReleaseNotifier<Owner> {
+    fn clone(&self) -> Self {
+        Self { backoff: self.backoff.clone(), retries: self.retries.clone() }
+    }
+}
+
+impl<Owner: Resource<DynamicType = ()>> QuotaReleaseNotifier<Owner> {
+    /// The notifier, and the owners to retry.
+    pub(crate) fn new(backoff: &Refusals<Owner>) -> (Self, mpsc::UnboundedReceiver<ObjectRef<Owner>>) {
+        let (retries, receiver) = mpsc::unbounded();
+        (Self { backoff: backoff.clone(), retries }, receiver)
+    }
+
+    /// Takes a delta of any kind that a quota may count.
+    fn on_delta<Child: Resource>(&self, delta: &Change<Child>) {
+        // The receiver is dropped when the service stops.
+        self.backoff.relieved(delta).into_iter().for_each(|owner| drop(self.retries.unbounded_send(owner)));
+    }
+}
+
+/// The owners to enqueue for the deltas of one kind of child: the current and the previous controller, and the owners that
+/// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update.
+pub(crate) fn enqueue_owners<Child, Owner>(
+    cache: &Cache<Child>,
+    deltas: impl Stream<Item = Change<Child>> + Send + 'static,
+    needs_reconcile: fn(&Change<Child>) -> bool,
+    quota: &QuotaReleaseNotifier<Owner>,
+) -> BoxStream<'static, Wake<Owner>>
+where
+    Child: Resource<DynamicType = ()> + Send + Sync + 'static,
+    Owner: Resource<DynamicType = ()> + 'static,
+{
+    let (cache, quota) = (cache.clone(), quota.clone());
+    let triggers = move |delta: Change<Child>| {
+        quota.on_delta(&delta);
+        let needs_reconcile = needs_reconcile(&delta);
+        stream::iter(concerned(&cache, &delta)).map(move |owner| Wake::new(needs_reconcile, owner))
+    };
+    deltas.flat_map(triggers).boxed()
+}
