@@ -2,80 +2,69 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use grove_dev_harness::audit_log::{self, Event};
 
-const ACCOUNTS: &str = "system:serviceaccount:grove-system:";
-const READS: [&str; 3] = ["get", "list", "watch"];
-
-/// Whole lines of the audit log so far, as the mark from which [`writes_since`] looks.
+/// The number of events in the audit log so far: the mark from which [`writes_since`] reads.
 ///
 /// # Panics
 /// When the log cannot be read.
 pub fn mark(dir: &Path) -> usize {
-    read(dir).lines().count()
+    read(dir).len()
 }
 
-/// Requests of our accounts since the mark that changed something, Leases excepted: `verb resource name (account)`.
+/// Writes of our accounts since the mark, except for writes of Leases: `verb resource name (account)`.
 ///
 /// # Panics
-/// When the log cannot be read or is not what an API server writes.
+/// When the log cannot be read.
 pub fn writes_since(dir: &Path, mark: usize) -> Vec<String> {
-    let events =
-        read(dir).lines().skip(mark).map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>();
-    events.iter().filter_map(write).collect()
+    read(dir).iter().skip(mark).filter_map(write).collect()
 }
 
-fn write(event: &Value) -> Option<String> {
-    let account = event["user"]["username"].as_str()?.strip_prefix(ACCOUNTS)?;
-    let verb = event["verb"].as_str()?;
-    let object = &event["objectRef"];
-    let resource = object["resource"].as_str().unwrap_or_default();
-    let counts = !READS.contains(&verb) && resource != "leases";
-    counts.then(|| format!("{verb} {resource} {} ({account})", object["name"].as_str().unwrap_or_default()))
+fn write(event: &Event) -> Option<String> {
+    let account = event.service_account()?;
+    let object = event.object_ref.clone().unwrap_or_default();
+    let counts = event.is_write() && object.resource != "leases";
+    counts.then(|| format!("{} {} {} ({account})", event.verb, object.resource, object.name))
 }
 
-/// Which replicas of a service wrote anything but Leases, by the names they give themselves, in the order in which their
+/// The replicas of a service that wrote anything but Leases, by the names in their user agents, in the order in which the
 /// first requests of each stretch arrived.
 ///
 /// # Panics
-/// When the log cannot be read or is not what an API server writes.
+/// When the log cannot be read.
 pub fn replicas_that_wrote(dir: &Path, service: &str) -> Vec<String> {
-    let events = read(dir).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>();
-    let of_service = |event: &&Value| write(event).is_some_and(|write| write.ends_with(&format!("({service})")));
-    // What was sent before a replica stood still, and broken off when it went on, changed nothing.
-    let carried_out = |event: &&Value| event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
-    let writes = events.iter().filter(of_service).filter(carried_out);
-    let mut writes: Vec<(String, String)> = writes.map(arrival_and_replica).collect();
-    writes.sort();
-    let mut replicas: Vec<String> = writes.into_iter().map(|(_, replica)| replica).collect();
+    let events = read(dir);
+    let of_service = |event: &&Event| write(event).is_some_and(|write| write.ends_with(&format!("({service})")));
+    // A request that a suspended replica sent, and whose connection ended before the replica ran again, changed nothing.
+    let mut writes: Vec<(&str, &str)> =
+        events.iter().filter(of_service).filter(|event| event.is_accepted()).map(arrival_and_replica).collect();
+    writes.sort_unstable();
+    let mut replicas: Vec<String> = writes.into_iter().map(|(_, replica)| replica.to_owned()).collect();
     replicas.dedup();
     replicas
 }
 
-/// Who was refused by this webhook, and what: `verb resource name (user)`.
+/// Requests that this webhook denied: `verb resource name (user)`.
 ///
 /// # Panics
-/// When the log cannot be read or is not what an API server writes.
+/// When the log cannot be read.
 pub fn refused_by(dir: &Path, webhook: &str) -> Vec<String> {
-    let refused = |event: &Value| {
-        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let [verb, user, resource, name] =
-            ["/verb", "/user/username", "/objectRef/resource", "/objectRef/name"].map(text);
-        text("/responseStatus/message").contains(webhook).then(|| format!("{verb} {resource} {name} ({user})"))
-    };
-    read(dir).lines().filter_map(|line| refused(&serde_json::from_str(line).expect("JSON"))).collect()
+    let events = read(dir);
+    let denied = events.iter().filter(|event| event.response_status.message.contains(webhook));
+    denied.map(request_and_user).collect()
+}
+
+fn request_and_user(event: &Event) -> String {
+    let object = event.object_ref.clone().unwrap_or_default();
+    format!("{} {} {} ({})", event.verb, object.resource, object.name, event.user.username)
 }
 
 /// A user agent is `service/version (replica)`.
-fn arrival_and_replica(event: &Value) -> (String, String) {
-    let agent = event["userAgent"].as_str().unwrap_or_default();
-    let replica = agent.split(['(', ')']).nth(1).unwrap_or(agent);
-    (event["requestReceivedTimestamp"].as_str().unwrap_or_default().to_owned(), replica.to_owned())
+fn arrival_and_replica(event: &Event) -> (&str, &str) {
+    let replica = event.user_agent.split(['(', ')']).nth(1).unwrap_or(&event.user_agent);
+    (&event.request_received_timestamp, replica)
 }
 
-fn read(dir: &Path) -> String {
-    let mut text = std::fs::read_to_string(dir.join("audit.log")).expect("the audit log");
-    // The server may be in the middle of a line.
-    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-    text
+fn read(dir: &Path) -> Vec<Event> {
+    audit_log::read(dir).expect("the audit log")
 }

@@ -1,14 +1,11 @@
 //! kubectl, as users run it.
 
-use std::process::Stdio;
-
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use grove_dev_harness::kubectl::{Error, Kubectl};
 
 use crate::plane::Plane;
 
-/// Runs kubectl, with a memory of its own of what the server offers, against the shared plane as cluster admin.
-/// `input` is what it reads. Gives what it printed, or its words of refusal.
+/// Runs kubectl as cluster admin against the shared plane, with a discovery cache of its own. `input` is its standard
+/// input. Returns its standard output, or its error output if it fails.
 ///
 /// # Panics
 /// When kubectl cannot be run.
@@ -21,23 +18,10 @@ pub async fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> 
 /// # Panics
 /// When kubectl cannot be run.
 pub async fn kubectl_on(plane: &Plane, arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut child = Command::new(plane.dir().join("kubectl"))
-        .arg("--kubeconfig")
-        .arg(plane.dir().join("admin.kubeconfig"))
-        .arg("--cache-dir")
-        .arg(plane.dir().join("kubectl-cache-of-users"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("kubectl runs");
-    let mut stdin = child.stdin.take().expect("kubectl reads");
-    // A kubectl that refuses its arguments has closed its input; its words say why.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    let output = child.wait_with_output().await.expect("kubectl ends");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("kubectl writes text");
-    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    let mut kubectl = Kubectl::new(&plane.dir().join("kubectl"), plane.dir());
+    kubectl.discovery_cache = plane.dir().join("kubectl-cache-of-users");
+    kubectl.run_with_input(arguments, input).await.map_err(|error| match error {
+        Error::Failed { stderr, .. } => stderr,
+        Error::Run { program, source } => panic!("cannot run {}: {source}", program.display()),
+    })
 }

@@ -8,7 +8,6 @@
 pub mod announced;
 pub mod apart;
 pub mod audit;
-pub mod http;
 pub mod kubectl;
 pub mod kustomize;
 pub mod metrics;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::http;
 use crate::plane::Plane;
+use grove_dev_harness::http;
 
 /// Samples by name and labels, as `/metrics` spells them.
 pub type Samples = BTreeMap<String, f64>;
@@ -21,7 +21,7 @@ pub async fn of(plane: &Plane, service: &str) -> Samples {
 /// # Panics
 /// When it answers otherwise than monitoring systems expect.
 pub async fn at(port: u16) -> Option<Samples> {
-    let (status, body) = http::ask(port, "GET", "/metrics", "").await.ok()?;
+    let (status, body) = http::send(port, "GET", "/metrics", "").await.ok()?;
     assert_eq!(status, 200, "{body}");
     let samples = body.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
     Some(samples.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect())

@@ -8,7 +8,7 @@ use kube::{Client, Config};
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::http;
+use grove_dev_harness::http;
 
 /// Planes of tests' own that run at a time: each needs most of a gigabyte.
 static OWN_PLANES: Semaphore = Semaphore::const_new(2);
@@ -217,7 +217,7 @@ impl Plane {
     pub async fn until_ready_says(&self, service: &str, words: &str) {
         let port = self.port(&format!("{service}-probe"));
         let says =
-            async || http::ask(port, "GET", "/readyz", "").await.map_or_else(|e| e.to_string(), |(_, body)| body);
+            async || http::send(port, "GET", "/readyz", "").await.map_or_else(|e| e.to_string(), |(_, body)| body);
         told(service, words, says).await;
     }
 

@@ -7,9 +7,9 @@ use std::process::{ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::http;
 use crate::plane::Plane;
 use crate::world::LIMIT;
+use grove_dev_harness::http;
 
 /// Between two looks at what has no watch.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(50);
@@ -106,7 +106,7 @@ impl Replica {
 
     async fn until_ready(&self) {
         let asking = async {
-            while !matches!(http::ask(self.probes, "GET", "/readyz", "").await, Ok((200, _))) {
+            while !matches!(http::send(self.probes, "GET", "/readyz", "").await, Ok((200, _))) {
                 let _ = tokio::time::timeout(ASK_AGAIN, std::future::pending::<()>()).await;
             }
         };

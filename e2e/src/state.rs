@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_dev_harness::live_objects::LiveObjects;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
@@ -21,7 +22,7 @@ const OF_THE_RUN: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "g
 /// When an object does not serialise.
 pub fn of(world: &World) -> BTreeSet<String> {
     let names = Names::of(world);
-    let World { sets, groups, cliques, gangs, services, autoscalers, pods, .. } = world;
+    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, pods } = &world.objects;
     let mut lines = BTreeSet::new();
     lines.extend(sets.values().map(|object| names.line(object)));
     lines.extend(groups.values().map(|object| names.line(object)));

@@ -3,20 +3,19 @@
 //! What must hold at every moment is checked at every event: no two live pods of a clique have one index.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Debug, Display, Formatter};
+use std::fmt::{self, Display, Formatter};
+use std::ops::Deref;
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::StreamExt;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::ListParams;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use grove_dev_harness::live_objects::LiveObjects;
+pub use grove_dev_harness::live_objects::is_ready;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, Resource, ResourceExt};
 use tokio::sync::watch;
 
 /// A test that has waited this long has failed. It bounds a hang, on a machine that is many times slower than usual too; no
@@ -26,33 +25,27 @@ pub const LIMIT: Duration = Duration::from_mins(10);
 /// After a list that failed.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The objects of a namespace, by name.
+/// The objects of a namespace, by name, and what was wrong among them at any time.
 #[derive(Clone, Default)]
 pub struct World {
-    /// `PodCliqueSet`s.
-    pub sets: BTreeMap<String, PodCliqueSet>,
-    /// `PodCliqueScalingGroup`s.
-    pub groups: BTreeMap<String, PodCliqueScalingGroup>,
-    /// `PodClique`s.
-    pub cliques: BTreeMap<String, PodClique>,
-    /// `PodGang`s.
-    pub gangs: BTreeMap<String, PodGang>,
-    /// Services.
-    pub services: BTreeMap<String, Service>,
-    /// `HorizontalPodAutoscaler`s.
-    pub autoscalers: BTreeMap<String, HorizontalPodAutoscaler>,
-    /// Pods.
-    pub pods: BTreeMap<String, Pod>,
+    /// The objects.
+    pub objects: LiveObjects,
     /// Pods that were live beside another of the same index, ever since the world is followed.
     doubles: BTreeSet<String>,
+}
+
+impl Deref for World {
+    type Target = LiveObjects;
+
+    fn deref(&self) -> &LiveObjects {
+        &self.objects
+    }
 }
 
 impl World {
     /// Whether nothing is left of any kind.
     pub fn is_empty(&self) -> bool {
-        let Self { sets, groups, cliques, gangs, services, autoscalers, pods, doubles: _ } = self;
-        let made_for_sets = [groups.len(), cliques.len(), gangs.len(), services.len(), autoscalers.len(), pods.len()];
-        sets.is_empty() && made_for_sets.iter().all(|count| *count == 0)
+        self.objects.is_empty()
     }
 
     /// Pods that are neither terminating nor at their end.
@@ -148,12 +141,6 @@ fn ended(pod: &Pod) -> bool {
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// Whether the pod's Ready condition holds.
-pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
 /// Whether `now` is a later version than `then`.
 pub fn is_later<K: Resource>(now: &K, then: &K) -> bool {
     let version = |object: &K| object.resource_version().and_then(|version| version.parse::<u64>().ok());
@@ -197,13 +184,15 @@ impl Follower {
     /// Starts the watches; they end with the follower.
     pub fn start(client: &Client, namespace: &str) -> Self {
         let (sender, seen) = watch::channel(World::default());
-        follow(client, namespace, &sender, |world| &mut world.sets, |_| {});
-        follow(client, namespace, &sender, |world| &mut world.groups, |_| {});
-        follow(client, namespace, &sender, |world| &mut world.cliques, |_| {});
-        follow(client, namespace, &sender, |world| &mut world.autoscalers, |_| {});
-        follow(client, namespace, &sender, |world| &mut world.gangs, |_| {});
-        follow(client, namespace, &sender, |world| &mut world.services, |_| {});
-        follow(client, namespace, &sender, |world| &mut world.pods, World::look_for_doubles);
+        let mut updates = LiveObjects::updates(client, namespace);
+        tokio::spawn(async move {
+            while let Some(update) = updates.next().await.filter(|_| !sender.is_closed()) {
+                sender.send_modify(|world| {
+                    world.objects.apply(update);
+                    world.look_for_doubles();
+                });
+            }
+        });
         Self { client: client.clone(), namespace: namespace.to_owned(), seen }
     }
 
@@ -243,26 +232,12 @@ impl Follower {
         arrived.map_err(|_| Box::new(self.seen.borrow().clone()))
     }
 
-    /// All that is stored at this moment; nothing while the API server does not answer.
+    /// All that is stored at this moment; an error while the API server does not answer.
     async fn read(&self) -> kube::Result<World> {
-        let (sets, groups, cliques) = tokio::try_join!(self.all(), self.all(), self.all())?;
-        let (gangs, services, autoscalers, pods) = tokio::try_join!(self.all(), self.all(), self.all(), self.all())?;
-        let mut world =
-            World { sets, groups, cliques, gangs, services, autoscalers, pods, doubles: BTreeSet::default() };
+        let objects = LiveObjects::list(&self.client, &self.namespace).await?;
+        let mut world = World { objects, doubles: BTreeSet::default() };
         world.look_for_doubles();
         Ok(world)
-    }
-
-    async fn all<K>(&self) -> kube::Result<BTreeMap<String, K>>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        match Api::<K>::namespaced(self.client.clone(), &self.namespace).list(&ListParams::default()).await {
-            Ok(objects) => Ok(objects.items.into_iter().map(|object| (object.name_any(), object)).collect()),
-            // Of a kind that is not defined there are no objects.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(BTreeMap::new()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Waits until nothing has changed for that long, and returns the world.
@@ -276,45 +251,5 @@ impl Follower {
             changed.expect("the watches outlive the test");
         }
         receiver.borrow().clone()
-    }
-}
-
-fn follow<K>(
-    client: &Client,
-    namespace: &str,
-    sender: &watch::Sender<World>,
-    kind: fn(&mut World) -> &mut BTreeMap<String, K>,
-    check: fn(&mut World),
-) where
-    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
-    let events = watcher(Api::<K>::namespaced(client.clone(), namespace), watcher::Config::default());
-    let sender = sender.clone();
-    tokio::spawn(async move {
-        let mut events = std::pin::pin!(events.default_backoff());
-        let mut relisted = BTreeMap::new();
-        while !sender.is_closed() {
-            let Ok(event) = events.try_next().await else { continue };
-            let Some(event) = event else { return };
-            sender.send_modify(|world| {
-                take(event, kind(world), &mut relisted);
-                check(world);
-            });
-        }
-    });
-}
-
-fn take<K: Resource>(event: watcher::Event<K>, objects: &mut BTreeMap<String, K>, relisted: &mut BTreeMap<String, K>) {
-    match event {
-        watcher::Event::Apply(object) => drop(objects.insert(object.name_any(), object)),
-        watcher::Event::Delete(object) => drop(objects.remove(&object.name_any())),
-        watcher::Event::Init => relisted.clear(),
-        watcher::Event::InitApply(object) => drop(relisted.insert(object.name_any(), object)),
-        watcher::Event::InitDone => *objects = std::mem::take(relisted),
     }
 }

@@ -2,11 +2,6 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
 
-/// The rows of admission and their reader, which knows no rule.
-#[allow(dead_code, unreachable_pub, reason = "other tests read other rows")]
-#[path = "../../crates/grove-test-support/src/rows.rs"]
-mod rows;
-
 /// An inline module, so that the tests live in `it/` and do not become binaries of their own.
 mod it {
     mod bad_input;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use e2e::apart::{self, Apart};
 use e2e::kubectl::kubectl;
-use e2e::{Namespace, Plane, http, in_namespace, sets};
+use e2e::{Namespace, Plane, in_namespace, sets};
 use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_dev_harness::http;
 use serde_json::{Value, json};
 
 /// A set that is right but for `replaced`, which stands in the place of `by`.
@@ -265,7 +266,7 @@ async fn waiting(service: &str, flags: &[&str], what: &str) -> String {
     let service = Apart::start(service, flags);
     let begins = format!("waiting for {what}: ");
     let said = e2e::plane::until_said(async || {
-        let answer = http::ask(service.probes, "GET", "/readyz", "").await;
+        let answer = http::send(service.probes, "GET", "/readyz", "").await;
         let (_, said) = answer.ok().filter(|(status, _)| *status == 503)?;
         let line = said.lines().find(|line| line.starts_with(&begins))?;
         Some(without_folder(line))

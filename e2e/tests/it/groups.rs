@@ -3,6 +3,7 @@
 use e2e::{World, in_namespace, sets, shown, world::is_later};
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_dev_harness::live_objects::LiveObjects;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -23,7 +24,7 @@ fn names(world: &World, expected: &Expect) {
     }
     let mut hosts: Vec<_> = world.pods.values().map(shown::hostname).collect();
     hosts.sort_unstable();
-    let World { groups, cliques, gangs, services, autoscalers, .. } = world;
+    let LiveObjects { groups, cliques, gangs, services, autoscalers, .. } = &world.objects;
     expected.assert_eq(&format!(
         "groups: {}\ncliques: {}\ngangs: {}\nservices: {}\nautoscalers: {}\nhosts: {}\n",
         joined(groups),
@@ -103,7 +104,7 @@ async fn a_set_with_a_scaling_group_scales_out_and_in() {
         ns.until("three replicas", |world| rests(world, "m", 42) && world.gangs.len() == 9).await;
         ns.scale::<PodCliqueSet>("m", 1).await;
         ns.until("one replica again, and nothing else", |world| {
-            let World { groups, cliques, gangs, services, autoscalers, .. } = world;
+            let LiveObjects { groups, cliques, gangs, services, autoscalers, .. } = &world.objects;
             let left = (groups.len(), cliques.len(), gangs.len(), services.len(), autoscalers.len());
             rests(world, "m", 14) && left == (1, 7, 3, 1, 2)
         })

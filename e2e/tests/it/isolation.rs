@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use e2e::{Namespace, World, in_namespace, sets, world::is_ready};
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_dev_harness::live_objects::LiveObjects;
 use kube::{Resource, ResourceExt};
 
 /// Of one replica of [`sets::grouped`].
@@ -21,7 +22,7 @@ fn made_for(world: &World, set: &str) -> BTreeSet<String> {
         let told = |object: &K| format!("{} {} {:?}", K::kind(&()), object.name_any(), object.uid());
         objects.values().filter(|object| is_part_of(*object, set)).map(told).collect()
     }
-    let World { groups, cliques, gangs, services, autoscalers, pods, .. } = world;
+    let LiveObjects { groups, cliques, gangs, services, autoscalers, pods, .. } = &world.objects;
     let kinds =
         [of(groups, set), of(cliques, set), of(gangs, set), of(services, set), of(autoscalers, set), of(pods, set)];
     kinds.into_iter().flatten().collect()

@@ -10,7 +10,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use serde_json::{Value, json};
 
 use super::policy::{DENIED, Policy};
-use crate::rows::{Known, On, Row, rows};
+use grove_test_support::rows::{Known, On, Row, rows};
 
 /// Objects with this label are what the policy is bound to here, so that other tests do not meet it.
 const JUDGED: (&str, &str) = ("e2e.grove.io/judged-by", "policy");

@@ -16,7 +16,7 @@ use relaxed_crds::Definitions;
 use serde_json::json;
 
 use super::dry_run::{Asked, play};
-use crate::rows::{Known, patches, rows, scales};
+use grove_test_support::rows::{Known, patches, rows, scales};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_enforces_the_admission_rules() {

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use e2e::sets::three_cliques_serve as serves;
 use e2e::victims::{Strikes, Victim};
-use e2e::{Namespace, Plane, World, http, metrics, sets, taken_up};
+use e2e::{Namespace, Plane, World, metrics, sets, taken_up};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_dev_harness::http;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::PostParams;
 use kube::{Api, CustomResourceExt, ResourceExt};
@@ -154,11 +155,11 @@ async fn lists(plane: &Plane) -> Vec<f64> {
 /// Makes etcd forget all that is past.
 async fn compact(plane: &Plane) {
     let etcd = plane.port("etcd");
-    let (status, answer) = http::ask(etcd, "POST", "/v3/kv/range", r#"{"key": "AA=="}"#).await.expect("etcd answers");
+    let (status, answer) = http::send(etcd, "POST", "/v3/kv/range", r#"{"key": "AA=="}"#).await.expect("etcd answers");
     assert_eq!(status, 200, "{answer}");
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     let revision = answer["header"]["revision"].as_str().expect("a revision");
     let order = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
-    let (status, answer) = http::ask(etcd, "POST", "/v3/kv/compaction", &order).await.expect("etcd answers");
+    let (status, answer) = http::send(etcd, "POST", "/v3/kv/compaction", &order).await.expect("etcd answers");
     assert_eq!(status, 200, "{answer}");
 }

@@ -7,6 +7,7 @@ use e2e::metrics::{self, Samples};
 use e2e::{Namespace, Plane, World, sets, world::is_ready};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_dev_harness::live_objects::LiveObjects;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::core::NamespaceResourceScope;
@@ -113,7 +114,7 @@ where
 
 /// What lost its owner goes, too, though its successor has not come yet.
 fn has_its_owner<K: Resource>(world: &World, object: &K) -> bool {
-    let World { sets, groups, cliques, .. } = world;
+    let LiveObjects { sets, groups, cliques, .. } = &world.objects;
     let sets = sets.values().filter_map(ResourceExt::uid);
     let owners = sets.chain(groups.values().filter_map(ResourceExt::uid));
     let owners: Vec<_> = owners.chain(cliques.values().filter_map(ResourceExt::uid)).collect();
@@ -134,7 +135,7 @@ fn whole(world: &World) -> bool {
 }
 
 fn whole_with_a_group(world: &World) -> bool {
-    let World { services, gangs, cliques, groups, autoscalers, .. } = world;
+    let LiveObjects { services, gangs, cliques, groups, autoscalers, .. } = &world.objects;
     (services.len(), gangs.len(), cliques.len(), groups.len(), autoscalers.len()) == (1, 3, 7, 1, 2)
         && serves(world, "m", 14)
 }

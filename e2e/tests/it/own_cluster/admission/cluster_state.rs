@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::it::own_cluster::dry_run::{Act, Asked};
-use crate::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, object};
+use grove_test_support::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, object};
 
 const OF_SETS: &str = "pcs.validating.webhooks.grove.io";
 const OF_TOPOLOGIES: &str = "clustertopology.validating.webhooks.grove.io";

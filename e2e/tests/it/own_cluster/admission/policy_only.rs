@@ -6,7 +6,7 @@ use kube::Client;
 
 use crate::it::own_cluster::dry_run::{Asked, play};
 use crate::it::policy::{DENIED, Policy};
-use crate::rows::{Known, On, Row};
+use grove_test_support::rows::{Known, On, Row};
 
 /// Changes of sets that depend on nothing else, as a policy may be asked about them.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::it::own_cluster::dry_run::{Act, Asked};
-use crate::rows::{ManagedRow, changed, managed, object};
+use grove_test_support::rows::{ManagedRow, changed, managed, object};
 
 const AUTHORIZER: &str = "authorizer.webhooks.grove.io";
 const OPEN: &str = "grove.io/disable-managed-resource-protection";

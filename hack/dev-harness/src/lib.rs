@@ -1,0 +1,6 @@
+//! Code that the developer verbs (`xtask`) and the end-to-end tests (`e2e`) share. Nothing that ships depends on it.
+
+pub mod audit_log;
+pub mod http;
+pub mod kubectl;
+pub mod live_objects;
