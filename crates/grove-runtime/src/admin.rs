@@ -82,9 +82,9 @@ mod tests {
     #[tokio::test]
     async fn metrics_are_served_as_text() {
         let metrics = Metrics::new().unwrap();
-        metrics.listed("Pod");
+        metrics.record_list("Pod");
         let (status, text) = ask(metric_routes(metrics), "/metrics").await;
         assert_eq!(status, 200);
-        assert!(text.contains(r#"grove_lists_total{kind="Pod"} 1"#), "{text}");
+        assert!(text.contains(r#"reflector_lists_total{kind="Pod"} 1"#), "{text}");
     }
 }

@@ -42,7 +42,7 @@ use crate::{
     caches::Change,
     executor::{Executor, Failure},
     leadership::Leadership,
-    metrics::{Ending, Metrics},
+    metrics::{Metrics, ReconcileResult},
     plan::Plan,
     service::Service,
     telemetry::error_chain,
@@ -297,12 +297,12 @@ impl<C: Send + Sync + 'static> Attempts<C> {
         let attempt = async move {
             let mut running = self.lanes.begins(&*object);
             let Some(reconciling) = reconciling else { return Ok(Action::await_change()) };
-            let mut measured = self.metrics.reconcile(self.name);
+            let mut timer = self.metrics.start_reconcile(self.name);
             let result = running.carry_out(reconciling).await;
-            measured.ended(match &result {
-                Ok(Next::Event | Next::Telling(_)) => Ending::Done,
-                Ok(Next::Deadline(_)) => Ending::Revisit,
-                Err(_) => Ending::Failed,
+            timer.set_result(match &result {
+                Ok(Next::Event | Next::Telling(_)) => ReconcileResult::Success,
+                Ok(Next::Deadline(_)) => ReconcileResult::RequeueAfter,
+                Err(_) => ReconcileResult::Error,
             });
             if result.is_ok() {
                 self.failures.forget(&*object);

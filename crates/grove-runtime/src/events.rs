@@ -175,14 +175,14 @@ mod tests {
     use crate::{
         executor::Executor,
         metrics::Metrics,
+        mock_api_server::{self, MockResponse, config_map},
         plan::{Plan, Stage, Step},
-        scripted::{self, Answer, config_map},
     };
 
     /// The one event as it is sent, for readers of `kubectl get events` and of `reportingController`.
     #[tokio::test]
     async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
-        let (client, log) = scripted::client(|asked| Answer::ok(asked.body.clone()));
+        let (client, log) = mock_api_server::client(|asked| MockResponse::ok(asked.body.clone()));
         let recorder = Recorder::start(client.clone(), "some-service", Load::default());
         let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap()).reporting_as("map-controller");
         let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
@@ -194,7 +194,7 @@ mod tests {
         let stage = Stage::new("surplus", children).announcing("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
         assert!(executor.carry_out(&subject, &Plan::new().stage(stage)).await.succeeded());
         recorder.flush().await;
-        let events: Vec<_> = log.all().into_iter().filter(|asked| asked.path.contains("/events")).collect();
+        let events: Vec<_> = log.requests().into_iter().filter(|asked| asked.path.contains("/events")).collect();
         assert_eq!(events.len(), 1, "one per stage");
         let mut event = events[0].body.clone();
         for varying in ["eventTime", "reportingInstance"] {
@@ -267,9 +267,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_warning_that_was_not_published_is_told_the_next_time() {
         let begun = std::sync::atomic::AtomicUsize::new(0);
-        let (client, log) = scripted::client(move |asked| {
+        let (client, log) = mock_api_server::client(move |asked| {
             let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-            if is_first { Answer::refusal(500, "InternalError") } else { Answer::ok(asked.body.clone()) }
+            if is_first { MockResponse::error(500, "InternalError") } else { MockResponse::ok(asked.body.clone()) }
         });
         let recorder = Recorder::start(client, "some-service", Load::default());
         let about = ObjectReference { namespace: Some("ns".into()), uid: Some("u".into()), ..Default::default() };
@@ -277,7 +277,7 @@ mod tests {
             recorder.record(about.clone(), event(EventType::Warning, "exceeded quota"));
         }
         recorder.flush().await;
-        assert_eq!(log.all().len(), 2, "one that was refused, one that was published, and no more");
+        assert_eq!(log.requests().len(), 2, "one that was refused, one that was published, and no more");
     }
 
     #[tokio::test]

@@ -55,7 +55,7 @@ pub struct Executor {
 impl Executor {
     /// An executor that writes through `client`, at most [`IN_FLIGHT`] requests at a time.
     pub fn new(client: Client, recorder: Recorder, metrics: Metrics) -> Self {
-        let (permits, leadership) = (Arc::new(Semaphore::new(IN_FLIGHT)), Leadership::undisputed());
+        let (permits, leadership) = (Arc::new(Semaphore::new(IN_FLIGHT)), Leadership::always());
         Self { client, recorder, metrics, permits, leadership, load: Load::default() }
     }
 
@@ -251,18 +251,18 @@ impl Executor {
             let began = Instant::now();
             let result = tokio::select! {
                 biased;
-                _ = self.leadership.ended() => Err(Failure::not_leading()),
+                _ = self.leadership.stopped_leading() => Err(Failure::not_leading()),
                 result = in_time(call) => result,
             };
             result.inspect(|_| self.load.wrote(began.elapsed()))
         };
         let result = asking.instrument(span.clone()).await;
-        let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "ok".to_owned());
+        let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "success".to_owned());
         span.record("result", &code);
         if result.is_err() {
             span.record("otel.status_code", "ERROR");
         }
-        self.metrics.wrote(verb, &target.resource.kind, &code);
+        self.metrics.record_write(verb, &target.resource.kind, &code);
         result
     }
 

@@ -1,4 +1,5 @@
-//! Whether this process may act: it knows until when, so that it stops in time even if nobody tells it to.
+//! Whether this process leads. A leader knows in advance when its leadership expires, so it stops writing in time even if
+//! no request reaches the API server.
 
 use std::{future::Future, time::Duration};
 
@@ -8,10 +9,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Whether this process may act. Cheap to clone; all clones tell the same.
+/// Whether this process leads. A clone shares its state.
 ///
-/// A process that could not renew its lease ceases to lead at a moment that it knew beforehand, before another one may
-/// begin to.
+/// The leadership of a process that cannot renew its Lease expires at a moment that it knows in advance, before another
+/// replica can acquire the Lease.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     term: watch::Sender<Term>,
@@ -19,97 +20,97 @@ pub struct Leadership {
 
 #[derive(Clone, Copy, Debug)]
 struct Term {
-    end: End,
-    /// Counts the terms begun.
+    expiry: Expiry,
+    /// Increases by one with each term that starts.
     number: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum Expiry {
     Past,
     At(Instant),
     Never,
 }
 
-/// Why a process does not lead any more.
+/// Why a process does not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Its time ran out.
-    Lapsed,
-    /// It gave the lead up, or never had it.
-    GivenUp,
+pub enum LeadershipEnd {
+    /// It did not renew in time.
+    Expired,
+    /// It released the leadership, or never led.
+    Released,
 }
 
 impl Term {
-    fn is_on(&self) -> bool {
-        match self.end {
-            End::Past => false,
-            End::At(end) => Instant::now() < end,
-            End::Never => true,
+    fn is_current(&self) -> bool {
+        match self.expiry {
+            Expiry::Past => false,
+            Expiry::At(expiry) => Instant::now() < expiry,
+            Expiry::Never => true,
         }
     }
 }
 
-async fn over(end: End) -> Ended {
-    match end {
-        End::Past => Ended::GivenUp,
-        End::At(end) => {
-            sleep_until(end).await;
-            Ended::Lapsed
+async fn wait_for(expiry: Expiry) -> LeadershipEnd {
+    match expiry {
+        Expiry::Past => LeadershipEnd::Released,
+        Expiry::At(expiry) => {
+            sleep_until(expiry).await;
+            LeadershipEnd::Expired
         }
-        End::Never => std::future::pending().await,
+        Expiry::Never => std::future::pending().await,
     }
 }
 
 impl Leadership {
-    /// Of a process that has no rivals.
-    pub fn undisputed() -> Self {
-        Self { term: watch::Sender::new(Term { end: End::Never, number: 1 }) }
+    /// The leadership of a process without leader election: it always leads.
+    pub fn always() -> Self {
+        Self { term: watch::Sender::new(Term { expiry: Expiry::Never, number: 1 }) }
     }
 
-    /// Of a process that stands by.
-    pub fn awaited() -> Self {
-        Self { term: watch::Sender::new(Term { end: End::Past, number: 0 }) }
+    /// The leadership of a process that does not lead yet.
+    pub fn standby() -> Self {
+        Self { term: watch::Sender::new(Term { expiry: Expiry::Past, number: 0 }) }
     }
 
-    /// Whether this process may act now.
+    /// Whether this process leads now.
     pub fn is_held(&self) -> bool {
-        self.term.borrow().is_on()
+        self.term.borrow().is_current()
     }
 
-    /// Returns when this process may not act any more; at once if it may not now.
-    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static + use<> {
+    /// Completes when this process stops leading; immediately if it does not lead now.
+    pub fn stopped_leading(&self) -> impl Future<Output = LeadershipEnd> + Send + 'static + use<> {
         let mut term = self.term.subscribe();
         async move {
             loop {
-                let end = term.borrow_and_update().end;
+                let expiry = term.borrow_and_update().expiry;
                 tokio::select! {
-                    ended = over(end) => return ended,
-                    changed = term.changed() => if changed.is_err() { return Ended::GivenUp },
+                    end = wait_for(expiry) => return end,
+                    changed = term.changed() => if changed.is_err() { return LeadershipEnd::Released },
                 }
             }
         }
     }
 
-    /// An item each time this process begins to lead, the first at once if it does.
-    pub fn begun(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
-        stream::unfold((self.term.subscribe(), 0), |(mut term, seen)| async move {
-            let begun = term.wait_for(|term| term.number > seen && term.is_on()).await.ok()?.number;
-            Some(((), (term, begun)))
+    /// Yields an item each time this process starts to lead, the first immediately if it leads now.
+    pub fn started_leading(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
+        stream::unfold((self.term.subscribe(), 0), |(mut term, last)| async move {
+            let started = term.wait_for(|term| term.number > last && term.is_current()).await.ok()?.number;
+            Some(((), (term, started)))
         })
     }
 
-    /// Lets this process act for that long from `since` on.
-    pub(crate) fn hold(&self, since: Instant, length: Duration) {
+    /// Starts or prolongs the leadership until `length` after `since`.
+    pub fn extend(&self, since: Instant, length: Duration) {
         self.term.send_modify(|term| {
-            let begins = !term.is_on();
-            *term = Term { end: End::At(since + length), number: term.number + u64::from(begins) };
+            let is_start = !term.is_current();
+            *term = Term { expiry: Expiry::At(since + length), number: term.number + u64::from(is_start) };
         });
     }
 
-    /// Ends it now.
-    pub(crate) fn give_up(&self) {
-        self.term.send_modify(|term| term.end = End::Past);
+    /// Ends the leadership now.
+    pub fn release(&self) {
+        self.term.send_modify(|term| term.expiry = Expiry::Past);
     }
 }
 
@@ -122,45 +123,45 @@ mod tests {
     const TEN: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn leading_ends_by_itself_unless_it_is_prolonged() {
-        let leadership = Leadership::awaited();
+    async fn leadership_expires_unless_it_is_extended() {
+        let leadership = Leadership::standby();
         assert!(!leadership.is_held());
-        leadership.hold(Instant::now(), TEN);
-        let ended = leadership.ended();
-        tokio::pin!(ended);
+        leadership.extend(Instant::now(), TEN);
+        let stopped = leadership.stopped_leading();
+        tokio::pin!(stopped);
         tokio::time::advance(Duration::from_secs(6)).await;
-        leadership.hold(Instant::now(), TEN);
+        leadership.extend(Instant::now(), TEN);
         tokio::time::advance(Duration::from_secs(9)).await;
         assert!(leadership.is_held());
-        assert_eq!((&mut ended).now_or_never(), None);
+        assert_eq!((&mut stopped).now_or_never(), None);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(!leadership.is_held());
-        assert_eq!(ended.await, Ended::Lapsed);
+        assert_eq!(stopped.await, LeadershipEnd::Expired);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_beginning_is_told_once_and_prolonging_is_none() {
-        let leadership = Leadership::awaited();
-        let mut begun = Box::pin(leadership.begun());
-        assert_eq!(begun.next().now_or_never(), None);
-        leadership.hold(Instant::now(), TEN);
-        begun.next().await;
-        leadership.hold(Instant::now(), TEN);
-        assert_eq!(begun.next().now_or_never(), None);
+    async fn each_start_is_yielded_once_and_an_extension_is_not_a_start() {
+        let leadership = Leadership::standby();
+        let mut started = Box::pin(leadership.started_leading());
+        assert_eq!(started.next().now_or_never(), None);
+        leadership.extend(Instant::now(), TEN);
+        started.next().await;
+        leadership.extend(Instant::now(), TEN);
+        assert_eq!(started.next().now_or_never(), None);
         tokio::time::advance(TEN).await;
-        leadership.hold(Instant::now(), TEN);
-        begun.next().await;
-        leadership.give_up();
+        leadership.extend(Instant::now(), TEN);
+        started.next().await;
+        leadership.release();
         assert!(!leadership.is_held());
-        assert_eq!(leadership.ended().await, Ended::GivenUp);
-        assert_eq!(begun.next().now_or_never(), None);
+        assert_eq!(leadership.stopped_leading().await, LeadershipEnd::Released);
+        assert_eq!(started.next().now_or_never(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_rivals_it_never_ends() {
-        let leadership = Leadership::undisputed();
-        Box::pin(leadership.begun()).next().await;
+    async fn without_leader_election_leadership_never_ends() {
+        let leadership = Leadership::always();
+        Box::pin(leadership.started_leading()).next().await;
         tokio::time::advance(Duration::from_hours(1)).await;
-        assert_eq!(leadership.ended().now_or_never(), None);
+        assert_eq!(leadership.stopped_leading().now_or_never(), None);
     }
 }

@@ -20,8 +20,8 @@ pub mod ready;
 pub mod shutdown;
 
 mod identity;
+pub mod leader_election;
 pub mod leadership;
-pub mod lease;
 
 pub mod conditions;
 pub mod load;
@@ -45,4 +45,4 @@ pub mod clock;
 mod versions;
 
 #[cfg(test)]
-mod scripted;
+mod mock_api_server;

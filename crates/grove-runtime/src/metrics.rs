@@ -1,75 +1,79 @@
-//! Counters of what the service does, measured by guards that no code path can forget.
+//! The metrics of a service. A metric that client-go or controller-runtime defines has the same name here.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+};
 
-/// The service's metrics. Cheap to clone.
+/// The service's metrics. A clone shares its registry.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
     reconciles: IntCounterVec,
-    reconcile_seconds: HistogramVec,
+    reconcile_errors: IntCounterVec,
+    reconcile_time: HistogramVec,
+    active_workers: IntGaugeVec,
     writes: IntCounterVec,
     watch_failures: IntCounterVec,
-    relists: IntCounterVec,
-    leading: IntGaugeVec,
-    configuration: IntGaugeVec,
+    lists: IntCounterVec,
+    leader_status: IntGaugeVec,
+    config: IntGaugeVec,
 }
 
 impl Metrics {
-    /// Fresh metrics in a registry of their own.
+    /// New metrics in their own registry.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| IntCounterVec::new(Opts::new(name, help), labels);
-        let metrics = Self {
-            registry: Registry::new(),
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+        };
+        let reconcile_time = HistogramOpts::new(
+            "controller_runtime_reconcile_time_seconds",
+            "Length of time per reconciliation per controller.",
+        );
+        Ok(Self {
             reconciles: counter(
-                "grove_reconciles_total",
-                "Finished reconciliations by controller and result: ok, revisit (at a known time), error, cancelled.",
+                "controller_runtime_reconcile_total",
+                "Total number of reconciliations per controller and result: success, requeue_after, error or cancelled.",
                 &["controller", "result"],
             )?,
-            reconcile_seconds: HistogramVec::new(
-                HistogramOpts::new(
-                    "grove_reconcile_duration_seconds",
-                    "Time from the start of a reconciliation to its end.",
-                ),
+            reconcile_errors: counter(
+                "controller_runtime_reconcile_errors_total",
+                "Total number of reconciliation errors per controller.",
+                &["controller"],
+            )?,
+            reconcile_time: register(&registry, HistogramVec::new(reconcile_time, &["controller"])?)?,
+            active_workers: gauge(
+                "controller_runtime_active_workers",
+                "Number of currently running reconciliations per controller.",
                 &["controller"],
             )?,
             writes: counter(
                 "grove_writes_total",
-                "Writes to the API server by verb, kind and result: ok, or the status code (0 when there was no answer).",
+                "Writes to the API server per verb, kind and result: success, or the status code (0 without a response).",
                 &["verb", "kind", "result"],
             )?,
-            watch_failures: counter(
-                "grove_watch_failures_total",
-                "Watches and lists that failed, by kind.",
-                &["kind"],
-            )?,
-            relists: counter("grove_lists_total", "Complete lists of a kind.", &["kind"])?,
-            // The name and the meaning that the Go client gives it.
-            leading: IntGaugeVec::new(
-                Opts::new("leader_election_master_status", "1 if this replica holds the lease, 0 if it stands by."),
+            watch_failures: counter("grove_watch_failures_total", "Failed lists and watches per kind.", &["kind"])?,
+            lists: counter("reflector_lists_total", "Total number of lists by the reflector of a kind.", &["kind"])?,
+            leader_status: gauge(
+                "leader_election_master_status",
+                "1 if this replica holds the lease, 0 if it is a standby.",
                 &["name"],
             )?,
-            configuration: IntGaugeVec::new(
-                Opts::new(
-                    "grove_config_info",
-                    "1; the hash is the beginning of the SHA-256 of the configuration file.",
-                ),
+            config: gauge(
+                "grove_config_info",
+                "Always 1. The label hash is the start of the SHA-256 of the configuration file.",
                 &["hash"],
             )?,
-        };
-        for family in [&metrics.reconciles, &metrics.writes, &metrics.watch_failures, &metrics.relists] {
-            metrics.registry.register(Box::new(family.clone()))?;
-        }
-        for family in [&metrics.leading, &metrics.configuration] {
-            metrics.registry.register(Box::new(family.clone()))?;
-        }
-        metrics.registry.register(Box::new(metrics.reconcile_seconds.clone()))?;
-        Ok(metrics)
+            registry,
+        })
     }
 
-    /// Where further metrics can be registered.
+    /// The registry, for further metrics of the service.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -81,78 +85,89 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Measures one reconciliation until the guard is dropped.
-    pub fn reconcile(&self, controller: &'static str) -> Reconciling {
-        Reconciling { metrics: self.clone(), controller, result: "cancelled", started: Instant::now() }
+    /// Measures one reconciliation until the timer is dropped.
+    pub fn start_reconcile(&self, controller: &'static str) -> ReconcileTimer {
+        self.active_workers.with_label_values(&[controller]).inc();
+        ReconcileTimer { metrics: self.clone(), controller, result: None, started: Instant::now() }
     }
 
     /// Counts one write.
-    pub fn wrote(&self, verb: &str, kind: &str, result: &str) {
+    pub fn record_write(&self, verb: &str, kind: &str, result: &str) {
         self.writes.with_label_values(&[verb, kind, result]).inc();
     }
 
-    /// Says whether this replica holds the lease of that name.
-    pub fn leads(&self, lease: &str, leads: bool) {
-        self.leading.with_label_values(&[lease]).set(leads.into());
+    /// Records whether this replica holds the lease.
+    pub fn set_leader(&self, lease: &str, is_leader: bool) {
+        self.leader_status.with_label_values(&[lease]).set(is_leader.into());
     }
 
-    /// Says which configuration file the service runs with.
-    pub fn configured(&self, hash: &str) {
-        self.configuration.with_label_values(&[hash]).set(1);
+    /// Records the hash of the configuration file that the service uses.
+    pub fn set_config_hash(&self, hash: &str) {
+        self.config.with_label_values(&[hash]).set(1);
     }
 
     /// Counts one failed list or watch.
-    pub fn watch_failed(&self, kind: &str) {
+    pub fn record_watch_failure(&self, kind: &str) {
         self.watch_failures.with_label_values(&[kind]).inc();
     }
 
     /// Counts one complete list.
-    pub fn listed(&self, kind: &str) {
-        self.relists.with_label_values(&[kind]).inc();
+    pub fn record_list(&self, kind: &str) {
+        self.lists.with_label_values(&[kind]).inc();
     }
 }
 
-/// How a reconciliation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Only an event brings the object back.
-    Done,
-    /// The object is to be looked at again at a known time.
-    Revisit,
-    /// It is tried again.
-    Failed,
+fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
 }
 
-/// One reconciliation on its way.
+/// The result of a reconciliation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReconcileResult {
+    /// It succeeded; the next watch event enqueues the object again.
+    Success,
+    /// It succeeded; the object is enqueued again after a delay.
+    RequeueAfter,
+    /// It failed; the object is enqueued again with backoff.
+    Error,
+}
+
+impl ReconcileResult {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::RequeueAfter => "requeue_after",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Measures one reconciliation. A timer that is dropped without a result counts as `cancelled`.
 #[derive(Debug)]
-pub struct Reconciling {
+pub struct ReconcileTimer {
     metrics: Metrics,
     controller: &'static str,
-    result: &'static str,
+    result: Option<ReconcileResult>,
     started: Instant,
 }
 
-impl Reconciling {
-    /// Says how it ended; unsaid, it counts as cancelled.
-    pub fn ended(&mut self, ending: Ending) {
-        self.result = match ending {
-            Ending::Done => "ok",
-            Ending::Revisit => "revisit",
-            Ending::Failed => "error",
-        };
-    }
-
-    /// How long it has taken so far.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+impl ReconcileTimer {
+    /// Sets the result that the drop records.
+    pub fn set_result(&mut self, result: ReconcileResult) {
+        self.result = Some(result);
     }
 }
 
-impl Drop for Reconciling {
+impl Drop for ReconcileTimer {
     fn drop(&mut self) {
-        let Metrics { reconciles, reconcile_seconds, .. } = &self.metrics;
-        reconciles.with_label_values(&[self.controller, self.result]).inc();
-        reconcile_seconds.with_label_values(&[self.controller]).observe(self.started.elapsed().as_secs_f64());
+        let (metrics, result) = (&self.metrics, self.result.map_or("cancelled", ReconcileResult::as_str));
+        metrics.active_workers.with_label_values(&[self.controller]).dec();
+        metrics.reconciles.with_label_values(&[self.controller, result]).inc();
+        if self.result == Some(ReconcileResult::Error) {
+            metrics.reconcile_errors.with_label_values(&[self.controller]).inc();
+        }
+        metrics.reconcile_time.with_label_values(&[self.controller]).observe(self.started.elapsed().as_secs_f64());
     }
 }
 
@@ -161,17 +176,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guards_count_whatever_happens() {
+    fn every_reconciliation_is_counted_with_its_result() {
         let metrics = Metrics::new().unwrap();
-        metrics.reconcile("sets").ended(Ending::Done);
-        drop(metrics.reconcile("sets"));
-        metrics.wrote("create", "Pod", "ok");
+        metrics.start_reconcile("sets").set_result(ReconcileResult::Success);
+        metrics.start_reconcile("sets").set_result(ReconcileResult::Error);
+        drop(metrics.start_reconcile("sets"));
+        metrics.record_write("create", "Pod", "success");
         let text = metrics.render().unwrap();
         for line in [
-            r#"grove_reconciles_total{controller="sets",result="ok"} 1"#,
-            r#"grove_reconciles_total{controller="sets",result="cancelled"} 1"#,
-            r#"grove_reconcile_duration_seconds_count{controller="sets"} 2"#,
-            r#"grove_writes_total{kind="Pod",result="ok",verb="create"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="sets",result="success"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="sets",result="error"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="sets",result="cancelled"} 1"#,
+            r#"controller_runtime_reconcile_errors_total{controller="sets"} 1"#,
+            r#"controller_runtime_reconcile_time_seconds_count{controller="sets"} 3"#,
+            r#"controller_runtime_active_workers{controller="sets"} 0"#,
+            r#"grove_writes_total{kind="Pod",result="success",verb="create"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

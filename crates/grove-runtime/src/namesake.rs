@@ -119,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{plan::Stage, scripted::config_map};
+    use crate::{mock_api_server::config_map, plan::Stage};
 
     fn wanted(name: &str) -> Step {
         let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();

@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{executor::Outcome, scripted::config_map};
+    use crate::{executor::Outcome, mock_api_server::config_map};
 
     fn object(name: &str) -> ConfigMap {
         serde_json::from_value(config_map(name, 1, "owner")).unwrap()

@@ -28,8 +28,8 @@ use crate::{
     events::Recorder,
     executor::Executor,
     identity,
+    leader_election::{LeaderElector, LeadershipLost, LeaseLock},
     leadership::Leadership,
-    lease::{Candidate, Lost, Seat},
     load::Load,
     metrics::Metrics,
     rbac::SYSTEM_NAMESPACE,
@@ -66,8 +66,8 @@ struct Inner {
     leadership: Leadership,
     /// Of each kind that is watched, whether it is served.
     kinds: Mutex<Vec<watch::Receiver<bool>>>,
-    /// Who stands for election; nobody where there is none, and once it does.
-    candidate: Mutex<Option<Candidate>>,
+    /// The leader elector; `None` if leader election is off, and after `run` has taken it.
+    elector: Mutex<Option<LeaderElector>>,
 }
 
 impl Service {
@@ -86,17 +86,17 @@ impl Service {
         let probes = args.probe_address.unwrap_or(configuration.server.health_probes.0);
         let metrics = args.metrics_address.unwrap_or(configuration.server.metrics.0);
         let service = if configuration.leader_election.enabled {
-            let leadership = Leadership::awaited();
-            let seat = Seat { client: leases, namespace: namespace.clone(), service: name.to_owned() };
+            let leadership = Leadership::standby();
+            let lock = LeaseLock { client: leases, namespace: namespace.clone(), service: name.to_owned() };
             let election = configuration.leader_election.clone();
             let service = Self::led_by(leadership.clone(), (name, namespace), clients, configuration)?;
-            let candidate = Candidate::new(seat, &identity, &election, leadership, service.metrics().clone());
-            service.candidate().replace(candidate);
+            let elector = LeaderElector::new(lock, &identity, &election, leadership, service.metrics().clone());
+            service.elector().replace(elector);
             service
         } else {
-            Self::led_by(Leadership::undisputed(), (name, namespace), clients, configuration)?
+            Self::led_by(Leadership::always(), (name, namespace), clients, configuration)?
         };
-        service.metrics().configured(&hash);
+        service.metrics().set_config_hash(&hash);
         service.signals().replace(signals);
         admin::serve(probes, metrics, service.ready().clone(), service.metrics().clone()).await?;
         tracing::info!(service = name, version, identity, server, configuration = hash, "started");
@@ -105,7 +105,7 @@ impl Service {
 
     /// A service over clients that exist already, without logs, ports and rivals. Needs a tokio runtime.
     pub fn over(name: &'static str, clients: Clients, config: OperatorConfiguration) -> anyhow::Result<Self> {
-        Self::led_by(Leadership::undisputed(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
+        Self::led_by(Leadership::always(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
     }
 
     pub(crate) fn led_by(
@@ -120,7 +120,7 @@ impl Service {
         let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
         let executor = executor.led_by(leadership.clone()).measured_by(load.clone());
         let (ready, shutdown) = (Ready::new(), Shutdown::new());
-        let (signals, kinds, candidate) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (signals, kinds, elector) = (Mutex::default(), Mutex::default(), Mutex::default());
         let inner = Inner {
             name,
             namespace,
@@ -135,7 +135,7 @@ impl Service {
             signals,
             leadership,
             kinds,
-            candidate,
+            elector,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -263,7 +263,7 @@ impl Service {
         let early = self.signals().take();
         let mut signals = early.map_or_else(Signals::listen, Ok).context("could not listen for signals")?;
         let release = Shutdown::new();
-        let mut candidacy = std::pin::pin!(self.stand(&release));
+        let mut election_run = std::pin::pin!(self.run_leader_election(&release));
         let working = async {
             tokio::pin!(work);
             tokio::select! {
@@ -273,27 +273,27 @@ impl Service {
         };
         let result = tokio::select! {
             result = working => result,
-            Err(lost) = &mut candidacy => return Err(lost.into()),
+            Err(lost) = &mut election_run => return Err(lost.into()),
         };
         // Whoever works beside `work` hears of its end too.
         self.shutdown().ask();
         let flushed = timeout(FLUSH, self.inner.recorder.flush()).await.is_ok();
-        self.leadership().give_up();
+        self.leadership().release();
         self.executor().settled().await;
         release.ask();
         // What happens to the lease from here on is nobody's concern.
-        drop(candidacy.await);
+        drop(election_run.await);
         tracing::info!(service = self.name(), succeeded = result.is_ok(), events_flushed = flushed, "stopped");
         result
     }
 
-    /// Stands for election, once the caches are filled, until the release.
-    async fn stand(&self, release: &Shutdown) -> Result<(), Lost> {
-        let candidate = self.candidate().take();
-        match candidate {
+    /// Runs the leader election from the moment the caches are synced until `release`.
+    async fn run_leader_election(&self, release: &Shutdown) -> Result<(), LeadershipLost> {
+        let elector = self.elector().take();
+        match elector {
             None => release.asked().await,
-            Some(candidate) => tokio::select! {
-                () = self.ready().wait() => return candidate.run(release.asked()).await,
+            Some(elector) => tokio::select! {
+                () = self.ready().wait() => return elector.run(release.asked()).await,
                 () = release.asked() => {}
             },
         }
@@ -304,8 +304,8 @@ impl Service {
         self.inner.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn candidate(&self) -> MutexGuard<'_, Option<Candidate>> {
-        self.inner.candidate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn elector(&self) -> MutexGuard<'_, Option<LeaderElector>> {
+        self.inner.elector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn drain(
@@ -354,10 +354,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::scripted::{self, Answer};
+    use crate::mock_api_server::{self, MockResponse};
 
     fn service() -> Service {
-        let (client, _) = scripted::client(|_| Answer::Silence);
+        let (client, _) = mock_api_server::client(|_| MockResponse::NoResponse);
         let clients = Clients { requests: client.clone(), watches: client };
         Service::over("test", clients, OperatorConfiguration::default()).unwrap()
     }

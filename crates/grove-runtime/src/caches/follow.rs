@@ -150,7 +150,7 @@ where
 
     async fn pause(&mut self, trouble: String, at_least: Duration) {
         let kind = K::kind(&());
-        self.metrics.watch_failed(&kind);
+        self.metrics.record_watch_failure(&kind);
         let delay = self.backoff.failed().max(at_least);
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(%kind, ?delay, "cannot follow the changes, trying again: {trouble}");
@@ -225,7 +225,7 @@ where
             objects.extend(kept.map(slimmed));
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
-                self.metrics.listed(&K::kind(&()));
+                self.metrics.record_list(&K::kind(&()));
                 return Ok((page.metadata.resource_version.unwrap_or_default(), objects));
             }
         }

@@ -15,26 +15,26 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map, config_maps, status},
     ready::Ready,
-    scripted::{self, Answer, Asked, Log, config_map, config_maps, status},
 };
 
 mod holders;
 mod servers;
 
-const OPEN: Answer = Answer::Watch { events: vec![], stays_open: true };
+const OPEN: MockResponse = MockResponse::Watch { events: vec![], stays_open: true };
 
 struct Watched {
     cache: Cache<ConfigMap>,
     changes: Box<dyn Stream<Item = Change<ConfigMap>> + Send + Unpin>,
     ready: Ready,
-    log: Log,
+    log: RequestLog,
 }
 
 /// A cache over a server that answers the nth list and the nth watch as told.
 fn watched(
-    lists: impl Fn(usize) -> Answer + Send + Sync + 'static,
-    watches: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static,
+    lists: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
+    watches: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + Sync + 'static,
 ) -> Watched {
     keeping(None, lists, watches)
 }
@@ -42,11 +42,11 @@ fn watched(
 /// The same, of what `keep` says matters.
 fn keeping(
     keep: Option<Keep<ConfigMap>>,
-    lists: impl Fn(usize) -> Answer + Send + Sync + 'static,
-    watches: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static,
+    lists: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
+    watches: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + Sync + 'static,
 ) -> Watched {
     let (listed, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let (client, log) = scripted::client(move |asked| {
+    let (client, log) = mock_api_server::client(move |asked| {
         if asked.is_watch() {
             watches(begun.fetch_add(1, Ordering::SeqCst), asked)
         } else if !asked.is_list() {
@@ -99,7 +99,7 @@ async fn the_first_list_fills_the_cache_before_it_is_ready() {
     assert_eq!(owned, ["a", "b"]);
     assert_eq!(watched.cache.get("ns", "a").unwrap().metadata.managed_fields, None);
     assert_eq!(watched.cache.len(), 2);
-    let list = &watched.log.all()[0];
+    let list = &watched.log.requests()[0];
     assert!(!list.query.contains("resourceVersion"), "not a consistent read: {}", list.query);
 }
 
@@ -113,7 +113,7 @@ async fn events_change_the_cache_and_a_deleted_object_is_remembered_in_its_slot(
     ];
     let mut watched = watched(
         |_| config_maps(5, &[map("a", 1)]),
-        move |_, _| Answer::Watch { events: events.clone(), stays_open: true },
+        move |_, _| MockResponse::Watch { events: events.clone(), stays_open: true },
     );
     for expected in ["+a", "~a", "+b", "-a"] {
         assert_eq!(watched.next().await, expected);
@@ -133,7 +133,7 @@ async fn after_410_within_the_watch_everything_is_listed_and_what_vanished_is_to
             _ => config_maps(20, &[map("a", 1), map("c", 15), map("d", 16)]),
         },
         |nth, _| match nth {
-            0 => Answer::Watch { events: vec![event("ERROR", &status(410, "Expired"))], stays_open: true },
+            0 => MockResponse::Watch { events: vec![event("ERROR", &status(410, "Expired"))], stays_open: true },
             _ => OPEN,
         },
     );
@@ -143,17 +143,17 @@ async fn after_410_within_the_watch_everything_is_listed_and_what_vanished_is_to
     assert_eq!(watched.names(), ["a", "c", "d"]);
     assert_eq!(watched.cache.departed("owner").len(), 1);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(watched.log.all().len(), 4, "{:?}", watched.log.short());
+    assert_eq!(watched.log.requests().len(), 4, "{:?}", watched.log.methods_and_names());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_410_to_the_watch_request_itself_leads_to_a_list_too() {
     let mut watched = watched(
         |nth| config_maps(5, if nth == 0 { &[] } else { std::slice::from_ref(Box::leak(Box::new(map("a", 1)))) }),
-        |nth, _| if nth == 0 { Answer::refusal(410, "Expired") } else { OPEN },
+        |nth, _| if nth == 0 { MockResponse::error(410, "Expired") } else { OPEN },
     );
     assert_eq!(watched.next().await, "+a");
-    assert_eq!(watched.log.count(Asked::is_list), 2);
+    assert_eq!(watched.log.count(RecordedRequest::is_list), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,17 +161,17 @@ async fn a_dropped_watch_goes_on_where_it_ended_without_a_list() {
     let mut watched = watched(
         |_| config_maps(5, &[map("a", 1)]),
         |nth, asked| match nth {
-            0 => Answer::Watch { events: vec![event("MODIFIED", &map("a", 6))], stays_open: false },
+            0 => MockResponse::Watch { events: vec![event("MODIFIED", &map("a", 6))], stays_open: false },
             _ if asked.query.contains("resourceVersion=6") => {
-                Answer::Watch { events: vec![event("MODIFIED", &map("a", 7))], stays_open: true }
+                MockResponse::Watch { events: vec![event("MODIFIED", &map("a", 7))], stays_open: true }
             }
-            _ => Answer::refusal(400, "WatchedFromTheWrongPlace"),
+            _ => MockResponse::error(400, "WatchedFromTheWrongPlace"),
         },
     );
     for expected in ["+a", "~a", "~a"] {
         assert_eq!(watched.next().await, expected);
     }
-    assert_eq!(watched.log.count(Asked::is_list), 1);
+    assert_eq!(watched.log.count(RecordedRequest::is_list), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +179,9 @@ async fn a_busy_server_that_closes_watches_again_and_again_is_kept_up_with() {
     let mut watched = watched(
         |_| config_maps(5, &[map("a", 1)]),
         |begun, _| match u32::try_from(begun).unwrap() {
-            begun @ 0..20 => Answer::Watch { events: vec![event("MODIFIED", &map("a", 6 + begun))], stays_open: false },
+            begun @ 0..20 => {
+                MockResponse::Watch { events: vec![event("MODIFIED", &map("a", 6 + begun))], stays_open: false }
+            }
             _ => OPEN,
         },
     );
@@ -189,22 +191,22 @@ async fn a_busy_server_that_closes_watches_again_and_again_is_kept_up_with() {
         assert_eq!(watched.next().await, "~a");
     }
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert_eq!(watched.log.count(Asked::is_list), 1);
+    assert_eq!(watched.log.count(RecordedRequest::is_list), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_failure_is_answered_with_a_flood_and_the_cache_converges_when_it_ends() {
-    type Failing = fn() -> Answer;
+    type Failing = fn() -> MockResponse;
     let kinds: [(&str, Failing); 6] = [
-        ("closed at once", || Answer::Watch { events: vec![], stays_open: false }),
-        ("410 in the stream", || Answer::Watch {
+        ("closed at once", || MockResponse::Watch { events: vec![], stays_open: false }),
+        ("410 in the stream", || MockResponse::Watch {
             events: vec![event("ERROR", &status(410, "Expired"))],
             stays_open: true,
         }),
-        ("410", || Answer::refusal(410, "Expired")),
-        ("429", || Answer::refusal(429, "TooManyRequests")),
-        ("500", || Answer::refusal(500, "InternalError")),
-        ("broken", || Answer::Broken),
+        ("410", || MockResponse::error(410, "Expired")),
+        ("429", || MockResponse::error(429, "TooManyRequests")),
+        ("500", || MockResponse::error(500, "InternalError")),
+        ("broken", || MockResponse::ConnectionReset),
     ];
     for (what, failing) in kinds {
         let healed = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -219,7 +221,7 @@ async fn no_failure_is_answered_with_a_flood_and_the_cache_converges_when_it_end
             },
             move |_, _| {
                 if for_watches.load(Ordering::SeqCst) {
-                    Answer::Watch { events: vec![event("ADDED", &map("z", 8))], stays_open: true }
+                    MockResponse::Watch { events: vec![event("ADDED", &map("z", 8))], stays_open: true }
                 } else {
                     failing()
                 }
@@ -227,7 +229,7 @@ async fn no_failure_is_answered_with_a_flood_and_the_cache_converges_when_it_end
         );
         assert_eq!(watched.next().await, "+a");
         tokio::time::sleep(Duration::from_mins(10)).await;
-        let requests = watched.log.all().len();
+        let requests = watched.log.requests().len();
         assert!((60..=260).contains(&requests), "{what}: {requests} requests in ten minutes");
         healed.store(true, Ordering::SeqCst);
         let came = tokio::time::timeout(Duration::from_secs(11), watched.next()).await;
@@ -238,35 +240,35 @@ async fn no_failure_is_answered_with_a_flood_and_the_cache_converges_when_it_end
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_is_tried_again_and_keeps_the_service_unready() {
     let watched = watched(
-        |nth| if nth < 5 { Answer::refusal(500, "InternalError") } else { config_maps(5, &[map("a", 1)]) },
+        |nth| if nth < 5 { MockResponse::error(500, "InternalError") } else { config_maps(5, &[map("a", 1)]) },
         |_, _| OPEN,
     );
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert!(!watched.ready.missing().is_empty());
     watched.ready.wait().await;
     assert_eq!(watched.names(), ["a"]);
-    assert_eq!(watched.log.count(Asked::is_list), 6);
+    assert_eq!(watched.log.count(RecordedRequest::is_list), 6);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fell_silent_is_begun_anew() {
     let watched = watched(|_| config_maps(5, &[]), |_, _| OPEN);
     tokio::time::sleep(Duration::from_secs(301)).await;
-    assert_eq!(watched.log.count(Asked::is_watch), 2);
-    assert_eq!(watched.log.count(Asked::is_list), 1);
+    assert_eq!(watched.log.count(RecordedRequest::is_watch), 2);
+    assert_eq!(watched.log.count(RecordedRequest::is_list), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pages_are_put_together() {
     let mut watched = watched(
         |nth| match nth {
-            0 => Answer::ok(json!({ "metadata": { "continue": "token" }, "items": [map("a", 1)] })),
+            0 => MockResponse::ok(json!({ "metadata": { "continue": "token" }, "items": [map("a", 1)] })),
             _ => config_maps(5, &[map("b", 2)]),
         },
         |_, _| OPEN,
     );
     assert_eq!((watched.next().await, watched.next().await), ("+a".into(), "+b".into()));
-    assert!(watched.log.all()[1].query.contains("continue=token"));
+    assert!(watched.log.requests()[1].query.contains("continue=token"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::{
     client::Clients,
+    mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map},
     plan::{Stage, Step},
-    scripted::{self, Answer, Asked, Log, config_map},
 };
 
 mod standby;
@@ -19,8 +19,8 @@ mod standby;
 #[error("could not reconcile")]
 struct Broken(#[source] Failure);
 
-fn service(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Service, Log) {
-    let (client, log) = scripted::client(script);
+fn service(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Service, RequestLog) {
+    let (client, log) = mock_api_server::client(script);
     let clients = Clients { requests: client.clone(), watches: client };
     (Service::over("test", clients, OperatorConfiguration::default()).unwrap(), log)
 }
@@ -53,7 +53,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_held_up() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
     let wiring = Wiring::new("maps", changes(vec![came("bad"), came("good")])).concurrency(1);
@@ -71,7 +71,7 @@ async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_
 
 #[tokio::test(start_paused = true)]
 async fn the_servers_wish_to_be_left_alone_is_obeyed() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let wiring = Wiring::new("maps", changes(vec![came("a")]));
@@ -87,7 +87,7 @@ async fn the_servers_wish_to_be_left_alone_is_obeyed() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_reconciled_before_all_caches_are_filled() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let pods = service.ready().register("pods");
     let tries = Arc::new(AtomicUsize::new(0));
     let (counted, seen) = (Arc::clone(&tries), Arc::clone(&tries));
@@ -107,7 +107,7 @@ async fn nothing_is_reconciled_before_all_caches_are_filled() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_begun_is_finished_before_the_drain_ends() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let finished = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&finished);
     let wiring = Wiring::new("maps", changes(vec![came("a")]));
@@ -125,7 +125,7 @@ async fn what_was_begun_is_finished_before_the_drain_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let later = stream::once(sleep(Duration::from_secs(1)))
@@ -142,18 +142,18 @@ async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
 #[tokio::test(start_paused = true)]
 async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it() {
     for (live, expected) in [
-        (scripted::status(404, "NotFound"), vec!["GET gone", "DELETE child"]),
+        (mock_api_server::status(404, "NotFound"), vec!["GET gone", "DELETE child"]),
         (config_map("gone", 1, "owner"), vec!["GET gone"]),
     ] {
         let (service, log) = service(move |asked| match &*asked.method {
-            "GET" => Answer::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
-            _ => Answer::ok(config_map("child", 1, "uid-gone")),
+            "GET" => MockResponse::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
+            _ => MockResponse::ok(config_map("child", 1, "uid-gone")),
         });
         let left = Change { before: Some(object("gone")), after: None };
         let wiring = Wiring::new("maps", changes(vec![came("gone"), left]))
             .orphans(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
         run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
-        assert_eq!(log.short(), expected);
+        assert_eq!(log.methods_and_names(), expected);
     }
 }
 
@@ -162,9 +162,9 @@ async fn a_kind_that_comes_to_be_served_wakes_everything() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);
     let (service, _) = service(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
-        (false, _) => Answer::Text(404, "404 page not found\n"),
-        (true, false) => scripted::config_maps(5, &[]),
-        (true, true) => Answer::Watch { events: vec![], stays_open: true },
+        (false, _) => MockResponse::Text(404, "404 page not found\n"),
+        (true, false) => mock_api_server::config_maps(5, &[]),
+        (true, true) => MockResponse::Watch { events: vec![], stays_open: true },
     });
     let _watched = service.watch::<ConfigMap>(kube::runtime::watcher::Config::default(), None);
     let tries = Arc::new(AtomicUsize::new(0));
@@ -185,7 +185,7 @@ async fn a_kind_that_comes_to_be_served_wakes_everything() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
     let relief = stream::once(sleep(Duration::from_mins(10))).map(|()| ObjectRef::new("a").within("ns"));
@@ -201,7 +201,7 @@ async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_reconciler_gets_the_caches_own_object_and_no_copy_of_it() {
-    let (service, _) = service(|_| Answer::Silence);
+    let (service, _) = service(|_| MockResponse::NoResponse);
     let cached = object("a");
     let (expected, seen) = (Arc::clone(&cached), Arc::new(AtomicUsize::new(0)));
     let noted = Arc::clone(&seen);

@@ -26,7 +26,7 @@ where
         let objects: Vec<_> = store.state().iter().map(|object| ObjectRef::from_obj(&*object.0)).collect();
         stream::iter(objects)
     };
-    stream::select(service.leadership().begun(), kinds_changed).flat_map(of_store)
+    stream::select(service.leadership().started_leading(), kinds_changed).flat_map(of_store)
 }
 
 /// The objects that were named in a moment, each once, when it has passed.

@@ -4,12 +4,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use serde_json::json;
 
 use super::*;
-use crate::scripted::{self, Answer, Asked, Log, config_map};
+use crate::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 
 mod leading;
 
-fn executor(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Executor, Log) {
-    let (client, log) = scripted::client(script);
+fn executor(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Executor, RequestLog) {
+    let (client, log) = mock_api_server::client(script);
     (Executor::new(client, Recorder::silent(), Metrics::new().unwrap()), log)
 }
 
@@ -23,10 +23,13 @@ fn tested_patch() -> Step {
 }
 
 /// Lets one step be answered that way; returns what came of it and how many requests it took.
-async fn try_step(step: Step, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> (Done, usize) {
+async fn try_step(
+    step: Step,
+    answer: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static,
+) -> (Done, usize) {
     let (executor, log) = executor(answer);
     let done = executor.carry_out(&object("subject"), &Plan::new().stage(Stage::new("s", [step]))).await;
-    (done, log.all().len())
+    (done, log.requests().len())
 }
 
 #[tokio::test]
@@ -47,7 +50,7 @@ async fn refusals_fail_the_step_after_one_request_with_the_servers_words() {
             Step::delete(&object("a")),
         ] {
             let text = step.to_string();
-            let (done, requests) = try_step(step, move |_| Answer::refusal(code, reason)).await;
+            let (done, requests) = try_step(step, move |_| MockResponse::error(code, reason)).await;
             let failure = done.failures().next().unwrap_or_else(|| panic!("{text} did not fail with {code}"));
             assert_eq!((failure.code, failure.reason.as_str(), requests), (code, reason, 1), "{text}");
             assert_eq!(failure.message, format!("the server said {reason}"));
@@ -64,7 +67,7 @@ fn what_a_refusal_means_to_a_service_is_added_where_it_is_plain() {
         (403, "Forbidden", "the server said Forbidden", rule),
         (409, "Conflict", "the server said Conflict", "the server said Conflict"),
     ] {
-        let status: kube::core::Status = serde_json::from_value(scripted::status(code, reason)).unwrap();
+        let status: kube::core::Status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
         let needed = Failure::of_need(&status);
         let written = Failure::from(&kube::Error::Api(Box::new(status)));
         assert_eq!((&*written.message, &*needed.message), (of_write, of_need));
@@ -74,25 +77,25 @@ fn what_a_refusal_means_to_a_service_is_added_where_it_is_plain() {
 
 #[tokio::test]
 async fn the_servers_wish_to_be_left_alone_is_handed_on() {
-    let mut body = scripted::status(429, "TooManyRequests");
+    let mut body = mock_api_server::status(429, "TooManyRequests");
     body["details"] = json!({ "retryAfterSeconds": 7 });
-    let (done, _) = try_step(Step::create(&object("a")), move |_| Answer::Json(429, body.clone())).await;
+    let (done, _) = try_step(Step::create(&object("a")), move |_| MockResponse::Json(429, body.clone())).await;
     assert_eq!(done.failures().next().unwrap().retry_after, Some(Duration::from_secs(7)));
 }
 
 #[tokio::test]
 async fn an_overloaded_proxy_without_a_status_object_is_a_failure_too() {
-    let (done, requests) = try_step(Step::create(&object("a")), |_| Answer::Json(429, json!("slow down"))).await;
+    let (done, requests) = try_step(Step::create(&object("a")), |_| MockResponse::Json(429, json!("slow down"))).await;
     assert_eq!((done.failures().next().unwrap().code, requests), (429, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn broken_and_silent_connections_fail_the_step_with_code_0() {
-    let (done, requests) = try_step(Step::create(&object("a")), |_| Answer::Broken).await;
+    let (done, requests) = try_step(Step::create(&object("a")), |_| MockResponse::ConnectionReset).await;
     let failure = done.failures().next().unwrap();
     assert_eq!((failure.code, failure.reason.as_str(), requests), (0, "Transport", 1));
     assert!(failure.message.contains("connection reset by peer"), "{}", failure.message);
-    let (executor, _) = executor(|_| Answer::Silence);
+    let (executor, _) = executor(|_| MockResponse::NoResponse);
     let started = Instant::now();
     let plan = Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]));
     let done = executor.carry_out(&object("subject"), &plan).await;
@@ -109,16 +112,16 @@ async fn it_is_no_failure_when_somebody_was_faster() {
         (Step::delete(&object("a")), 409, "Conflict"),
     ] {
         let text = step.to_string();
-        let (done, requests) = try_step(step, move |_| Answer::refusal(code, reason)).await;
+        let (done, requests) = try_step(step, move |_| MockResponse::error(code, reason)).await;
         assert!(done.succeeded() && requests == 1, "{text} under {code}: {done:?}");
     }
 }
 
 #[tokio::test]
 async fn a_tested_patch_that_makes_an_invalid_object_fails() {
-    let mut body = scripted::status(422, "Invalid");
+    let mut body = mock_api_server::status(422, "Invalid");
     body["details"] = json!({ "causes": [{ "reason": "FieldValueInvalid", "field": "spec.x", "message": "bad" }] });
-    let (done, _) = try_step(tested_patch(), move |_| Answer::Json(422, body.clone())).await;
+    let (done, _) = try_step(tested_patch(), move |_| MockResponse::Json(422, body.clone())).await;
     assert_eq!(done.failures().next().unwrap().code, 422);
 }
 
@@ -126,9 +129,9 @@ async fn a_tested_patch_that_makes_an_invalid_object_fails() {
 async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_complete() {
     let (executor, log) = executor(|asked| {
         if asked.path.contains("/odd") {
-            return Answer::refusal(403, "Forbidden");
+            return MockResponse::error(403, "Forbidden");
         }
-        Answer::ok(config_map("a", 1, "owner"))
+        MockResponse::ok(config_map("a", 1, "owner"))
     });
     let names: Vec<_> = (0..=3 * IN_FLIGHT).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
     let steps = names.iter().map(|name| Step::delete(&object(name)));
@@ -136,15 +139,15 @@ async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_compl
     let told: Vec<_> =
         done.outcomes.iter().map(|outcome| (outcome.target.name.clone(), outcome.result.is_ok())).collect();
     let expected: Vec<_> = names.into_iter().map(|name| (name.clone(), name.starts_with("even"))).collect();
-    assert_eq!((told, log.all().len()), (expected, 3 * IN_FLIGHT + 1));
+    assert_eq!((told, log.requests().len()), (expected, 3 * IN_FLIGHT + 1));
 }
 
 #[tokio::test]
 async fn a_taken_name_is_ours_or_somebody_elses() {
     for (owner, succeeds) in [("owner", true), ("another", false)] {
         let (done, requests) = try_step(Step::create(&object("a")), move |asked| match &*asked.method {
-            "POST" => Answer::refusal(409, "AlreadyExists"),
-            _ => Answer::ok(config_map("a", 2, owner)),
+            "POST" => MockResponse::error(409, "AlreadyExists"),
+            _ => MockResponse::ok(config_map("a", 2, owner)),
         })
         .await;
         assert_eq!((done.succeeded(), requests), (succeeds, 2), "owner {owner}");
@@ -153,12 +156,12 @@ async fn a_taken_name_is_ours_or_somebody_elses() {
 }
 
 /// What the server answers to questions about the owner and about the object, and what follows.
-async fn adopt(owner: Value, live: Value) -> Vec<Asked> {
+async fn adopt(owner: Value, live: Value) -> Vec<RecordedRequest> {
     let (executor, log) = executor(move |asked| {
         let about = if asked.path.ends_with("/owner") { &owner } else { &live };
         match &*asked.method {
-            "GET" => Answer::Json(if about["kind"] == "Status" { 404 } else { 200 }, about.clone()),
-            _ => Answer::ok(asked.body.clone()),
+            "GET" => MockResponse::Json(if about["kind"] == "Status" { 404 } else { 200 }, about.clone()),
+            _ => MockResponse::ok(asked.body.clone()),
         }
     });
     let mut owner = object("owner");
@@ -167,7 +170,7 @@ async fn adopt(owner: Value, live: Value) -> Vec<Asked> {
     let step = Step::adopt(&owner, Target::of(&object("a")), reference);
     let done = executor.carry_out(&owner, &Plan::new().stage(Stage::new("s", [step]))).await;
     assert!(done.succeeded());
-    log.all().into_iter().filter(|asked| asked.method != "GET").collect()
+    log.requests().into_iter().filter(|asked| asked.method != "GET").collect()
 }
 
 fn named(name: &str, uid: &str, more: &Value) -> Value {
@@ -190,7 +193,7 @@ async fn an_object_that_nobody_controls_is_adopted_beside_its_other_owners() {
 
 #[tokio::test]
 async fn nothing_is_adopted_by_who_leaves_or_that_is_somebody_elses_or_gone() {
-    let missing = || scripted::status(404, "NotFound");
+    let missing = || mock_api_server::status(404, "NotFound");
     let leaving = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
     let owner = || named("owner", "owner-uid", &json!({}));
@@ -216,10 +219,10 @@ async fn a_create_tells_the_uid_of_what_was_made_or_was_there() {
             ("POST", 201) => {
                 let mut made = asked.body.clone();
                 made["metadata"]["uid"] = json!("made");
-                Answer::Json(201, made)
+                MockResponse::Json(201, made)
             }
-            ("POST", _) => Answer::refusal(409, "AlreadyExists"),
-            _ => Answer::ok(config_map("a", 2, "owner")),
+            ("POST", _) => MockResponse::error(409, "AlreadyExists"),
+            _ => MockResponse::ok(config_map("a", 2, "owner")),
         })
         .await;
         let uids: Vec<_> = done.outcomes.iter().map(|outcome| outcome.target.uid.as_deref()).collect();
@@ -229,13 +232,14 @@ async fn a_create_tells_the_uid_of_what_was_made_or_was_there() {
 
 #[tokio::test]
 async fn a_leaving_namespace_takes_no_children_and_that_is_fine() {
-    let mut terminating = scripted::status(403, "Forbidden");
+    let mut terminating = mock_api_server::status(403, "Forbidden");
     terminating["details"] = json!({ "causes": [{ "reason": "NamespaceTerminating" }] });
-    let mut gone = scripted::status(404, "NotFound");
+    let mut gone = mock_api_server::status(404, "NotFound");
     gone["details"] = json!({ "kind": "namespaces", "name": "ns" });
     for body in [terminating, gone] {
         let code = u16::try_from(body["code"].as_u64().unwrap()).unwrap();
-        let (done, requests) = try_step(Step::create(&object("a")), move |_| Answer::Json(code, body.clone())).await;
+        let (done, requests) =
+            try_step(Step::create(&object("a")), move |_| MockResponse::Json(code, body.clone())).await;
         assert!(done.succeeded() && requests == 1, "{done:?}");
     }
 }
@@ -243,8 +247,8 @@ async fn a_leaving_namespace_takes_no_children_and_that_is_fine() {
 #[tokio::test]
 async fn a_failed_stage_is_finished_and_ends_the_plan() {
     let (executor, log) = executor(|asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
-        Some("bad") => Answer::refusal(500, "InternalError"),
-        _ => Answer::ok(asked.body.clone()),
+        Some("bad") => MockResponse::error(500, "InternalError"),
+        _ => MockResponse::ok(asked.body.clone()),
     });
     let creates = |names: &[&str]| names.iter().map(|name| Step::create(&object(name))).collect::<Vec<_>>();
     let plan = Plan::new()
@@ -254,7 +258,7 @@ async fn a_failed_stage_is_finished_and_ends_the_plan() {
     let done = executor.carry_out(&object("subject"), &plan).await;
     let tried: Vec<_> = done.outcomes.iter().map(|o| (o.stage, &*o.target.name, o.result.is_ok())).collect();
     assert_eq!(tried, [("first", "a", true), ("second", "bad", false), ("second", "b", true)]);
-    assert_eq!(log.all().len(), 3);
+    assert_eq!(log.requests().len(), 3);
     let error = done.into_result().unwrap_err();
     assert_eq!(
         crate::telemetry::error_chain(&error),
@@ -264,10 +268,10 @@ async fn a_failed_stage_is_finished_and_ends_the_plan() {
 
 #[tokio::test]
 async fn what_is_refused_to_one_part_holds_up_no_other() {
-    let answers = |refusal: fn() -> Answer| {
+    let answers = |refusal: fn() -> MockResponse| {
         executor(move |asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
             Some("0-first") => refusal(),
-            _ => Answer::ok(config_map("x", 1, "owner")),
+            _ => MockResponse::ok(config_map("x", 1, "owner")),
         })
     };
     let creates = |names: &[&str]| names.iter().map(|name| Step::create(&object(name))).collect::<Vec<_>>();
@@ -277,39 +281,39 @@ async fn what_is_refused_to_one_part_holds_up_no_other() {
         .stage(Stage::new("first", creates(&["0-first", "1-first"])))
         .stage(Stage::new("later", later))
         .in_parts(parts.map(|(name, part)| (name.to_owned(), part)).into());
-    let tried = async |refusal: fn() -> Answer| {
+    let tried = async |refusal: fn() -> MockResponse| {
         let done = answers(refusal).0.carry_out(&object("subject"), &plan).await;
         assert!(!done.succeeded());
         done.outcomes.iter().map(|outcome| outcome.target.name.clone()).collect::<Vec<_>>()
     };
-    let quota = tried(|| Answer::refusal(403, "Forbidden")).await;
+    let quota = tried(|| MockResponse::error(403, "Forbidden")).await;
     assert_eq!(quota, ["0-first", "1-first", "1-later", "nobodys", "0-old"]);
-    let trouble = tried(|| Answer::refusal(503, "ServiceUnavailable")).await;
+    let trouble = tried(|| MockResponse::error(503, "ServiceUnavailable")).await;
     assert_eq!(trouble, ["0-first", "1-first"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_writes_are_in_flight_than_allowed() {
-    let (executor, log) = executor(|_| Answer::Silence);
+    let (executor, log) = executor(|_| MockResponse::NoResponse);
     let steps = (0..100).map(|nth| Step::create(&object(&format!("m{nth}"))));
     let plan = Plan::new().stage(Stage::new("s", steps));
     let waited = timeout(Duration::from_secs(1), async { executor.carry_out(&object("subject"), &plan).await });
     assert!(waited.await.is_err());
-    assert_eq!(log.all().len(), IN_FLIGHT);
+    assert_eq!(log.requests().len(), IN_FLIGHT);
 }
 
 #[tokio::test]
 async fn a_delete_names_the_incarnation_and_leaves_children_to_the_background() {
-    let (executor, log) = executor(|_| Answer::ok(config_map("a", 1, "owner")));
+    let (executor, log) = executor(|_| MockResponse::ok(config_map("a", 1, "owner")));
     executor.carry_out(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
-    let asked = &log.all()[0];
+    let asked = &log.requests()[0];
     assert_eq!(asked.body["preconditions"]["uid"], "uid-a");
     assert_eq!(asked.body["propagationPolicy"], "Background");
 }
 
 #[tokio::test]
 async fn status_is_published_only_where_it_differs() {
-    let (executor, log) = executor(|_| Answer::ok(json!({ "metadata": { "name": "p" } })));
+    let (executor, log) = executor(|_| MockResponse::ok(json!({ "metadata": { "name": "p" } })));
     let mut pod = Pod::default();
     (pod.metadata.name, pod.metadata.namespace) = (Some("p".into()), Some("ns".into()));
     pod.metadata.resource_version = Some("7".into());
@@ -317,9 +321,9 @@ async fn status_is_published_only_where_it_differs() {
     let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
     assert!(!executor.publish(&pod, Some(&old), &old).await.unwrap());
     assert!(executor.publish(&pod, Some(&old), &new).await.unwrap());
-    assert_eq!(log.short(), ["PATCH status"]);
+    assert_eq!(log.methods_and_names(), ["PATCH status"]);
     let judged = json!({ "resourceVersion": "7" });
-    assert_eq!(log.all()[0].body, json!({ "metadata": judged, "status": { "message": "M", "reason": null } }));
+    assert_eq!(log.requests()[0].body, json!({ "metadata": judged, "status": { "message": "M", "reason": null } }));
 }
 
 #[tokio::test]
@@ -327,14 +331,14 @@ async fn publishing_fails_aloud_unless_the_object_is_gone_or_changed_meanwhile()
     let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" } })).unwrap();
     let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
     for code in [404, 409] {
-        let (overtaken, log) = executor(move |_| Answer::refusal(code, "X"));
+        let (overtaken, log) = executor(move |_| MockResponse::error(code, "X"));
         assert!(!overtaken.publish(&pod, None, &new).await.unwrap());
-        assert_eq!(log.all().len(), 1);
+        assert_eq!(log.requests().len(), 1);
     }
     for code in [429, 500] {
-        let (refusing, log) = executor(move |_| Answer::refusal(code, "X"));
+        let (refusing, log) = executor(move |_| MockResponse::error(code, "X"));
         assert!(refusing.publish(&pod, None, &new).await.is_err());
-        assert_eq!(log.all().len(), 1);
+        assert_eq!(log.requests().len(), 1);
     }
 }
 
@@ -343,17 +347,17 @@ async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
     for (answer, gone) in [
         (config_map("a", 1, "owner"), false),
         (json!({ "metadata": { "name": "a", "uid": "another" } }), true),
-        (scripted::status(404, "NotFound"), true),
+        (mock_api_server::status(404, "NotFound"), true),
     ] {
         let code = if answer["kind"] == "Status" { 404 } else { 200 };
-        let (executor, _) = executor(move |_| Answer::Json(code, answer.clone()));
+        let (executor, _) = executor(move |_| MockResponse::Json(code, answer.clone()));
         assert_eq!(executor.is_gone(&object("a")).await.unwrap(), gone);
     }
 }
 
 #[tokio::test]
 async fn a_kind_that_is_not_served_is_named_and_says_nothing_about_its_objects() {
-    let not_served = |_: &Asked| Answer::Text(404, "404 page not found\n");
+    let not_served = |_: &RecordedRequest| MockResponse::Text(404, "404 page not found\n");
     let (executor, _) = executor(not_served);
     assert!(executor.is_gone(&object("a")).await.is_err());
     let (done, _) = try_step(Step::create(&object("a")), not_served).await;

@@ -86,7 +86,7 @@ impl Keeper {
     /// Keeps it, from when the caches are filled.
     pub(crate) async fn run(mut self, caches: Ready) {
         caches.wait().await;
-        let mut begun = Box::pin(self.leadership.begun());
+        let mut begun = Box::pin(self.leadership.started_leading());
         loop {
             let seen = self.look();
             let plan = plan(&seen, &self.terms, self.clock.now());
@@ -175,7 +175,7 @@ impl Keeper {
     async fn take(&self, seen: &Observed, step: &Plan) -> Duration {
         let taken = tokio::select! {
             taken = self.carry_out(seen, step) => taken,
-            _ = self.leadership.ended() => return AGAIN,
+            _ = self.leadership.stopped_leading() => return AGAIN,
         };
         match taken {
             Ok(()) => {}

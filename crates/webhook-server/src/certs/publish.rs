@@ -109,11 +109,11 @@ impl Publisher {
             Err(_) => Err(Error::Silent),
         };
         let code = match &result {
-            Ok(()) => "ok".to_owned(),
+            Ok(()) => "success".to_owned(),
             Err(Error::Refused(failure)) => failure.code.to_string(),
             Err(Error::Silent) => "0".to_owned(),
         };
-        self.metrics.wrote(verb, &K::kind(&()), &code);
+        self.metrics.record_write(verb, &K::kind(&()), &code);
         result
     }
 }

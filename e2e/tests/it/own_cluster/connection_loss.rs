@@ -147,7 +147,7 @@ async fn lists(plane: &Plane) -> Vec<f64> {
     let mut lists = Vec::new();
     for service in SERVICES {
         let samples = metrics::of(plane, service).await;
-        lists.push(samples.iter().filter(|(name, _)| name.starts_with("grove_lists_total")).map(|(_, n)| n).sum());
+        lists.push(samples.iter().filter(|(name, _)| name.starts_with("reflector_lists_total")).map(|(_, n)| n).sum());
     }
     lists
 }

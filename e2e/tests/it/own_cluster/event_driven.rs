@@ -74,17 +74,19 @@ fn by_events_alone(before: &BTreeMap<&'static str, Samples>, after: &BTreeMap<&'
         let growth = metrics::growth(&before[service], &after[service]);
         let kept: Vec<_> = growth.keys().filter(|sample| tells_of_another_way(sample)).collect();
         assert!(kept.is_empty(), "{service} did not rely on events alone: {growth:#?}");
-        let reconciled = growth.keys().any(|s| s.starts_with("grove_reconciles_total") && s.contains("result=\"ok\""));
+        let reconciled = growth
+            .keys()
+            .any(|s| s.starts_with("controller_runtime_reconcile_total") && s.contains("result=\"success\""));
         assert!(reconciled, "{service} counts no reconciliation: {growth:#?}");
     }
 }
 
 /// Whether the sample counts attempts that failed, visits at a known time, or trouble with watches.
 fn tells_of_another_way(sample: &str) -> bool {
-    let result_is_ok = sample.contains("result=\"ok\"");
+    let is_success = sample.contains("result=\"success\"");
     sample.starts_with("grove_watch_failures_total")
-        || sample.starts_with("grove_lists_total")
-        || (sample.starts_with("grove_reconciles_total") && !result_is_ok)
+        || sample.starts_with("reflector_lists_total")
+        || (sample.starts_with("controller_runtime_reconcile_total") && !is_success)
 }
 
 async fn counted(plane: &Plane) -> BTreeMap<&'static str, Samples> {

@@ -124,7 +124,7 @@ async fn the_standby_replica_takes_over_the_lease() {
     }
     for leaders in &leaders {
         plane.thaw(&leaders[2]).await;
-        plane.until_logged(&leaders[2], &format!("was taken by {}", leaders[3])).await;
+        plane.until_logged(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
     }
     the_new_leaders_act(&ns).await;
 
@@ -177,7 +177,7 @@ async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     leaders.push(expired(&mut lease, &leaders[2]).await);
     trusted_again(&client).await;
     plane.thaw(&leaders[2]).await;
-    plane.until_logged(&leaders[2], &format!("was taken by {}", leaders[3])).await;
+    plane.until_logged(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
     trusted_again(&client).await;
 
     ns.until_admitted(&sets::three_cliques("llm", 1)).await;

@@ -4,8 +4,11 @@
 use super::{source::Source, tree};
 
 /// The files and folders that write: no more than these three.
-const WRITERS: [&str; 3] =
-    ["crates/grove-runtime/src/executor", "crates/grove-runtime/src/lease", "crates/webhook-server/src/certs"];
+const WRITERS: [&str; 3] = [
+    "crates/grove-runtime/src/executor",
+    "crates/grove-runtime/src/leader_election",
+    "crates/webhook-server/src/certs",
+];
 /// Where kube's recorder is made and used.
 const ANNOUNCER: &str = "crates/grove-runtime/src/events";
 

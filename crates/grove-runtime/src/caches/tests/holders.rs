@@ -31,7 +31,7 @@ async fn what_does_not_matter_is_not_retained_and_what_ceases_to_counts_as_gone(
     let mut watched = keeping(
         Some(OWNED),
         |_| config_maps(5, &[map("a", 1), free("z", 2)]),
-        move |_, _| Answer::Watch { events: events.clone(), stays_open: true },
+        move |_, _| MockResponse::Watch { events: events.clone(), stays_open: true },
     );
     for expected in ["+a", "-a", "+b", "-b", "+c"] {
         assert_eq!(watched.next().await, expected);

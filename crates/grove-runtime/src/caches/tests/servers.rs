@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicU32;
 
 use super::*;
 
-fn over(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Watched {
-    let (client, log) = scripted::client(script);
+fn over(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> Watched {
+    let (client, log) = mock_api_server::client(script);
     let (ready, metrics) = (Ready::new(), Metrics::new().unwrap());
     let handle = ready.register("configmaps");
     let (cache, changes) = watch(Api::all(client), watcher::Config::default(), handle, (None, None), &metrics);
@@ -27,7 +27,7 @@ async fn a_server_that_was_set_back_is_read_anew_whatever_its_versions_say() {
         match (asked.is_watch(), far) {
             (true, 20) => {
                 server.store(16, Ordering::SeqCst);
-                Answer::Broken
+                MockResponse::ConnectionReset
             }
             (true, _) => OPEN,
             (false, 20) => config_maps(20, &[map("a", 15), map("b", 18)]),
@@ -40,7 +40,7 @@ async fn a_server_that_was_set_back_is_read_anew_whatever_its_versions_say() {
     let data = watched.cache.get("ns", "a").unwrap().data.clone().unwrap();
     assert_eq!(data["written"], "after it was set back");
     let versions: Vec<_> =
-        watched.log.all().iter().filter(|asked| asked.is_watch()).map(|asked| asked.query.clone()).collect();
+        watched.log.requests().iter().filter(|asked| asked.is_watch()).map(|asked| asked.query.clone()).collect();
     assert!(versions[1].contains("resourceVersion=16"), "{versions:?}");
 }
 
@@ -48,7 +48,7 @@ async fn a_server_that_was_set_back_is_read_anew_whatever_its_versions_say() {
 async fn a_server_that_was_set_back_and_has_come_as_far_again_is_read_anew_too() {
     let lists = AtomicU32::new(0);
     let mut watched = over(move |asked| match (asked.is_watch(), asked.is_list()) {
-        (true, _) if lists.load(Ordering::SeqCst) == 1 => Answer::Broken,
+        (true, _) if lists.load(Ordering::SeqCst) == 1 => MockResponse::ConnectionReset,
         (true, _) => OPEN,
         (_, true) if lists.fetch_add(1, Ordering::SeqCst) == 0 => {
             config_maps(20, &[map("a", 15), map("b", 18), map("d", 19)])
@@ -65,7 +65,7 @@ async fn a_kind_that_is_not_served_is_an_empty_cache_and_comes_by_itself() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);
     let mut watched = over(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
-        (false, _) => Answer::Text(404, "404 page not found\n"),
+        (false, _) => MockResponse::Text(404, "404 page not found\n"),
         (true, false) => config_maps(5, &[map("a", 1)]),
         (true, true) => OPEN,
     });
@@ -73,7 +73,7 @@ async fn a_kind_that_is_not_served_is_an_empty_cache_and_comes_by_itself() {
     assert!(!watched.cache.is_served() && watched.cache.is_empty());
     let mut known = watched.cache.served();
     tokio::time::sleep(Duration::from_mins(10)).await;
-    let requests = watched.log.all().len();
+    let requests = watched.log.requests().len();
     assert!(requests <= 130, "{requests} requests in ten minutes");
     installed.store(true, Ordering::SeqCst);
     known.changed().await.unwrap();
@@ -86,11 +86,11 @@ async fn a_kind_that_ceases_to_be_served_has_no_objects_any_more() {
     let (gone, begun) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), AtomicU32::new(0));
     let server = Arc::clone(&gone);
     let mut watched = over(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
-        (true, _) => Answer::Text(404, "404 page not found\n"),
+        (true, _) => MockResponse::Text(404, "404 page not found\n"),
         (false, false) => config_maps(5, &[map("a", 1)]),
         (false, true) => {
             server.store(begun.fetch_add(1, Ordering::SeqCst) == 0, Ordering::SeqCst);
-            Answer::Watch { events: vec![], stays_open: false }
+            MockResponse::Watch { events: vec![], stays_open: false }
         }
     });
     assert_eq!((watched.next().await, watched.next().await), ("+a".into(), "-a".into()));
@@ -111,11 +111,11 @@ async fn what_readiness_waits_for_is_told_in_plain_words() {
         (500, "the API server says 500 InternalError: the server said InternalError"),
     ] {
         let reason = expected.split([' ', ':']).nth(5).unwrap();
-        let watched = over(move |_| Answer::refusal(answer, reason));
+        let watched = over(move |_| MockResponse::error(answer, reason));
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(why(&watched), expected);
     }
-    let watched = over(|_| Answer::Broken);
+    let watched = over(|_| MockResponse::ConnectionReset);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(why(&watched).starts_with("the API server cannot be reached: "), "{}", why(&watched));
     assert!(why(&watched).contains("connection reset by peer"), "{}", why(&watched));
@@ -126,7 +126,7 @@ async fn an_expired_token_ends_nothing_and_is_forgotten_when_it_is_renewed() {
     let renewed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&renewed);
     let mut watched = over(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
-        (false, _) => Answer::refusal(401, "Unauthorized"),
+        (false, _) => MockResponse::error(401, "Unauthorized"),
         (true, false) => config_maps(5, &[map("a", 1)]),
         (true, true) => OPEN,
     });

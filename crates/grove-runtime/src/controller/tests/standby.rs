@@ -20,10 +20,10 @@ fn sorted(names: &Names) -> Vec<String> {
     names
 }
 
-fn standing_by() -> (Service, Leadership, Log) {
-    let (client, log) = scripted::client(|_| Answer::ok(config_map("child", 1, "uid-gone")));
+fn standing_by() -> (Service, Leadership, RequestLog) {
+    let (client, log) = mock_api_server::client(|_| MockResponse::ok(config_map("child", 1, "uid-gone")));
     let clients = Clients { requests: client.clone(), watches: client };
-    let leadership = Leadership::awaited();
+    let leadership = Leadership::standby();
     let config = OperatorConfiguration::default();
     (Service::led_by(leadership.clone(), ("test", "here".to_owned()), clients, config).unwrap(), leadership, log)
 }
@@ -38,7 +38,7 @@ async fn who_takes_over_reconciles_everything_as_it_is_then() {
     let script = async {
         sleep(Duration::from_mins(5)).await;
         assert_eq!(sorted(&seen), Vec::<String>::new(), "it only watched");
-        leadership.hold(Instant::now(), Duration::from_hours(1));
+        leadership.extend(Instant::now(), Duration::from_hours(1));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sorted(&seen), ["a", "c"]);
     };
@@ -49,7 +49,7 @@ async fn who_takes_over_reconciles_everything_as_it_is_then() {
 async fn who_lost_touch_does_nothing_until_it_leads_again() {
     let (service, leadership, _) = standing_by();
     let names = Names::default();
-    leadership.hold(Instant::now(), Duration::from_secs(10));
+    leadership.extend(Instant::now(), Duration::from_secs(10));
     let later = stream::once(sleep(Duration::from_secs(30))).map(|()| came("b"));
     let wiring = Wiring::new("maps", stream::iter([came("a")]).chain(later).chain(stream::pending()));
     let seen = Arc::clone(&names);
@@ -58,7 +58,7 @@ async fn who_lost_touch_does_nothing_until_it_leads_again() {
         assert_eq!(sorted(&seen), ["a"]);
         sleep(Duration::from_mins(1)).await;
         assert_eq!(sorted(&seen), Vec::<String>::new());
-        leadership.hold(Instant::now(), Duration::from_hours(1));
+        leadership.extend(Instant::now(), Duration::from_hours(1));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sorted(&seen), ["a", "b"]);
     };
@@ -68,7 +68,7 @@ async fn who_lost_touch_does_nothing_until_it_leads_again() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_before_the_lead_was_lost_is_not_tried_again_after_it() {
     let (service, leadership, _) = standing_by();
-    leadership.hold(Instant::now(), Duration::from_secs(1));
+    leadership.extend(Instant::now(), Duration::from_secs(1));
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let wiring = Wiring::new("maps", changes(vec![came("a")]));
@@ -92,5 +92,5 @@ async fn who_stands_by_leaves_orphans_alone_and_lets_them_be_forgotten() {
     });
     run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
     assert_eq!(forgotten.load(Ordering::SeqCst), 1);
-    assert!(log.all().is_empty(), "{:?}", log.short());
+    assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }

@@ -14,38 +14,38 @@ fn creates(count: usize) -> Plan {
 
 #[tokio::test]
 async fn who_stands_by_sends_nothing() {
-    let (executor, log) = executor(|asked| Answer::ok(asked.body.clone()));
-    let executor = executor.led_by(Leadership::awaited());
+    let (executor, log) = executor(|asked| MockResponse::ok(asked.body.clone()));
+    let executor = executor.led_by(Leadership::standby());
     let done = executor.carry_out(&object("subject"), &creates(3)).await;
     assert!(done.failures().all(|failure| failure.reason == Failure::NOT_LEADING));
     let told = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
     assert!(executor.publish(&Pod::default(), None, &told).await.is_err());
-    assert!(log.all().is_empty(), "{:?}", log.short());
+    assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_flight_when_the_lead_ends_is_broken_off() {
-    let (executor, log) = executor(|_| Answer::Silence);
-    let leadership = Leadership::awaited();
-    leadership.hold(Instant::now(), Duration::from_secs(3));
+    let (executor, log) = executor(|_| MockResponse::NoResponse);
+    let leadership = Leadership::standby();
+    leadership.extend(Instant::now(), Duration::from_secs(3));
     let executor = executor.led_by(leadership);
     let began = Instant::now();
     let done = executor.carry_out(&object("subject"), &creates(1)).await;
     assert_eq!(began.elapsed(), Duration::from_secs(3));
     assert_eq!(done.failures().next().unwrap().reason, Failure::NOT_LEADING);
-    assert_eq!(log.all().len(), 1);
+    assert_eq!(log.requests().len(), 1);
     executor.settled().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_outlives_the_end_that_was_known_when_it_began() {
-    let (executor, _) = executor(|asked| Answer::ok(asked.body.clone()));
-    let leadership = Leadership::awaited();
-    leadership.hold(Instant::now(), Duration::from_secs(3));
+    let (executor, _) = executor(|asked| MockResponse::ok(asked.body.clone()));
+    let leadership = Leadership::standby();
+    leadership.extend(Instant::now(), Duration::from_secs(3));
     let executor = executor.led_by(leadership.clone());
     let slow = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        leadership.hold(Instant::now(), TEN);
+        leadership.extend(Instant::now(), TEN);
         tokio::time::sleep(Duration::from_secs(5)).await;
         executor.carry_out(&object("subject"), &creates(1)).await
     };

@@ -29,8 +29,8 @@ use crate::{
     caches::Change,
     client::{self, Clients},
     controller::{Next, Wiring},
+    mock_api_server::{self, MockResponse, config_map},
     plan::{Plan, Stage, Step},
-    scripted::{self, Answer, config_map},
     service::Service,
 };
 
@@ -65,9 +65,9 @@ fn map(name: &str) -> ConfigMap {
 
 /// Reconciles one object by two writes, of which one is refused.
 async fn reconcile_once() {
-    let (client, _) = scripted::client(|asked| match asked.method.as_str() {
-        "POST" => Answer::ok(config_map("child", 1, "owner")),
-        _ => Answer::refusal(403, "Forbidden"),
+    let (client, _) = mock_api_server::client(|asked| match asked.method.as_str() {
+        "POST" => MockResponse::ok(config_map("child", 1, "owner")),
+        _ => MockResponse::error(403, "Forbidden"),
     });
     let clients = Clients { requests: client.clone(), watches: client };
     let service = Service::over("test", clients, OperatorConfiguration::default()).unwrap();
@@ -127,7 +127,7 @@ async fn a_reconciliation_is_a_trace_with_the_objects_key_and_its_writes_below_i
     assert_eq!(
         lines(&spans),
         [
-            "reconcile > write verb=create kind=ConfigMap namespace=ns name=child result=ok",
+            "reconcile > write verb=create kind=ConfigMap namespace=ns name=child result=success",
             "reconcile > write verb=delete kind=ConfigMap namespace=ns name=kept result=403 failed",
             "reconcile controller=maps namespace=ns name=subject failed",
         ]

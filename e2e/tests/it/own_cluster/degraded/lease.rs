@@ -20,11 +20,11 @@ pub(super) async fn forbidden(plane: &Plane, ns: &Namespace, service: &str) {
     let mut less = granted.clone();
     less.rules.iter_mut().flatten().filter(|rule| is_of_leases(rule)).for_each(|rule| rule.verbs = vec!["get".into()]);
     let less = roles.replace(service, &PostParams::default(), &less).await.expect("the rules are changed");
-    plane.until_logged(service, "cannot work with the lease, trying again").await;
-    plane.until_logged(service, "could not renew the lease in time").await;
+    plane.until_logged(service, "could not read or write the lease, will retry").await;
+    plane.until_logged(service, "could not renew the lease before the renew deadline").await;
     let restored = Role { metadata: less.metadata, ..granted };
     roles.replace(service, &PostParams::default(), &restored).await.expect("the rules are restored");
-    plane.until_logged(service, "the lease can be worked with again").await;
+    plane.until_logged(service, "the requests for the lease succeed again").await;
 }
 
 fn is_of_leases(rule: &PolicyRule) -> bool {
@@ -44,7 +44,7 @@ pub(super) async fn taken(plane: &Plane, ns: &Namespace) {
     let holder = json!({ "spec": { "holderIdentity": "somebody" } });
     leases.patch(service, &PatchParams::default(), &Patch::Merge(holder)).await.expect("the lease is taken");
     assert_eq!(robbed.ended().await.code(), Some(1), "another acts");
-    plane.until_logged(service, "was taken by somebody, another replica acts now").await;
+    plane.until_logged(service, "was acquired by somebody; this replica no longer leads").await;
     plane.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     ns.until("two replicas serve", |world| serves(world, 2)).await;
@@ -61,7 +61,7 @@ pub(super) async fn doubled(plane: &Plane, ns: &Namespace) {
     let own = plane.dir().join("sa").join(service).join("kubeconfig").display().to_string();
     let second = Apart::start(service, &["--kubeconfig", &own, "--identity", identity]);
     assert_eq!(first.ended().await.code(), Some(1), "another acts");
-    plane.until_logged(service, "give each replica an --identity of its own").await;
+    plane.until_logged(service, "set a different --identity for each replica").await;
     ns.scale::<PodCliqueSet>("llm", 1).await;
     ns.until("the second leads", |world| serves(world, 1)).await;
     second.end().await;

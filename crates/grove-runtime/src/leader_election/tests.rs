@@ -1,76 +1,77 @@
-//! Elections between replicas, against a server that keeps one Lease, by a clock that only the test moves.
+//! Leader election between replicas, against a mock API server with one Lease. Time is paused: only the tests advance it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::channel::mpsc;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    scripted::{self, Answer, Asked, Log},
+    mock_api_server::{self, MockResponse, RecordedRequest, RequestLog},
     shutdown::Shutdown,
 };
 
-/// A server that keeps one Lease.
+/// A mock API server that stores one Lease.
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<Kept>>);
+struct Server(Arc<Mutex<ServerState>>);
 
 #[derive(Default)]
-struct Kept {
+struct ServerState {
     lease: Option<Value>,
     version: u32,
     watchers: Vec<mpsc::UnboundedSender<Value>>,
-    /// Nobody hears from it.
-    is_away: bool,
-    /// It does what it is asked, and its answers to writes are lost.
-    loses_answers: bool,
+    /// Each connection breaks before a response.
+    is_unreachable: bool,
+    /// Writes take effect, but their responses are lost.
+    loses_responses: bool,
 }
 
-impl Kept {
-    fn answer(&mut self, asked: &Asked) -> Answer {
-        if self.is_away {
-            return Answer::Broken;
+impl ServerState {
+    fn respond(&mut self, request: &RecordedRequest) -> MockResponse {
+        if self.is_unreachable {
+            return MockResponse::ConnectionReset;
         }
-        let answer = match (&*asked.method, &self.lease) {
-            ("GET", _) if asked.is_watch() => {
+        let response = match (&*request.method, &self.lease) {
+            ("GET", _) if request.is_watch() => {
                 let (events, watch) = mpsc::unbounded();
                 self.watchers.push(events);
-                return Answer::Live(watch);
+                return MockResponse::LiveWatch(watch);
             }
-            ("GET", Some(lease)) => return Answer::ok(lease.clone()),
-            ("GET" | "PUT", None) => return Answer::refusal(404, "NotFound"),
-            ("POST", Some(_)) => Answer::refusal(409, "AlreadyExists"),
+            ("GET", Some(lease)) => return MockResponse::ok(lease.clone()),
+            ("GET" | "PUT", None) => return MockResponse::error(404, "NotFound"),
+            ("POST", Some(_)) => MockResponse::error(409, "AlreadyExists"),
             ("PUT", Some(lease))
-                if lease["metadata"]["resourceVersion"] != asked.body["metadata"]["resourceVersion"] =>
+                if lease["metadata"]["resourceVersion"] != request.body["metadata"]["resourceVersion"] =>
             {
-                Answer::refusal(409, "Conflict")
+                MockResponse::error(409, "Conflict")
             }
-            _ => Answer::ok(self.keep(asked.body.clone())),
+            _ => MockResponse::ok(self.store(request.body.clone())),
         };
-        if self.loses_answers { Answer::Broken } else { answer }
+        if self.loses_responses { MockResponse::ConnectionReset } else { response }
     }
 
-    fn keep(&mut self, mut lease: Value) -> Value {
+    fn store(&mut self, mut lease: Value) -> Value {
         self.version += 1;
         lease["metadata"]["resourceVersion"] = self.version.to_string().into();
-        self.tell("MODIFIED", &lease);
+        self.notify("MODIFIED", &lease);
         self.lease = Some(lease.clone());
         lease
     }
 
-    fn tell(&mut self, type_: &str, lease: &Value) {
+    fn notify(&mut self, type_: &str, lease: &Value) {
         let event = json!({ "type": type_, "object": lease });
         self.watchers.retain(|watcher| watcher.unbounded_send(event.clone()).is_ok());
     }
 }
 
 impl Server {
-    fn with<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
-        change(&mut self.0.lock().unwrap())
+    fn with<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
+        change(&mut self.0.lock())
     }
 
     fn spec(&self) -> Value {
-        self.with(|kept| kept.lease.as_ref().map_or(Value::Null, |lease| lease["spec"].clone()))
+        self.with(|state| state.lease.as_ref().map_or(Value::Null, |lease| lease["spec"].clone()))
     }
 
     fn holder(&self) -> String {
@@ -83,8 +84,8 @@ struct Replica {
     leadership: Leadership,
     metrics: Metrics,
     released: Shutdown,
-    running: tokio::task::JoinHandle<Result<(), Lost>>,
-    log: Log,
+    running: tokio::task::JoinHandle<Result<(), LeadershipLost>>,
+    log: RequestLog,
 }
 
 impl Replica {
@@ -94,16 +95,16 @@ impl Replica {
 
     fn configured(server: &Server, identity: &str, election: &LeaderElection) -> Self {
         let server = server.clone();
-        let (client, log) = scripted::client(move |asked| server.with(|kept| kept.answer(asked)));
-        let (leadership, metrics, released) = (Leadership::awaited(), Metrics::new().unwrap(), Shutdown::new());
-        let seat = Seat { client, namespace: "grove-system".into(), service: "svc".into() };
-        let candidate = Candidate::new(seat, identity, election, leadership.clone(), metrics.clone());
-        let running = tokio::spawn(candidate.run(released.asked()));
+        let (client, log) = mock_api_server::client(move |request| server.with(|state| state.respond(request)));
+        let (leadership, metrics, released) = (Leadership::standby(), Metrics::new().unwrap(), Shutdown::new());
+        let lock = LeaseLock { client, namespace: "grove-system".into(), service: "svc".into() };
+        let elector = LeaderElector::new(lock, identity, election, leadership.clone(), metrics.clone());
+        let running = tokio::spawn(elector.run(released.asked()));
         Self { leadership, metrics, released, running, log }
     }
 
-    async fn leads(&self) {
-        Box::pin(self.leadership.begun()).next().await;
+    async fn wait_until_leading(&self) {
+        Box::pin(self.leadership.started_leading()).next().await;
     }
 
     fn crash(&self) {
@@ -116,10 +117,10 @@ async fn seconds(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_replica_makes_the_lease_and_renews_it() {
+async fn the_first_replica_creates_the_lease_and_renews_it() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     let first = server.spec();
     assert_eq!(
         (&first["holderIdentity"], &first["leaseDurationSeconds"], &first["leaseTransitions"]),
@@ -127,7 +128,7 @@ async fn the_first_replica_makes_the_lease_and_renews_it() {
     );
     seconds(60).await;
     assert!(a.leadership.is_held());
-    let writes = a.log.count(|asked| asked.method == "PUT");
+    let writes = a.log.count(|request| request.method == "PUT");
     assert!((28..=30).contains(&writes), "{writes} renewals in a minute");
     let renewed = server.spec();
     assert_eq!((&renewed["acquireTime"], &renewed["leaseTransitions"]), (&first["acquireTime"], &json!(0)));
@@ -136,35 +137,35 @@ async fn the_first_replica_makes_the_lease_and_renews_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_at_once_by_one_of_those_who_stand_by() {
+async fn exactly_one_standby_acquires_a_released_lease_immediately() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     let others = ["b", "c", "d"].map(|identity| Replica::start(&server, identity));
     seconds(60).await;
     assert!(others.iter().all(|other| !other.leadership.is_held()));
     let released = Instant::now();
     a.released.ask();
     assert_eq!(a.running.await.unwrap(), Ok(()));
-    let taken = futures::future::select_all(others.iter().map(|other| Box::pin(other.leads())));
+    let taken = futures::future::select_all(others.iter().map(|other| Box::pin(other.wait_until_leading())));
     let ((), _, rest) = taken.await;
     drop(rest);
-    assert_eq!(released.elapsed(), Duration::ZERO, "nobody waited for a timer");
+    assert_eq!(released.elapsed(), Duration::ZERO, "the standbys wait for no timer");
     seconds(60).await;
     assert_eq!(others.iter().filter(|other| other.leadership.is_held()).count(), 1);
     assert_eq!(server.spec()["leaseTransitions"], 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_is_followed_after_its_lease_expired_and_never_before_it_had_stopped() {
+async fn a_standby_acquires_the_lease_of_a_crashed_leader_only_after_it_expired() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     let b = Replica::start(&server, "b");
     seconds(7).await;
     a.crash();
     let crashed = Instant::now();
-    b.leads().await;
+    b.wait_until_leading().await;
     let waited = crashed.elapsed();
     assert!((13..=15).contains(&waited.as_secs()), "{waited:?}");
     assert!(!a.leadership.is_held());
@@ -172,128 +173,128 @@ async fn a_crashed_leader_is_followed_after_its_lease_expired_and_never_before_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_by_asks_for_nothing_while_the_leader_renews() {
+async fn a_standby_sends_no_requests_while_the_leader_renews() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     let b = Replica::start(&server, "b");
     seconds(600).await;
     assert!(!b.leadership.is_held());
-    assert_eq!(b.log.short(), ["GET svc", "GET leases"], "one look and one watch");
+    assert_eq!(b.log.methods_and_names(), ["GET svc", "GET leases"], "one get and one watch");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_comes_back_under_its_name_takes_its_lease_up_at_once() {
+async fn a_restarted_replica_with_the_same_identity_resumes_its_lease_immediately() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     a.crash();
     let crashed = Instant::now();
     let again = Replica::start(&server, "a");
-    again.leads().await;
+    again.wait_until_leading().await;
     assert_eq!((crashed.elapsed(), &server.spec()["leaseTransitions"]), (Duration::ZERO, &json!(0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_without_a_server_stops_in_time_and_goes_on_if_nobody_took_over() {
+async fn a_leader_without_an_api_server_stops_in_time_and_resumes_if_no_replica_took_over() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
-    server.with(|kept| kept.is_away = true);
-    let away = Instant::now();
-    a.leadership.ended().await;
-    assert!(away.elapsed() <= Duration::from_secs(10), "{:?}", away.elapsed());
+    a.wait_until_leading().await;
+    server.with(|state| state.is_unreachable = true);
+    let outage = Instant::now();
+    a.leadership.stopped_leading().await;
+    assert!(outage.elapsed() <= Duration::from_secs(10), "{:?}", outage.elapsed());
     seconds(300).await;
     let metrics = a.metrics.render().unwrap();
     assert!(metrics.contains(r#"leader_election_master_status{name="svc"} 0"#), "{metrics}");
-    server.with(|kept| kept.is_away = false);
-    a.leads().await;
+    server.with(|state| state.is_unreachable = false);
+    a.wait_until_leading().await;
     assert!(!a.running.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_finds_another_one_ends() {
+async fn a_leader_ends_when_another_replica_holds_the_lease() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
-    server.with(|kept| {
-        let lease = kept.lease.clone().unwrap();
-        kept.keep(
+    a.wait_until_leading().await;
+    server.with(|state| {
+        let lease = state.lease.clone().unwrap();
+        state.store(
             json!({ "metadata": lease["metadata"], "spec": { "holderIdentity": "b", "leaseDurationSeconds": 15 } }),
         )
     });
     let lost = a.running.await.unwrap().unwrap_err();
-    assert_eq!(lost, Lost::Taken { lease: "svc".into(), holder: "b".into() });
+    assert_eq!(lost, LeadershipLost::TakenOver { lease: "svc".into(), holder: "b".into() });
     assert!(!a.leadership.is_held());
-    assert_eq!(server.holder(), "b", "it is left alone");
+    assert_eq!(server.holder(), "b", "the process that lost the lease does not touch it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_replicas_with_one_name_the_older_ends() {
+async fn the_older_of_two_replicas_with_the_same_identity_ends() {
     let server = Server::default();
     let (older, newer) = (Replica::start(&server, "a"), async {
         seconds(1).await;
         Replica::start(&server, "a")
     });
-    older.leads().await;
+    older.wait_until_leading().await;
     let newer = newer.await;
-    newer.leads().await;
+    newer.wait_until_leading().await;
     let lost = older.running.await.unwrap().unwrap_err();
-    assert_eq!(lost, Lost::Doubled { lease: "svc".into(), identity: "a".into() });
+    assert_eq!(lost, LeadershipLost::DuplicateIdentity { lease: "svc".into(), identity: "a".into() });
     seconds(60).await;
     assert!(newer.leadership.is_held());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_was_lost_is_known_again() {
+async fn a_renewal_with_a_lost_response_is_recognized_as_an_own_write() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
-    server.with(|kept| kept.loses_answers = true);
+    a.wait_until_leading().await;
+    server.with(|state| state.loses_responses = true);
     seconds(5).await;
-    server.with(|kept| kept.loses_answers = false);
+    server.with(|state| state.loses_responses = false);
     seconds(60).await;
     assert!(a.leadership.is_held() && !a.running.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_set_back_to_an_earlier_time_of_its_holder_is_renewed() {
+async fn a_lease_restored_from_a_backup_is_renewed_by_its_holder() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
-    let backup = server.with(|kept| (kept.lease.clone(), kept.version));
+    a.wait_until_leading().await;
+    let backup = server.with(|state| (state.lease.clone(), state.version));
     seconds(7).await;
-    server.with(|kept| (kept.lease, kept.version) = backup);
+    server.with(|state| (state.lease, state.version) = backup);
     seconds(30).await;
     assert!(a.leadership.is_held() && !a.running.is_finished());
     assert_eq!(server.holder(), "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_of_the_lease_by_somebody_else_is_no_loss() {
+async fn an_edit_of_the_lease_by_another_client_does_not_end_the_leadership() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
-    server.with(|kept| {
-        let mut lease = kept.lease.clone().unwrap();
+    a.wait_until_leading().await;
+    server.with(|state| {
+        let mut lease = state.lease.clone().unwrap();
         lease["metadata"]["labels"] = json!({ "team": "x" });
-        kept.keep(lease)
+        state.store(lease)
     });
     seconds(60).await;
     assert!(a.leadership.is_held());
-    assert_eq!(server.with(|kept| kept.lease.clone().unwrap()["metadata"]["labels"]["team"].clone()), "x");
+    assert_eq!(server.with(|state| state.lease.clone().unwrap()["metadata"]["labels"]["team"].clone()), "x");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_made_again_by_its_holder() {
+async fn a_deleted_lease_is_recreated_by_its_holder() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     let b = Replica::start(&server, "b");
     seconds(1).await;
-    server.with(|kept| {
-        let lease = kept.lease.take().unwrap();
-        kept.tell("DELETED", &lease);
+    server.with(|state| {
+        let lease = state.lease.take().unwrap();
+        state.notify("DELETED", &lease);
     });
     seconds(60).await;
     assert!(a.leadership.is_held() && !b.leadership.is_held());
@@ -301,65 +302,65 @@ async fn a_deleted_lease_is_made_again_by_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_promise_of_the_holder_counts_and_not_that_of_who_waits() {
+async fn a_standby_waits_for_the_lease_duration_of_the_holder_not_its_own() {
     let server = Server::default();
     let long = LeaderElection { lease_duration: Duration::from_mins(1), ..LeaderElection::default() };
     let a = Replica::configured(&server, "a", &long);
-    a.leads().await;
+    a.wait_until_leading().await;
     let b = Replica::start(&server, "b");
     seconds(1).await;
     a.crash();
     seconds(50).await;
     assert!(!b.leadership.is_held());
-    b.leads().await;
+    b.wait_until_leading().await;
 }
 
 #[test]
-fn a_refusal_says_what_is_lacking() {
+fn a_forbidden_request_names_the_missing_permission() {
     for (code, reason, expected) in [
         (403, "Forbidden", "403 Forbidden: the server said Forbidden; the account of this service lacks a rule"),
         (409, "Conflict", "409 Conflict: the server said Conflict"),
     ] {
-        let status = serde_json::from_value(scripted::status(code, reason)).unwrap();
-        assert_eq!(Error::Refused(kube::Error::Api(Box::new(status))).to_string(), expected);
+        let status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
+        assert_eq!(Error::Api(kube::Error::Api(Box::new(status))).to_string(), expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_is_tried_again_without_a_flood() {
-    let (client, log) = scripted::client(|_| Answer::refusal(403, "Forbidden"));
-    let leadership = Leadership::awaited();
-    let seat = Seat { client, namespace: "grove-system".into(), service: "svc".into() };
+async fn forbidden_requests_are_retried_once_per_retry_period() {
+    let (client, log) = mock_api_server::client(|_| MockResponse::error(403, "Forbidden"));
+    let leadership = Leadership::standby();
+    let lock = LeaseLock { client, namespace: "grove-system".into(), service: "svc".into() };
     let metrics = Metrics::new().unwrap();
-    let candidate = Candidate::new(seat, "a", &LeaderElection::default(), leadership.clone(), metrics);
-    let _ = timeout(Duration::from_mins(1), candidate.run(std::future::pending())).await;
+    let elector = LeaderElector::new(lock, "a", &LeaderElection::default(), leadership.clone(), metrics);
+    let _ = timeout(Duration::from_mins(1), elector.run(std::future::pending())).await;
     assert!(!leadership.is_held());
-    assert!((25..=31).contains(&log.all().len()), "{} requests in a minute", log.all().len());
+    assert!((25..=31).contains(&log.requests().len()), "{} requests in a minute", log.requests().len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configured_name_is_a_prefix_and_a_configured_namespace_counts() {
+async fn a_configured_name_is_a_prefix_and_a_configured_namespace_is_used() {
     let server = Server::default();
     let election = LeaderElection {
         resource_name: Some("grove-operator-leader-election".into()),
-        resource_namespace: Some("elsewhere".into()),
+        resource_namespace: Some("other".into()),
         ..LeaderElection::default()
     };
     let a = Replica::configured(&server, "a", &election);
-    a.leads().await;
-    let expected = "/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases/grove-operator-leader-election-svc";
-    assert_eq!(a.log.all()[0].path, expected);
+    a.wait_until_leading().await;
+    let expected = "/apis/coordination.k8s.io/v1/namespaces/other/leases/grove-operator-leader-election-svc";
+    assert_eq!(a.log.requests()[0].path, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_never_led_leaves_the_lease_alone_when_it_ends() {
+async fn a_replica_that_never_led_does_not_write_the_lease_when_it_ends() {
     let server = Server::default();
     let a = Replica::start(&server, "a");
-    a.leads().await;
+    a.wait_until_leading().await;
     let b = Replica::start(&server, "b");
     seconds(1).await;
     b.released.ask();
     assert_eq!(b.running.await.unwrap(), Ok(()));
-    assert_eq!(b.log.count(|asked| asked.method == "PUT"), 0);
+    assert_eq!(b.log.count(|request| request.method == "PUT"), 0);
     assert_eq!(server.holder(), "a");
 }
