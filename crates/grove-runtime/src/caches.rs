@@ -28,7 +28,7 @@ use self::{
     follow::{Event, Follower},
     index::{Index, Seeker},
 };
-use crate::{metrics::Metrics, namesake::Namesake, ready::ReadyHandle};
+use crate::{metrics::Metrics, ready::ReadyHandle};
 
 /// What identifies the place of a child among its siblings, so that its successor can be told from it.
 pub type Slot<K> = fn(&K) -> Option<String>;
@@ -176,7 +176,7 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
 
     /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
     /// now on: [`Cache::seekers`] names it when such an object changes or goes.
-    pub fn namesakes<'a, Owner>(&self, owner: &Owner, names: impl IntoIterator<Item = &'a str>) -> Vec<Namesake>
+    pub fn namesakes<'a, Owner>(&self, owner: &Owner, names: impl IntoIterator<Item = &'a str>) -> Vec<Arc<K>>
     where
         Owner: Resource<DynamicType = ()>,
     {
@@ -197,7 +197,7 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
             let (kind, name) = (Owner::kind(&()).into_owned(), owner.name_any());
             index.seek(&namespace, &object.name_any(), Seeker { kind, namespace: namespace.clone(), name });
         }
-        found.iter().map(|object| Namesake::of(&**object)).collect()
+        found
     }
 
     /// The owners that want the name of the changed object. Each is named once; to hear of a further change it has to

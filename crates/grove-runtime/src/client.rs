@@ -18,6 +18,9 @@ use tower::{
 
 use crate::rbac::SYSTEM_NAMESPACE;
 
+/// The time limit of a single request. A later observation shows whether the request was carried out.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
 const CONNECT: Duration = Duration::from_secs(5);
 /// A connection without a byte for this long is dead; watches have their own limit.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use self::record::{LeaderElectionRecord, ObservedRecord};
 use crate::{
-    executor::Failure,
+    api_error::ApiError,
     leadership::{Leadership, LeadershipEnd},
     metrics::Metrics,
     versions::precedes,
@@ -103,8 +103,8 @@ impl Error {
 }
 
 /// A service always needs access to its Lease, so a 403 names the missing permission.
-fn api_error(error: &kube::Error) -> Failure {
-    if let kube::Error::Api(status) = error { Failure::of_need(status) } else { Failure::from(error) }
+fn api_error(error: &kube::Error) -> ApiError {
+    if let kube::Error::Api(status) = error { ApiError::for_required_access(status) } else { ApiError::from(error) }
 }
 
 impl LeaderElector {

@@ -2,12 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{
-    args::CommonArgs,
-    config,
-    service::Service,
-    telemetry::{self, error_chain},
-};
+use crate::{api_error::error_chain, args::CommonArgs, config, runtime::Runtime, telemetry};
 
 /// The configuration makes no sense; the same as for flags that make none.
 const MISCONFIGURED: u8 = 2;
@@ -17,11 +12,11 @@ const MISCONFIGURED: u8 = 2;
 pub async fn run(
     name: &'static str,
     args: &CommonArgs,
-    work: impl AsyncFnOnce(&Service) -> anyhow::Result<()>,
+    work: impl AsyncFnOnce(&Runtime) -> anyhow::Result<()>,
 ) -> ExitCode {
     let worked = async {
-        let service = Service::start(name, args).await?;
-        work(&service).await
+        let runtime = Runtime::start(name, args).await?;
+        work(&runtime).await
     };
     match worked.await {
         Ok(()) => {

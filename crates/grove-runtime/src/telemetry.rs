@@ -1,10 +1,10 @@
 //! Logs: structured, as JSON or text, with the whole chain of an error in one line. And traces, for whoever asks for them.
 
-mod settings;
-mod traces;
+pub mod settings;
+pub mod traces;
 mod transport;
 
-use std::{error::Error, sync::OnceLock, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
 use anyhow::{Context, anyhow};
 use grove_api_types::configuration;
@@ -12,6 +12,7 @@ use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, Layer, fmt, prelude::*, registry::LookupSpan};
 
 use self::{settings::Settings, traces::Traces};
+use crate::api_error::error_chain;
 
 /// The last traces may take this long.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -110,41 +111,5 @@ where
     match format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.with_ansi(false).boxed(),
-    }
-}
-
-/// The error and everything that led to it, joined by colons. What an error repeats of its source is said once.
-pub fn error_chain(error: &dyn Error) -> String {
-    let mut chain = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let text = source.to_string();
-        if !chain.contains(&text) {
-            chain += ": ";
-            chain += &text;
-        }
-        next = source.source();
-    }
-    chain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{text}")]
-    struct Link {
-        text: &'static str,
-        #[source]
-        source: Option<Box<Link>>,
-    }
-
-    #[test]
-    fn a_chain_is_printed_once_without_repetition() {
-        let root = Link { text: "refused", source: None };
-        let repeats = Link { text: "could not connect: refused", source: Some(Box::new(root)) };
-        let top = Link { text: "could not observe", source: Some(Box::new(repeats)) };
-        assert_eq!(error_chain(&top), "could not observe: could not connect: refused");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use grove_runtime::{args::CommonArgs, service::Service};
+use grove_runtime::{args::CommonArgs, runtime::Runtime};
 use tokio::time::timeout;
 
 const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: c,
@@ -22,7 +22,7 @@ async fn a_signal_before_the_work_begins_ends_it_well() {
         metrics_address: anywhere,
         ..CommonArgs::default()
     };
-    let service = Service::start("test", &args).await.unwrap();
+    let service = Runtime::start("test", &args).await.unwrap();
     let own = std::process::id().to_string();
     assert!(Command::new("kill").args(["-TERM", &own]).status().unwrap().success());
     let work = async {
@@ -30,5 +30,5 @@ async fn a_signal_before_the_work_begins_ends_it_well() {
         Ok(())
     };
     // A deadline for a signal that was lost.
-    timeout(Duration::from_mins(1), service.run(work)).await.unwrap().unwrap();
+    timeout(Duration::from_mins(1), service.run(work, &())).await.unwrap().unwrap();
 }

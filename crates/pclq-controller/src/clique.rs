@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::controller::{Next, Wiring};
-use grove_runtime::executor;
-use grove_runtime::plan::Plan;
-use grove_runtime::service::Service;
+use grove_controller::controller::{Next, Wiring};
+use grove_controller::controllers::Controllers;
+use grove_controller::executor;
+use grove_controller::plan::Plan;
 use kube::ResourceExt;
 
 use crate::Ctx;
@@ -42,7 +42,7 @@ pub enum Error {
 ///
 /// # Errors
 /// When the service cannot listen for signals or is stopped by force.
-pub async fn run(service: &Service, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
+pub async fn run(service: &Controllers, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
     let orphaned = Arc::clone(&ctx);
     let wiring = Wiring::new(CONTROLLER, changes.cliques)
         .concurrency(service.config().controllers.pod_clique.concurrent_syncs)

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
+use grove_controller::controllers::Controllers;
+use grove_controller::executor::Executor;
+use grove_controller::pace::Pace;
 use grove_runtime::clock::Clock;
-use grove_runtime::executor::Executor;
-use grove_runtime::pace::Pace;
-use grove_runtime::service::Service;
+use grove_runtime::runtime::Runtime;
 
 pub mod clique;
 pub mod memory;
@@ -34,10 +35,11 @@ pub struct Ctx {
 ///
 /// # Errors
 /// When the service cannot listen for signals or is stopped by force.
-pub async fn run(service: &Service) -> anyhow::Result<()> {
+pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
+    let service = &Controllers::new(runtime);
     let (memory, starved) = (memory::Memory::default(), starved::Starved::default());
     let (caches, changes) = clique::observe::watch(service, starved.clone());
-    let executor = service.executor().reporting_as(clique::CONTROLLER);
+    let executor = service.executor().with_reporting_controller(clique::CONTROLLER);
     let (clock, default_scheduler) = (service.clock(), service.config().schedulers.default_profile);
     let pace = Pace::default();
     let ctx = Arc::new(Ctx { caches, memory, starved, executor, pace, clock, default_scheduler });

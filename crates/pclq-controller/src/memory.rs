@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use grove_api_types::labels;
-use grove_runtime::executor::{Done, Failure, Outcome};
-use grove_runtime::plan::{Create, Plan, Step};
-use grove_runtime::slim::SlimPod;
+use grove_controller::executor::{Done, Outcome};
+use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::slim::SlimPod;
+use grove_runtime::api_error::ApiError;
 
 use crate::clique::plan::stage;
 
@@ -87,7 +88,7 @@ impl Memory {
                         asked.uid.clone_from(&target.uid);
                     }
                 }
-                Err(failure) if failure.reason == Failure::NAME_TAKEN => {
+                Err(failure) if failure.reason == ApiError::NAME_CONFLICT => {
                     refused.insert(target.name.clone());
                 }
                 Err(_) => {}

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::executor::Done;
+use grove_controller::slim::SlimPod;
+use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Change;
-use grove_runtime::executor::{Done, Failure};
-use grove_runtime::slim::SlimPod;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
@@ -60,14 +61,14 @@ impl Starved {
 }
 
 /// Whether it was for the cluster's rules and not for the name or the way there.
-fn is_for_lack_of_leave(failure: &Failure) -> bool {
+fn is_for_lack_of_leave(failure: &ApiError) -> bool {
     matches!(failure.code, 403 | 422)
 }
 
 #[cfg(test)]
 mod tests {
-    use grove_runtime::executor::Outcome;
-    use grove_runtime::plan::Target;
+    use grove_controller::executor::Outcome;
+    use grove_controller::plan::Target;
     use serde_json::json;
 
     use super::*;
@@ -79,8 +80,8 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn created(results: &[Result<(), Failure>]) -> Done {
-        let outcome = |result: &Result<(), Failure>| {
+    fn created(results: &[Result<(), ApiError>]) -> Done {
+        let outcome = |result: &Result<(), ApiError>| {
             let target = Target::of(&clique("ns", "pod"));
             Outcome { stage: "pods", verb: "create", target, result: result.clone() }
         };
@@ -92,8 +93,8 @@ mod tests {
         Change { before: Some(Arc::new(serde_json::from_value(pod).unwrap())), after: None }
     }
 
-    fn refused(code: u16) -> Result<(), Failure> {
-        Err(Failure::new(code, "Refused", "no"))
+    fn refused(code: u16) -> Result<(), ApiError> {
+        Err(ApiError::new(code, "Refused", "no"))
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::controllers::Controllers;
+use grove_controller::executor::Executor;
+use grove_controller::pace::{Pace, Tidings};
+use grove_controller::refusals::Refusals;
 use grove_runtime::clock::Clock;
-use grove_runtime::executor::Executor;
-use grove_runtime::pace::{Pace, Tidings};
-use grove_runtime::refusals::Refusals;
-use grove_runtime::service::Service;
 use kube::Resource;
 use serde::Serialize;
 
@@ -36,11 +36,11 @@ pub(crate) struct CreateBackoffs {
 
 impl Context {
     /// The context of the reconciler `controller`, which publishes its events under that name.
-    pub(crate) fn new(service: &Service, caches: &Caches, controller: &'static str) -> Arc<Self> {
+    pub(crate) fn new(service: &Controllers, caches: &Caches, controller: &'static str) -> Arc<Self> {
         Arc::new(Self {
             caches: caches.clone(),
             create_backoffs: CreateBackoffs::default(),
-            executor: service.executor().reporting_as(controller),
+            executor: service.executor().with_reporting_controller(controller),
             status_throttle: Pace::default(),
             clock: service.clock(),
             default_scheduler: service.config().schedulers.default_profile,

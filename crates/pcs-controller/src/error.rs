@@ -1,6 +1,6 @@
 //! The error of a reconcile, which makes the controller retry it with backoff.
 
-use grove_runtime::executor;
+use grove_controller::executor;
 
 /// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]

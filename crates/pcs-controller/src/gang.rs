@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_runtime::controller::{Next, Wake, Wiring};
-use grove_runtime::plan::Plan;
-use grove_runtime::service::Service;
+use grove_controller::controller::{Next, Wake, Wiring};
+use grove_controller::controllers::Controllers;
+use grove_controller::plan::Plan;
 
 use self::triggers::gang_of_clique;
 use crate::context::Context;
@@ -31,7 +31,7 @@ mod tests;
 pub(crate) const CONTROLLER: &str = "podgang-status-controller";
 
 /// Reconciles gangs until the service is stopped.
-pub(crate) async fn run(service: &Service, ctx: Arc<Context>, deltas: GangDeltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GangDeltas) {
     let cleanup = Arc::clone(&ctx);
     triggers(deltas)
         .concurrency(service.config().controllers.pod_gang.concurrent_syncs)

@@ -6,9 +6,9 @@ use futures::stream::{BoxStream, StreamExt};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::controllers::Controllers;
+use grove_controller::triggers::fan_out;
 use grove_runtime::caches::{Cache, Change};
-use grove_runtime::service::Service as GroveService;
-use grove_runtime::triggers::fan_out;
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
@@ -70,7 +70,7 @@ pub(crate) struct AllDeltas {
 }
 
 /// Starts the informers.
-pub(crate) fn start(service: &GroveService) -> (Caches, AllDeltas) {
+pub(crate) fn start(service: &Controllers) -> (Caches, AllDeltas) {
     let all = watcher::Config::default;
     let (sets, set_deltas) = service.watch(all(), None);
     let (groups, group_deltas) = service.watch(all(), None);

@@ -5,7 +5,8 @@
 //! triggers a reconcile and shows the flow from the snapshot to the status.
 
 use futures::future::join3;
-use grove_runtime::service::Service;
+use grove_controller::controllers::Controllers;
+use grove_runtime::runtime::Runtime;
 
 mod children;
 mod context;
@@ -26,7 +27,8 @@ pub const NAME: &str = "pcs-controller";
 ///
 /// # Errors
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
-pub async fn run(service: &Service) -> anyhow::Result<()> {
+pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
+    let service = &Controllers::new(runtime);
     let (caches, deltas) = informers::start(service);
     let ctx = |controller| Context::new(service, &caches, controller);
     // On the heap: together they would make a large future.

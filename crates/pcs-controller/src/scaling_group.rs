@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_runtime::controller::{Next, Wake, Wiring};
-use grove_runtime::plan::Plan;
-use grove_runtime::service::Service;
-use grove_runtime::triggers::{calls_for_act, changed_spec_or_labels};
+use grove_controller::controller::{Next, Wake, Wiring};
+use grove_controller::controllers::Controllers;
+use grove_controller::plan::Plan;
+use grove_controller::triggers::{calls_for_act, changed_spec_or_labels};
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
@@ -32,7 +32,7 @@ mod tests;
 pub(crate) const CONTROLLER: &str = "podcliquescalinggroup-controller";
 
 /// Reconciles groups until the service is stopped.
-pub(crate) async fn run(service: &Service, ctx: Arc<Context>, deltas: GroupDeltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupDeltas) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)

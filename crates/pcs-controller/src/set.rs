@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_runtime::controller::{Next, Wiring};
-use grove_runtime::plan::Plan;
-use grove_runtime::service::Service;
-use grove_runtime::triggers::calls_for_act;
+use grove_controller::controller::{Next, Wiring};
+use grove_controller::controllers::Controllers;
+use grove_controller::plan::Plan;
+use grove_controller::triggers::calls_for_act;
 
 use self::triggers::pod_gang_changed_beyond_pod_references;
 use crate::context::Context;
@@ -31,7 +31,7 @@ mod tests;
 pub(crate) const CONTROLLER: &str = "podcliqueset-controller";
 
 /// Reconciles sets until the service is stopped.
-pub(crate) async fn run(service: &Service, ctx: Arc<Context>, deltas: SetDeltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDeltas) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)

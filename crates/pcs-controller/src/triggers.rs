@@ -2,10 +2,10 @@
 
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
+use grove_controller::controller::Wake;
+use grove_controller::refusals::Refusals;
+use grove_controller::triggers::concerned;
 use grove_runtime::caches::{Cache, Change};
-use grove_runtime::controller::Wake;
-use grove_runtime::refusals::Refusals;
-use grove_runtime::triggers::concerned;
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 

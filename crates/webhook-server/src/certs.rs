@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use grove_api_types::configuration::CertProvisionMode;
-use grove_runtime::service::Service;
+use grove_runtime::runtime::Runtime;
 
 use crate::metrics::Counters;
 
@@ -43,7 +43,7 @@ pub(crate) struct Wishes {
 /// # Errors
 /// When the watches cannot be set up.
 pub(crate) async fn look_after(
-    service: &Service,
+    service: &Runtime,
     identity: &Identity,
     wishes: Wishes,
     counters: &Counters,
@@ -73,7 +73,7 @@ pub(crate) async fn look_after(
 }
 
 /// By these names a `Service` is called in its cluster.
-fn service_names(service: &Service) -> Vec<String> {
+fn service_names(service: &Runtime) -> Vec<String> {
     let (name, namespace) = (service.name(), service.namespace());
     let mut names = vec![name.to_owned()];
     for suffix in ["", ".svc", ".svc.cluster.local"] {

@@ -13,7 +13,7 @@ use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
 use grove_runtime::caches::Cache;
-use grove_runtime::service::Service;
+use grove_runtime::runtime::Runtime;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
@@ -54,7 +54,7 @@ fn has_volcano(schedulers: &Schedulers) -> bool {
 
 impl Cluster {
     /// Starts the watches. `accounts` are the names of the service accounts by which Grove's services act.
-    pub(crate) fn watch(service: &Service, accounts: &[String]) -> Self {
+    pub(crate) fn watch(service: &Runtime, accounts: &[String]) -> Self {
         let user = |account: &String| format!("system:serviceaccount:{}:{account}", service.namespace());
         let caches = Caches {
             sets: cache(service),
@@ -145,7 +145,7 @@ impl Cluster {
     }
 }
 
-fn cache<K>(service: &Service) -> Cache<K>
+fn cache<K>(service: &Runtime) -> Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {

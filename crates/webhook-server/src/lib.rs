@@ -12,7 +12,7 @@ use anyhow::Context;
 use futures::FutureExt;
 use futures::future::try_join3;
 use grove_runtime::ready::Ready;
-use grove_runtime::service::Service;
+use grove_runtime::runtime::Runtime;
 use grove_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 
@@ -43,7 +43,7 @@ pub const NAME: &str = "webhook-server";
 ///
 /// # Errors
 /// When the address is taken, or the certificate cannot be looked after.
-pub async fn run(service: &Service, args: &WebhookArgs) -> anyhow::Result<()> {
+pub async fn run(service: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
     let address = args.webhook_address.unwrap_or(service.config().server.webhooks.address.0);
     let listener = listen(address).await?;
     let counters = Counters::new(service.metrics().registry()).context("could not set up the metrics")?;
@@ -60,7 +60,7 @@ pub async fn run(service: &Service, args: &WebhookArgs) -> anyhow::Result<()> {
     let parting = part(service.ready(), service.shutdown());
     // On the heap: together they would make a large future.
     let work = Box::pin(try_join3(looking_after, answering, parting.map(Ok)));
-    service.run(work.map(|ended| ended.map(drop))).await
+    service.run(work.map(|ended| ended.map(drop)), &()).await
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -72,7 +72,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Who connects before everything is known waits: no answer is made from empty caches.
 async fn answer(
-    service: &Service,
+    service: &Runtime,
     (listener, desk): (TcpListener, std::sync::Arc<Desk>),
     identity: Identity,
     linger: Duration,

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::Keep;
-use crate::{backoff::Backoff, executor::Failure, metrics::Metrics, telemetry::error_chain};
+use crate::{api_error::ApiError, api_error::error_chain, backoff::Backoff, metrics::Metrics};
 
 /// A list page or the start of a watch takes no longer.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -107,7 +107,7 @@ impl Display for Error {
                 write!(f, "the API server does not serve this kind; its definition has to be installed")
             }
             Self::Refused(kube::Error::Api(status)) | Self::Ended(status) => {
-                write!(f, "the API server says {}", Failure::of_need(status))
+                write!(f, "the API server says {}", ApiError::for_required_access(status))
             }
             Self::Refused(error) => write!(f, "the API server cannot be reached: {}", error_chain(error)),
         }

@@ -14,9 +14,9 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map, config_maps, status},
-    ready::Ready,
+use crate::ready::Ready;
+use grove_test_support::mock_api_server::{
+    self, MockResponse, RecordedRequest, RequestLog, config_map, config_maps, status,
 };
 
 mod holders;

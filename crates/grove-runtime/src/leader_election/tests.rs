@@ -7,10 +7,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    mock_api_server::{self, MockResponse, RecordedRequest, RequestLog},
-    shutdown::Shutdown,
-};
+use crate::shutdown::Shutdown;
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog};
 
 /// A mock API server that stores one Lease.
 #[derive(Clone, Default)]

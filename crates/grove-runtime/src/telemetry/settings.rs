@@ -22,17 +22,18 @@ const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 
 /// Where traces go, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub(super) endpoint: String,
+pub struct Settings {
+    /// The address of the collector.
+    pub endpoint: String,
     /// What one batch may take.
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
     /// What was asked for and is not done.
-    pub(super) warning: Option<String>,
+    pub warning: Option<String>,
 }
 
 impl Settings {
     /// `None` if no collector is named, which is how it is unless somebody asks.
-    pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let written =
             |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let is = |name: &str, word: &str| written(name).is_some_and(|value| value.eq_ignore_ascii_case(word));

@@ -13,19 +13,19 @@ use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 use super::{Who, settings::Settings, transport::Transport};
 
 /// Whose spans are sent; those of libraries say nothing of Grove.
-const OURS: &str = "grove_runtime";
+const OURS: &str = "grove_";
 const NAME: &str = "service.name";
 const UNNAMED: &str = "unknown_service";
 
 /// Makes spans, and sends them.
-pub(super) struct Traces {
+pub struct Traces {
     endpoint: String,
     provider: SdkTracerProvider,
 }
 
 impl Traces {
     /// Nothing is sent yet. Needs a tokio runtime.
-    pub(super) fn start(settings: &Settings, who: &Who<'_>) -> anyhow::Result<Self> {
+    pub fn start(settings: &Settings, who: &Who<'_>) -> anyhow::Result<Self> {
         let Settings { endpoint, timeout, warning: _ } = settings;
         let transport = Transport::new(endpoint, *timeout).context("could not read the certificates of authorities")?;
         let exporter = SpanExporter::builder().with_http().with_http_client(transport);
@@ -37,12 +37,12 @@ impl Traces {
     }
 
     /// Where they go.
-    pub(super) fn endpoint(&self) -> &str {
+    pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
     /// What turns the spans of this process into traces.
-    pub(super) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
+    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {
@@ -52,7 +52,7 @@ impl Traces {
     }
 
     /// Sends what was not sent yet; after that time it is lost. Blocks.
-    pub(super) fn finish(&self, within: Duration) -> bool {
+    pub fn finish(&self, within: Duration) -> bool {
         self.provider.shutdown_with_timeout(within).is_ok()
     }
 }

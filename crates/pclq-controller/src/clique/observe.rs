@@ -12,11 +12,11 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::controller::Wake;
+use grove_controller::controllers::Controllers;
+use grove_controller::slim::SlimPod;
+use grove_controller::triggers;
 use grove_runtime::caches::{Cache, Change};
-use grove_runtime::controller::Wake;
-use grove_runtime::service::Service;
-use grove_runtime::slim::SlimPod;
-use grove_runtime::triggers;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
@@ -51,7 +51,7 @@ pub struct Changes {
 }
 
 /// Starts the watches.
-pub fn watch(service: &Service, starved: Starved) -> (Caches, Changes) {
+pub fn watch(service: &Controllers, starved: Starved) -> (Caches, Changes) {
     let (cliques, clique_changes) = service.watch::<PodClique>(watcher::Config::default(), None);
     let [own, of_others] = triggers::fan_out(clique_changes);
     // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.

@@ -8,7 +8,7 @@ use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::slim::SlimPod;
+use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
 use crate::memory::Recollection;

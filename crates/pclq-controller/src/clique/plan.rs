@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::plan::{Plan, Stage, Step, Waiting};
-use grove_runtime::slim::SlimPod;
+use grove_controller::plan::{Plan, Stage, Step, Waiting};
+use grove_controller::slim::SlimPod;
 
 use super::desired;
 use super::observed::Observed;

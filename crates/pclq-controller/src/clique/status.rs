@@ -3,11 +3,12 @@
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_api_types::{conditions, error_codes};
-use grove_runtime::conditions::is_true;
-use grove_runtime::executor::{Done, Failure, Outcome};
-use grove_runtime::pace::Tidings;
-use grove_runtime::plan::Plan;
-use grove_runtime::slim::SlimPod;
+use grove_controller::conditions::is_true;
+use grove_controller::executor::{Done, Outcome};
+use grove_controller::pace::Tidings;
+use grove_controller::plan::Plan;
+use grove_controller::slim::SlimPod;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
@@ -73,7 +74,7 @@ pub fn tidings(seen: &Observed, old: Option<&PodCliqueStatus>, new: &PodCliqueSt
 }
 
 /// A refusal as users and their tools read it.
-fn error(Outcome { stage: _, verb, target, result: _ }: &Outcome, failure: &Failure) -> (String, String) {
+fn error(Outcome { stage: _, verb, target, result: _ }: &Outcome, failure: &ApiError) -> (String, String) {
     let code = error_codes::of_write(&PodClique::kind(&()), &target.resource.kind, verb);
     (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }

@@ -8,8 +8,8 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
-use grove_runtime::plan::{Plan, Step};
-use grove_runtime::slim::SlimPod;
+use grove_controller::plan::{Plan, Step};
+use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 

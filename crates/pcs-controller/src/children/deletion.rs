@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
-use grove_runtime::plan::Step;
+use grove_controller::plan::Step;
 use kube::Resource;
 
 use super::ByName;

@@ -1,10 +1,11 @@
 //! The children that could not be created or changed, as entries of `lastErrors` and as condition messages.
 
 use grove_api_types::error_codes;
-use grove_runtime::executor::{Done, Failure};
-use grove_runtime::namesake::Claims;
-use grove_runtime::plan::Target;
-use grove_runtime::refusals::Standing;
+use grove_controller::executor::Done;
+use grove_controller::namesake::Claims;
+use grove_controller::plan::Target;
+use grove_controller::refusals::Standing;
+use grove_runtime::api_error::ApiError;
 use kube::Resource;
 
 /// The code and the description of each error: rejected writes first, then name conflicts.
@@ -56,12 +57,12 @@ pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<
 fn all<'a>(
     result: &'a Done,
     backed_off: &'a Standing,
-) -> impl Iterator<Item = (&'static str, &'a Target, &'a Failure)> {
+) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
     let earlier = backed_off.children.iter().map(|(target, failure)| ("create", target, failure));
     earlier.chain(result.refused().map(|(outcome, failure)| (outcome.verb, &outcome.target, failure)))
 }
 
-fn remedy(failure: &Failure) -> Option<&'static str> {
+fn remedy(failure: &ApiError) -> Option<&'static str> {
     let contains = |text: &str| failure.code == 403 && failure.message.contains(text);
     if contains("exceeded quota") {
         Some("raise the quota or free some of it, and what is missing follows by itself")

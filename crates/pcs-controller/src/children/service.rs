@@ -1,8 +1,8 @@
 //! A headless Service and its drift. The API server fills in much of what we leave away, and nobody else has a say in its spec.
 
 use grove_api_types::labels::is_grove_label;
-use grove_runtime::merge::merge_patch;
-use grove_runtime::plan::Step;
+use grove_controller::merge::merge_patch;
+use grove_controller::plan::Step;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
 use serde_json::json;

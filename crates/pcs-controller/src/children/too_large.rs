@@ -2,8 +2,8 @@
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
-use grove_runtime::conditions::{ConditionStatus, Verdict};
-use grove_runtime::plan::Waiting;
+use grove_controller::conditions::{ConditionStatus, Verdict};
+use grove_controller::plan::Waiting;
 
 /// Why the plan of such an object has no steps.
 pub(crate) fn waiting() -> Waiting {

@@ -1,6 +1,6 @@
 //! Plans the next writes for a gang.
 
-use grove_runtime::plan::Plan;
+use grove_controller::plan::Plan;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;

@@ -3,10 +3,10 @@
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::conditions::{Verdict, is_true, set_condition};
-use grove_runtime::executor::Done;
-use grove_runtime::pace::Tidings;
-use grove_runtime::plan::Plan;
+use grove_controller::conditions::{Verdict, is_true, set_condition};
+use grove_controller::executor::Done;
+use grove_controller::pace::Tidings;
+use grove_controller::plan::Plan;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;

@@ -9,7 +9,7 @@ use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::namesake::Namesake;
+use grove_controller::namesake::{Namesake, namesakes};
 use kube::ResourceExt;
 
 use super::observed::{Observed, set_replica};
@@ -46,7 +46,7 @@ fn gangs_and_conflicts(caches: &Caches, observed: &Observed) -> (BTreeSet<String
     let group = desired.as_ref().and_then(|(set, replica)| Some((*set, observed.in_replica(replica)?)));
     let Some((set, group)) = group else { return Default::default() };
     let cliques = group.members.iter().flat_map(|member| &member.cliques);
-    let conflicts = caches.cliques.namesakes(&observed.group, cliques.map(|clique| clique.name.as_str()));
+    let conflicts = namesakes(&caches.cliques, &observed.group, cliques.map(|clique| clique.name.as_str()));
     (active_gangs(caches, set, group.members.iter().map(|member| &member.gang)), conflicts)
 }
 

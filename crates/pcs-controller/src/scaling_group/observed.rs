@@ -7,8 +7,8 @@ use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, SetReplica, o
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::namesake::{Claims, Namesake};
-use grove_runtime::refusals::Standing;
+use grove_controller::namesake::{Claims, Namesake};
+use grove_controller::refusals::Standing;
 use kube::ResourceExt;
 
 use crate::children::ByName;

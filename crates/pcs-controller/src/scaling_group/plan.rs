@@ -6,7 +6,7 @@ use grove_api_types::deletion::{is_terminating, orphans_dependents};
 use grove_api_types::expansion::{GroupReplica, ScalingGroup};
 use grove_api_types::names::PodGangName;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::plan::{Plan, Stage, Step, Waiting};
+use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::{self, CliqueContext};

@@ -7,11 +7,11 @@ use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
+use grove_controller::executor::Done;
+use grove_controller::namesake::{Namesake, namesakes};
+use grove_controller::plan::Target;
+use grove_controller::refusals::Standing;
 use grove_runtime::caches::Cache;
-use grove_runtime::executor::Done;
-use grove_runtime::namesake::Namesake;
-use grove_runtime::plan::Target;
-use grove_runtime::refusals::Standing;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
@@ -74,11 +74,11 @@ fn name_conflicts(caches: &Caches, observed: &Observed) -> Vec<Namesake> {
     let autoscalers: Vec<_> =
         replicas.iter().flat_map(SetReplica::autoscalers).map(|autoscaler| autoscaler.name.to_string()).collect();
     let set = &observed.set;
-    let mut conflicts = caches.services.namesakes(set, replicas.iter().map(|replica| replica.service.as_str()));
-    conflicts.extend(caches.gangs.namesakes(set, gangs.iter().map(String::as_str)));
-    conflicts.extend(caches.groups.namesakes(set, groups));
-    conflicts.extend(caches.cliques.namesakes(set, cliques));
-    conflicts.extend(caches.autoscalers.namesakes(set, autoscalers.iter().map(String::as_str)));
+    let mut conflicts = namesakes(&caches.services, set, replicas.iter().map(|replica| replica.service.as_str()));
+    conflicts.extend(namesakes(&caches.gangs, set, gangs.iter().map(String::as_str)));
+    conflicts.extend(namesakes(&caches.groups, set, groups));
+    conflicts.extend(namesakes(&caches.cliques, set, cliques));
+    conflicts.extend(namesakes(&caches.autoscalers, set, autoscalers.iter().map(String::as_str)));
     conflicts
 }
 

@@ -10,8 +10,8 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::namesake::{Claims, Namesake};
-use grove_runtime::refusals::Standing;
+use grove_controller::namesake::{Claims, Namesake};
+use grove_controller::refusals::Standing;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 

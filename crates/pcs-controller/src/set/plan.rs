@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::labels;
-use grove_runtime::plan::{Plan, Stage, Step};
+use grove_controller::plan::{Plan, Stage, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired;

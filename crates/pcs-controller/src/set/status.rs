@@ -4,10 +4,10 @@ use grove_api_types::conditions::{self, available, fields_ignored};
 use grove_api_types::expansion::{self, Clique, ScalingGroup, SetReplica};
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
-use grove_runtime::conditions::{ConditionStatus, Verdict, remove_condition, set_condition};
-use grove_runtime::executor::Done;
-use grove_runtime::pace::Tidings;
-use grove_runtime::plan::Plan;
+use grove_controller::conditions::{ConditionStatus, Verdict, remove_condition, set_condition};
+use grove_controller::executor::Done;
+use grove_controller::pace::Tidings;
+use grove_controller::plan::Plan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSetStatus};
-use grove_runtime::executor::Done;
-use grove_runtime::plan::{Create, Manifest, Plan, Step};
+use grove_controller::executor::Done;
+use grove_controller::plan::{Create, Manifest, Plan, Step};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};

@@ -1,8 +1,8 @@
 //! Predicates for the deltas of a set's children.
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_controller::triggers::calls_for_act;
 use grove_runtime::caches::Change;
-use grove_runtime::triggers::calls_for_act;
 
 /// Whether a gang changed in more than its pod references, which pclq-controller writes. A change of the references is
 /// visible only in the status of the gang.

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use grove_runtime::clock::Clock;
 use grove_runtime::leadership::Leadership;
 use grove_runtime::ready::{Ready, ReadyHandle};
-use grove_runtime::service::Service;
+use grove_runtime::runtime::Runtime;
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::sleep;
@@ -56,7 +56,7 @@ enum Error {
 
 impl Keeper {
     pub(crate) fn new(
-        service: &Service,
+        service: &Runtime,
         terms: Terms,
         (identity, ready): (Identity, ReadyHandle),
         counters: &Counters,

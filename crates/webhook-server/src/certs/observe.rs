@@ -3,7 +3,7 @@
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use grove_runtime::caches::{self, Cache};
-use grove_runtime::service::Service;
+use grove_runtime::runtime::Runtime;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
@@ -25,7 +25,7 @@ pub(crate) struct Seen {
 }
 
 /// Starts the watches; the stream has an item for each change.
-pub(crate) fn follow(service: &Service) -> (Seen, BoxStream<'static, ()>) {
+pub(crate) fn follow(service: &Runtime) -> (Seen, BoxStream<'static, ()>) {
     let (namespace, secret) = (service.namespace().to_owned(), service.config().server.webhooks.secret_name.clone());
     let api = Api::<Secret>::namespaced(service.watch_client(), &namespace);
     let named = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use grove_runtime::executor::{Failure, PATIENCE};
+use grove_runtime::api_error::ApiError;
+use grove_runtime::client::REQUEST_TIMEOUT;
 use grove_runtime::metrics::Metrics;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -37,8 +38,8 @@ pub(crate) struct Publisher {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0}")]
-    Refused(Failure),
-    #[error("the API server did not answer within {PATIENCE:?}")]
+    Refused(ApiError),
+    #[error("the API server did not answer within {REQUEST_TIMEOUT:?}")]
     Silent,
 }
 
@@ -103,9 +104,9 @@ impl Publisher {
         verb: &str,
         write: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<(), Error> {
-        let result = match timeout(PATIENCE, write).await {
+        let result = match timeout(REQUEST_TIMEOUT, write).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(Error::Refused(Failure::from(&error))),
+            Ok(Err(error)) => Err(Error::Refused(ApiError::from(&error))),
             Err(_) => Err(Error::Silent),
         };
         let code = match &result {

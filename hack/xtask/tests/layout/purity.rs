@@ -4,7 +4,7 @@ use super::{source::Source, tree};
 
 /// The rooms of a reconciler that only think.
 const ROOMS: [&str; 4] = ["observed", "desired", "plan", "status"];
-/// The modules of grove-runtime that only think.
+/// The pure modules of grove-runtime and grove-controller.
 const RUNTIME_ROOMS: [&str; 3] = ["plan", "conditions", "rbac"];
 /// What thinking does without.
 const IMPURE: [&str; 7] = ["async", ".await", "Client", "Api<", "Api::", "tokio", "now("];
@@ -12,8 +12,8 @@ const IMPURE: [&str; 7] = ["async", ".await", "Client", "Api<", "Api::", "tokio"
 fn is_pure(source: &Source) -> bool {
     match source.krate() {
         Some("grove-api-types") => true,
-        Some("grove-runtime") => {
-            source.within("grove-runtime").is_some_and(|path| RUNTIME_ROOMS.contains(&first_stem(path)))
+        Some(krate @ ("grove-runtime" | "grove-controller")) => {
+            source.within(krate).is_some_and(|path| RUNTIME_ROOMS.contains(&first_stem(path)))
         }
         Some(krate) => source.within(krate).is_some_and(|path| path.split('/').any(|part| ROOMS.contains(&stem(part)))),
         None => false,
@@ -70,7 +70,7 @@ fn io_in_a_pure_room_is_found() {
         "crates/pclq-controller/src/clique/plan/scale.rs",
         "crates/pcs-controller/src/set/status.rs",
         "crates/grove-api-types/src/v1alpha1/pod_clique.rs",
-        "crates/grove-runtime/src/plan.rs",
+        "crates/grove-controller/src/plan.rs",
         "crates/grove-runtime/src/rbac.rs",
     ];
     for (line, word) in lines {
@@ -90,5 +90,5 @@ fn io_elsewhere_and_words_about_it_are_fine() {
     let text = "// async is for others\nfn known(runtime_client: &str) { let nowhere = \"tokio\"; }\n";
     tree::hold(&impurities(&Source::new("crates/pcs-controller/src/set/plan.rs", text)));
     tree::hold(&impurities(&Source::new("crates/pcs-controller/src/set/observe.rs", "async fn observe() {}\n")));
-    tree::hold(&impurities(&Source::new("crates/grove-runtime/src/executor/status.rs", "async fn publish() {}\n")));
+    tree::hold(&impurities(&Source::new("crates/grove-controller/src/executor/status.rs", "async fn publish() {}\n")));
 }

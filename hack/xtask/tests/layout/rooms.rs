@@ -19,7 +19,8 @@ fn allowed(room: &str) -> &'static [&'static str] {
 
 fn room(source: &Source) -> Option<&'static str> {
     let path = source.within(source.krate()?)?;
-    let is_service = !path.is_empty() && !["grove-api-types", "grove-runtime"].contains(&source.krate()?);
+    let is_service =
+        !path.is_empty() && !["grove-api-types", "grove-runtime", "grove-controller"].contains(&source.krate()?);
     let mut parts = path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
     parts.find_map(|part| ROOMS.into_iter().find(|room| *room == part)).filter(|_| is_service && !source.is_test())
 }
@@ -93,7 +94,7 @@ fn kinds_in_runtime(source: &Source) -> Vec<String> {
         let kind = KINDS.iter().find(|kind| line.contains(**kind))?;
         Some(format!("{}:{}: grove-runtime names {kind}", source.path, at + 1))
     };
-    if !source.path.starts_with("crates/grove-runtime/") {
+    if !["grove-runtime", "grove-controller"].iter().any(|krate| source.krate() == Some(krate)) {
         return Vec::new();
     }
     source.text.lines().enumerate().filter_map(names).collect()

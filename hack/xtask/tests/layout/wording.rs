@@ -38,7 +38,7 @@ fn sleeps(source: &Source) -> Vec<String> {
 /// Literals that join two values with a dash, as only `names.rs` may.
 fn glued_names(source: &Source) -> Vec<String> {
     let is_names = source.path.strip_prefix(NAMES).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'));
-    if source.krate().is_none() || source.krate() == Some("grove-runtime") || is_names {
+    if source.krate().is_none() || matches!(source.krate(), Some("grove-runtime" | "grove-controller")) || is_names {
         return Vec::new();
     }
     let glues = |literal: &Literal| {

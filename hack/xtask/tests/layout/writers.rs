@@ -5,12 +5,12 @@ use super::{source::Source, tree};
 
 /// The files and folders that write: no more than these three.
 const WRITERS: [&str; 3] = [
-    "crates/grove-runtime/src/executor",
+    "crates/grove-controller/src/executor",
     "crates/grove-runtime/src/leader_election",
     "crates/webhook-server/src/certs",
 ];
 /// Where kube's recorder is made and used.
-const ANNOUNCER: &str = "crates/grove-runtime/src/events";
+const ANNOUNCER: &str = "crates/grove-controller/src/events";
 
 const WRITES: [&str; 21] = [
     "PatchParams",
@@ -81,13 +81,13 @@ fn a_write_elsewhere_is_found() {
 #[test]
 fn the_writers_and_words_about_writing_are_fine() {
     let text = "fn a() { pods.create(&PostParams::default(), &pod) }";
-    tree::hold(&stray_writes(&Source::new("crates/grove-runtime/src/executor/steps.rs", text)));
+    tree::hold(&stray_writes(&Source::new("crates/grove-controller/src/executor/steps.rs", text)));
     tree::hold(&stray_writes(&Source::new(
         "crates/pcs-controller/src/set/plan.rs",
         "fn a() { Step::create(&pod) } // .patch(",
     )));
     tree::turns_red(
-        &stray_writes(&Source::new("crates/grove-runtime/src/events.rs", "fn a() { pods.patch(x) }")),
+        &stray_writes(&Source::new("crates/grove-controller/src/events.rs", "fn a() { pods.patch(x) }")),
         ".patch(",
     );
 }

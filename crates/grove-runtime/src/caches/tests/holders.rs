@@ -62,7 +62,7 @@ fn who_wants_a_taken_name_is_told_once_when_its_holder_changes() {
     let (owner, other) = (set("o", "owner"), set("other", "another"));
     assert!(cache.namesakes(&owner, ["taken", "own", "free"]).is_empty(), "they are its own");
     let found = cache.namesakes(&other, ["taken", "free"]);
-    assert_eq!(found.iter().map(|found| found.target.name.as_str()).collect::<Vec<_>>(), ["taken"]);
+    assert_eq!(found.iter().map(|found| found.metadata.name.as_deref().unwrap()).collect::<Vec<_>>(), ["taken"]);
 
     let told = |event| {
         let changes = cache.take(event);

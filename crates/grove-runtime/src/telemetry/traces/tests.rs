@@ -1,148 +1,33 @@
-//! Traces on their way: a collector on this machine takes what comes of a reconciliation, or does not.
+//! The transport of traces: a collector on this machine accepts them, or cannot be reached.
 
 use std::{
-    collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, Mutex},
 };
 
-use axum::{Router, body::Bytes, extract::State, routing::post};
-use futures::{StreamExt, stream};
-use grove_api_types::configuration::OperatorConfiguration;
-use k8s_openapi::api::core::v1::ConfigMap;
+use axum::{Router, body::Bytes, routing::post};
 use opentelemetry_http::{HttpClient, Request};
-use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
-    common::v1::{KeyValue as Attribute, any_value},
-    trace::v1::Span,
-};
-use prost::Message;
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    task::spawn_blocking,
-};
+use tokio::net::{TcpListener, TcpSocket};
 use tracing::{Event, field::Field};
 use tracing_subscriber::{layer, prelude::*, registry};
 
 use super::*;
-use crate::{
-    caches::Change,
-    client::{self, Clients},
-    controller::{Next, Wiring},
-    mock_api_server::{self, MockResponse, config_map},
-    plan::{Plan, Stage, Step},
-    service::Service,
-};
+use crate::client;
 
 const WHO: Who<'_> = Who { service: "test-controller", version: "1.2.3", identity: "test-0" };
-const FAILED: i32 = 2;
 
 fn settings(endpoint: &str) -> Settings {
     client::install_crypto_provider();
     Settings { endpoint: endpoint.to_owned(), timeout: Duration::from_secs(30), warning: None }
 }
 
-/// An address that somebody listens at.
-async fn address() -> (TcpListener, String) {
+/// The address of a collector that accepts everything.
+async fn collector() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}/v1/traces", listener.local_addr().unwrap());
-    (listener, endpoint)
-}
-
-/// A collector, and what it was sent.
-async fn collector() -> (String, mpsc::Receiver<Bytes>) {
-    let (listener, endpoint) = address().await;
-    let (sender, received) = mpsc::channel();
-    let take = |State(sender): State<mpsc::Sender<Bytes>>, body: Bytes| async move { sender.send(body).unwrap() };
-    let routes = Router::new().route("/v1/traces", post(take)).with_state(sender);
+    let routes = Router::new().route("/v1/traces", post(|| async {}));
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-    (endpoint, received)
-}
-
-fn map(name: &str) -> ConfigMap {
-    serde_json::from_value(config_map(name, 1, "owner")).unwrap()
-}
-
-/// Reconciles one object by two writes, of which one is refused.
-async fn reconcile_once() {
-    let (client, _) = mock_api_server::client(|asked| match asked.method.as_str() {
-        "POST" => MockResponse::ok(config_map("child", 1, "owner")),
-        _ => MockResponse::error(403, "Forbidden"),
-    });
-    let clients = Clients { requests: client.clone(), watches: client };
-    let service = Service::over("test", clients, OperatorConfiguration::default()).unwrap();
-    let came = Change { before: None, after: Some(Arc::new(map("subject"))) };
-    let (executor, shutdown) = (service.executor().clone(), service.shutdown().clone());
-    let wiring = Wiring::new("maps", stream::iter([came]).chain(stream::pending()));
-    let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {
-        let (executor, shutdown) = (executor.clone(), shutdown.clone());
-        async move {
-            let steps = [Step::create(&map("child")), Step::delete(&map("kept"))];
-            let done = executor.carry_out(&*object, &Plan::new().stage(Stage::new("s", steps))).await;
-            shutdown.ask();
-            done.into_result().map(|()| Next::Event)
-        }
-    };
-    wiring.run(&service, Arc::new(()), reconcile).await;
-}
-
-fn text(attributes: &[Attribute], key: &str) -> Option<String> {
-    let value = &attributes.iter().find(|attribute| attribute.key == key)?.value;
-    let Some(any_value::Value::StringValue(text)) = value.as_ref()?.value.as_ref() else { return None };
-    Some(text.clone())
-}
-
-/// A line for each span: what it is below, its name, its attributes, and whether it failed.
-fn lines(spans: &[Span]) -> Vec<String> {
-    let names: BTreeMap<&[u8], &str> = spans.iter().map(|span| (&*span.span_id, &*span.name)).collect();
-    let line = |span: &Span| {
-        let below = names.get(&*span.parent_span_id).map_or(String::new(), |parent| format!("{parent} > "));
-        let keys = ["controller", "verb", "kind", "namespace", "name", "result"];
-        let attributes = keys.iter().filter_map(|key| Some(format!(" {key}={}", text(&span.attributes, key)?)));
-        let attributes: String = attributes.collect();
-        let has_failed = span.status.as_ref().is_some_and(|status| status.code == FAILED);
-        format!("{below}{}{attributes}{}", span.name, if has_failed { " failed" } else { "" })
-    };
-    let mut lines: Vec<String> = spans.iter().map(line).collect();
-    lines.sort();
-    lines
-}
-
-#[tokio::test]
-async fn a_reconciliation_is_a_trace_with_the_objects_key_and_its_writes_below_it() {
-    let (endpoint, received) = collector().await;
-    let traces = Traces::start(&settings(&endpoint), &WHO).unwrap();
-    let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));
-    reconcile_once().await;
-    drop(subscribed);
-    assert!(spawn_blocking(move || traces.finish(Duration::from_secs(30))).await.unwrap());
-
-    let requests = received.try_iter().map(|body| ExportTraceServiceRequest::decode(body).unwrap());
-    let sent: Vec<_> = requests.flat_map(|request| request.resource_spans).collect();
-    let service = &sent[0].resource.as_ref().unwrap().attributes;
-    assert_eq!(text(service, "service.name").unwrap(), WHO.service);
-    assert_eq!(text(service, "service.instance.id").unwrap(), WHO.identity);
-    let scopes = sent.into_iter().flat_map(|resource| resource.scope_spans);
-    let spans: Vec<Span> = scopes.flat_map(|scope| scope.spans).collect();
-    assert_eq!(
-        lines(&spans),
-        [
-            "reconcile > write verb=create kind=ConfigMap namespace=ns name=child result=success",
-            "reconcile > write verb=delete kind=ConfigMap namespace=ns name=kept result=403 failed",
-            "reconcile controller=maps namespace=ns name=subject failed",
-        ]
-    );
-    assert!(spans.iter().all(|span| span.trace_id == spans[0].trace_id), "one reconciliation, one trace");
-}
-
-#[tokio::test]
-async fn nobody_waits_longer_than_allowed_for_a_collector_that_does_not_answer() {
-    let (_silent, endpoint) = address().await;
-    let traces = Traces::start(&settings(&endpoint), &WHO).unwrap();
-    let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));
-    reconcile_once().await;
-    drop(subscribed);
-    assert!(!spawn_blocking(move || traces.finish(Duration::from_millis(50))).await.unwrap(), "what was lost is known");
+    endpoint
 }
 
 /// What was logged about the collector.
@@ -166,7 +51,7 @@ async fn a_collector_that_is_away_is_warned_of_once_and_its_return_is_told() {
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let away = format!("http://{}/v1/traces", closed.local_addr().unwrap());
-    let (here, _received) = collector().await;
+    let here = collector().await;
     let Settings { endpoint, timeout, warning: _ } = settings(&away);
     let transport = Transport::new(&endpoint, timeout).unwrap();
     let told = Told::default();

@@ -1,8 +1,8 @@
 //! The scheduling gate of pods of a scaled gang: shut until the base gang is scheduled, then opened for good.
 
 use grove_api_types::labels::SCHEDULING_GATE;
-use grove_runtime::plan::{Step, Waiting};
-use grove_runtime::slim::SlimPod;
+use grove_controller::plan::{Step, Waiting};
+use grove_controller::slim::SlimPod;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
 use serde_json::json;

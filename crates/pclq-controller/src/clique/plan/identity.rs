@@ -1,8 +1,8 @@
 //! Whose pods these are: owner and labels that were edited away come back.
 
 use grove_api_types::ownership::controller_owner_reference;
-use grove_runtime::plan::{Step, Target};
-use grove_runtime::slim::SlimPod;
+use grove_controller::plan::{Step, Target};
+use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 

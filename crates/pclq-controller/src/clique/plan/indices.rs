@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_runtime::slim::SlimPod;
+use grove_controller::slim::SlimPod;
 
 use crate::clique::observed::{self, Observed};
 

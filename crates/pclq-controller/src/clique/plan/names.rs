@@ -5,7 +5,7 @@
 //! again is answered with a conflict and never becomes a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};
-use grove_runtime::slim::SlimPod;
+use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
 use crate::clique::observed::{self, Observed};

@@ -2,8 +2,8 @@
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
-use grove_runtime::plan::{Step, Waiting};
-use grove_runtime::slim::SlimPod;
+use grove_controller::plan::{Step, Waiting};
+use grove_controller::slim::SlimPod;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation};
 use kube::ResourceExt;

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use grove_runtime::executor::{Done, Failure, Outcome};
+use grove_controller::executor::{Done, Outcome};
+use grove_runtime::api_error::ApiError;
 
 /// Different reasons that a message names before it only counts.
 const NAMED: usize = 3;
@@ -46,7 +47,7 @@ impl Display for Reason<'_> {
 }
 
 /// The server's sentence; where it begins by naming the object, what it says of it.
-fn words<'a>(name: &str, failure: &'a Failure) -> &'a str {
+fn words<'a>(name: &str, failure: &'a ApiError) -> &'a str {
     let said = ["forbidden", "invalid"].map(|said| format!("\"{name}\" is {said}: "));
     let rest = said.iter().find_map(|said| failure.message.split_once(said.as_str()));
     rest.map_or(failure.message.as_str(), |(_, words)| words)

@@ -1,10 +1,10 @@
 //! The conditions of a clique.
 
 use grove_api_types::conditions::{self, available, breached, scheduled};
-use grove_runtime::conditions::{Verdict, set_condition};
-use grove_runtime::executor::Done;
-use grove_runtime::plan::Plan;
-use grove_runtime::slim::SlimPod;
+use grove_controller::conditions::{Verdict, set_condition};
+use grove_controller::executor::Done;
+use grove_controller::plan::Plan;
+use grove_controller::slim::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 

@@ -1,7 +1,7 @@
 //! Pods of a scaled gang and the base gang that goes before it.
 
 use expect_test::expect;
-use grove_runtime::plan::{Create, Step};
+use grove_controller::plan::{Create, Step};
 
 use super::{check, world};
 use crate::clique::plan::plan;

@@ -1,8 +1,8 @@
 //! Owners and labels that were edited away.
 
 use expect_test::expect;
+use grove_controller::slim::SlimPod;
 use grove_runtime::caches::Change;
-use grove_runtime::slim::SlimPod;
 use serde_json::json;
 
 use super::check;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use grove_runtime::executor::{Done, Outcome};
-use grove_runtime::plan::{Create, Delete, Step};
-use grove_runtime::slim::SlimPod;
+use grove_controller::executor::{Done, Outcome};
+use grove_controller::plan::{Create, Delete, Step};
+use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 use serde_json::json;
 

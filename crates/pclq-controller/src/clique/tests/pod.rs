@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
-use grove_runtime::plan::{Create, Step};
+use grove_controller::plan::{Create, Step};
 
 use super::world;
 use crate::clique::plan::plan;

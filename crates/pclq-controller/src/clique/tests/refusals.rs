@@ -3,8 +3,9 @@
 #![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
 
 use expect_test::{Expect, expect};
-use grove_runtime::executor::{Done, Failure, Outcome};
-use grove_runtime::plan::Target;
+use grove_controller::executor::{Done, Outcome};
+use grove_controller::plan::Target;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 
 use super::world;
@@ -20,7 +21,7 @@ const SECURITY: &str =
 fn creates(refused: &[(&str, &str)]) -> Done {
     let outcome = |(name, words): &(&str, &str)| {
         let target = Target { name: (*name).to_owned(), ..Target::of(&*world("{pods: [{i: 0, name: a}]}").pods[0]) };
-        let failure = Failure::new(403, "Forbidden", format!("pods \"{name}\" {words}"));
+        let failure = ApiError::new(403, "Forbidden", format!("pods \"{name}\" {words}"));
         Outcome { stage: "pods", verb: "create", target, result: Err(failure) }
     };
     Done { outcomes: refused.iter().map(outcome).collect() }

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use grove_runtime::executor::{Done, Failure, Outcome};
-use grove_runtime::pace::Tidings;
-use grove_runtime::plan::Target;
+use grove_controller::executor::{Done, Outcome};
+use grove_controller::pace::Tidings;
+use grove_controller::plan::Target;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,7 +20,7 @@ fn told(row: &str, done: &Done, second: i64) -> PodCliqueStatus {
 }
 
 fn refused(message: &str) -> Done {
-    let failure = Failure::new(403, "Forbidden", message);
+    let failure = ApiError::new(403, "Forbidden", message);
     let target = Target::of(&*world("{pods: [{i: 0, name: a}]}").pods[0]);
     let outcome = Outcome { stage: "pods", verb: "create", target, result: Err(failure) };
     Done { outcomes: vec![outcome.clone(), outcome] }

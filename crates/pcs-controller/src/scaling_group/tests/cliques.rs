@@ -1,8 +1,8 @@
 //! Which cliques are created, patched and deleted.
 
 use expect_test::{Expect, expect};
-use grove_runtime::executor::Failure;
-use grove_runtime::plan::{Create, Step, Target};
+use grove_controller::plan::{Create, Step, Target};
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -214,7 +214,7 @@ fn a_group_that_is_leaving_deletes_its_cliques() {
 fn a_refused_clique_is_not_asked_for_until_its_time_and_keeps_none_from_going() {
     let mut observed = carried_out(new(3));
     let gone = observed.cliques.remove("m-0-g-0-d").expect("a clique");
-    let quota = Failure::new(403, "Forbidden", "exceeded quota: small");
+    let quota = ApiError::new(403, "Forbidden", "exceeded quota: small");
     observed.backed_off.children.push((Target::of(&*gone), quota));
     observed.group.spec.replicas = 2;
     check(

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::PodCliqueStatus;
-use grove_runtime::conditions::{ConditionStatus, Verdict, set_condition};
+use grove_controller::conditions::{ConditionStatus, Verdict, set_condition};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{carried_out, change, new, status};

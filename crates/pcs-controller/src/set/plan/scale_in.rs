@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use grove_api_types::expansion::SetReplica;
 use grove_api_types::names::AutoscalerName;
-use grove_runtime::plan::Stage;
+use grove_controller::plan::Stage;
 
 use crate::children::deletion;
 use crate::set::observed::Observed;

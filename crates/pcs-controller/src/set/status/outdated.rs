@@ -3,7 +3,7 @@
 use grove_api_types::conditions::{self, pods_outdated};
 use grove_api_types::expansion::SetReplica;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_runtime::conditions::{ConditionStatus, Verdict};
+use grove_controller::conditions::{ConditionStatus, Verdict};
 
 use crate::children::{Revision, clique};
 use crate::set::observed::Observed;

@@ -3,9 +3,9 @@
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_runtime::executor::Done;
-use grove_runtime::namesake::Namesake;
-use grove_runtime::plan::{Create, Step};
+use grove_controller::executor::Done;
+use grove_controller::namesake::Namesake;
+use grove_controller::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;

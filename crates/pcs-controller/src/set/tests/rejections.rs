@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::executor::{Done, Failure, Outcome};
-use grove_runtime::plan::Target;
+use grove_controller::executor::{Done, Outcome};
+use grove_controller::plan::Target;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
@@ -16,7 +17,7 @@ const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: sma
 
 /// The set after the API server refused this a moment ago.
 fn refused<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &K) -> Observed {
-    observed.backed_off.children.push((Target::of(child), Failure::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.children.push((Target::of(child), ApiError::new(403, "Forbidden", QUOTA)));
     observed.backed_off.wait = Some(Duration::from_secs(8));
     observed
 }
@@ -59,7 +60,7 @@ fn a_refused_clique_keeps_nothing_from_going() {
     let mut observed = carried_out(new(SET));
     observed.cliques.remove("llm-0-decode");
     observed.set.spec.replicas = 1;
-    observed.backed_off.children.push((Target::of(&clique()), Failure::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.children.push((Target::of(&clique()), ApiError::new(403, "Forbidden", QUOTA)));
     observed.backed_off.children[0].0.name = "llm-0-decode".to_owned();
     check(
         &observed,
@@ -75,7 +76,7 @@ fn a_refused_clique_keeps_nothing_from_going() {
 #[test]
 fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_waits() {
     let target = |name: &str| Target { name: name.to_owned(), ..Target::of(&clique()) };
-    let failure = Failure::new(403, "Forbidden", QUOTA);
+    let failure = ApiError::new(403, "Forbidden", QUOTA);
     let outcome =
         |name: &str| Outcome { stage: "cliques", verb: "create", target: target(name), result: Err(failure.clone()) };
     let mut observed = nothing();

@@ -1,7 +1,7 @@
 //! What a set and its gangs are told.
 
 use grove_api_types::v1alpha1::PodCliqueStatus;
-use grove_runtime::executor::Done;
+use grove_controller::executor::Done;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{SET, carried_out, change, new, plan, status};

@@ -37,17 +37,15 @@ use self::{
     wakes::{everything, gathered},
 };
 pub use self::{lanes::Wake, next::Next};
-use crate::{
+use grove_runtime::{
+    api_error::{ApiError, error_chain},
     backoff::Backoff,
     caches::Change,
-    executor::{Executor, Failure},
     leadership::Leadership,
     metrics::{Metrics, ReconcileResult},
-    plan::Plan,
-    service::Service,
-    telemetry::error_chain,
-    triggers::changed_spec_or_labels,
 };
+
+use crate::{controllers::Controllers, executor::Executor, plan::Plan, triggers::changed_spec_or_labels};
 
 /// Orphans are looked after this many at a time.
 const SWEEPS: usize = 32;
@@ -109,7 +107,7 @@ where
 
     /// Waits until all caches of the service are filled, then reconciles until the service is asked to stop and what
     /// was begun is finished.
-    pub async fn run<C, E, F, R>(self, service: &Service, context: Arc<C>, reconcile: F)
+    pub async fn run<C, E, F, R>(self, service: &Controllers, context: Arc<C>, reconcile: F)
     where
         C: Send + Sync + 'static,
         E: Error + Send + 'static,
@@ -124,7 +122,7 @@ where
         tracing::info!(controller = name, "stopped");
     }
 
-    async fn reconcile_until_stopped<C, E, F, R>(self, service: &Service, context: Arc<C>, reconcile: F)
+    async fn reconcile_until_stopped<C, E, F, R>(self, service: &Controllers, context: Arc<C>, reconcile: F)
     where
         C: Send + Sync + 'static,
         E: Error + Send + 'static,
@@ -168,7 +166,7 @@ where
     }
 }
 
-async fn stopped_before_ready(service: &Service) -> bool {
+async fn stopped_before_ready(service: &Controllers) -> bool {
     tokio::select! {
         () = service.ready().wait() => false,
         () = service.shutdown().asked() => true,
@@ -216,7 +214,7 @@ where
 }
 
 async fn sweep<K>(
-    service: &Service,
+    service: &Controllers,
     name: &'static str,
     orphans: Option<&(dyn Fn(&K) -> Plan + Send + Sync)>,
     gone: Arc<K>,
@@ -225,14 +223,14 @@ async fn sweep<K>(
 {
     let Some(orphans) = orphans else { return };
     if service.leadership().is_held() {
-        clear(service, &service.executor().reporting_as(name), orphans, &*gone).await;
+        clear(service, &service.executor().with_reporting_controller(name), orphans, &*gone).await;
     } else {
         // Another replica sweeps; here the plan is made for whoever makes it to forget the object.
         drop(orphans(&gone));
     }
 }
 
-async fn clear<K>(service: &Service, executor: &Executor, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K)
+async fn clear<K>(service: &Controllers, executor: &Executor, orphans: &(dyn Fn(&K) -> Plan + Send + Sync), gone: &K)
 where
     K: Resource<DynamicType = ()>,
 {
@@ -348,7 +346,7 @@ impl<C: Send + Sync + 'static> Attempts<C> {
 fn asked_delay(error: &(dyn Error + 'static)) -> Duration {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(delay) = error.downcast_ref::<Failure>().and_then(|failure| failure.retry_after) {
+        if let Some(delay) = error.downcast_ref::<ApiError>().and_then(|failure| failure.retry_after) {
             return delay;
         }
         next = error.source();

@@ -1,4 +1,4 @@
-//! The life of a service: start, work, drain.
+//! The runtime of a service: start, work, drain.
 
 use std::{
     fmt::Debug,
@@ -25,12 +25,9 @@ use crate::{
     client::{self, Clients, Connection},
     clock::Clock,
     config::{self, Loaded},
-    events::Recorder,
-    executor::Executor,
     identity,
     leader_election::{LeaderElector, LeadershipLost, LeaseLock},
     leadership::Leadership,
-    load::Load,
     metrics::Metrics,
     rbac::SYSTEM_NAMESPACE,
     ready::Ready,
@@ -43,9 +40,25 @@ const DRAIN: Duration = Duration::from_secs(25);
 /// The last events may take this long.
 const FLUSH: Duration = Duration::from_secs(3);
 
+/// Writes that have to end before the process releases its lease.
+pub trait Drain {
+    /// Publishes the queued events. The runtime waits at most three seconds.
+    fn flush(&self) -> impl Future<Output = ()>;
+
+    /// Returns when no write is in flight. The process no longer leads by then, so that every write in flight is cancelled.
+    fn wait_idle(&self) -> impl Future<Output = ()>;
+}
+
+/// A process without queued events and without writes of its own.
+impl Drain for () {
+    async fn flush(&self) {}
+
+    async fn wait_idle(&self) {}
+}
+
 /// What a service has at hand. Cheap to clone; all clones are the same service.
 #[derive(Clone)]
-pub struct Service {
+pub struct Runtime {
     inner: Arc<Inner>,
 }
 
@@ -55,10 +68,7 @@ struct Inner {
     namespace: String,
     clients: Clients,
     config: OperatorConfiguration,
-    executor: Executor,
-    recorder: Recorder,
     metrics: Metrics,
-    load: Load,
     ready: Ready,
     shutdown: Shutdown,
     /// What was told to the process since its start, until somebody works.
@@ -70,7 +80,7 @@ struct Inner {
     elector: Mutex<Option<LeaderElector>>,
 }
 
-impl Service {
+impl Runtime {
     /// Reads the configuration, starts logging, connects, and answers probes: alive at once, ready when the caches are.
     pub async fn start(name: &'static str, args: &CommonArgs) -> anyhow::Result<Self> {
         client::install_crypto_provider();
@@ -89,12 +99,12 @@ impl Service {
             let leadership = Leadership::standby();
             let lock = LeaseLock { client: leases, namespace: namespace.clone(), service: name.to_owned() };
             let election = configuration.leader_election.clone();
-            let service = Self::led_by(leadership.clone(), (name, namespace), clients, configuration)?;
+            let service = Self::with_leadership(leadership.clone(), (name, namespace), clients, configuration)?;
             let elector = LeaderElector::new(lock, &identity, &election, leadership, service.metrics().clone());
             service.elector().replace(elector);
             service
         } else {
-            Self::led_by(Leadership::always(), (name, namespace), clients, configuration)?
+            Self::with_leadership(Leadership::always(), (name, namespace), clients, configuration)?
         };
         service.metrics().set_config_hash(&hash);
         service.signals().replace(signals);
@@ -104,45 +114,23 @@ impl Service {
     }
 
     /// A service over clients that exist already, without logs, ports and rivals. Needs a tokio runtime.
-    pub fn over(name: &'static str, clients: Clients, config: OperatorConfiguration) -> anyhow::Result<Self> {
-        Self::led_by(Leadership::always(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
+    pub fn from_clients(name: &'static str, clients: Clients, config: OperatorConfiguration) -> anyhow::Result<Self> {
+        Self::with_leadership(Leadership::always(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
     }
 
-    pub(crate) fn led_by(
+    /// A runtime over existing clients, whose writes are gated by `leadership`. Needs a tokio runtime.
+    pub fn with_leadership(
         leadership: Leadership,
         (name, namespace): (&'static str, String),
         clients: Clients,
         config: OperatorConfiguration,
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("could not set up the metrics")?;
-        let load = Load::default();
-        let recorder = Recorder::start(clients.requests.clone(), name, load.clone());
-        let executor = Executor::new(clients.requests.clone(), recorder.clone(), metrics.clone());
-        let executor = executor.led_by(leadership.clone()).measured_by(load.clone());
         let (ready, shutdown) = (Ready::new(), Shutdown::new());
         let (signals, kinds, elector) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let inner = Inner {
-            name,
-            namespace,
-            clients,
-            config,
-            executor,
-            recorder,
-            metrics,
-            load,
-            ready,
-            shutdown,
-            signals,
-            leadership,
-            kinds,
-            elector,
-        };
+        let inner =
+            Inner { name, namespace, clients, config, metrics, ready, shutdown, signals, leadership, kinds, elector };
         Ok(Self { inner: Arc::new(inner) })
-    }
-
-    /// How busy its API server is.
-    pub fn load(&self) -> &Load {
-        &self.inner.load
     }
 
     /// The service's name.
@@ -163,11 +151,6 @@ impl Service {
     /// The client for lists and watches, with connections of its own.
     pub fn watch_client(&self) -> Client {
         self.inner.clients.watches.clone()
-    }
-
-    /// The one writer.
-    pub fn executor(&self) -> &Executor {
-        &self.inner.executor
     }
 
     /// The configuration as read at the start.
@@ -239,7 +222,7 @@ impl Service {
     }
 
     /// An item each time the API server comes to know a kind that is watched, or ceases to.
-    pub(crate) fn kinds_changed(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
+    pub fn served_kinds_changed(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
         let kinds = self.kinds().clone();
         stream::select_all(kinds.into_iter().map(|kind| {
             let changes = stream::unfold(kind, |mut kind| async move {
@@ -257,9 +240,13 @@ impl Service {
     /// Works until SIGTERM or SIGINT, then lets `work` finish what it began. A second signal ends it at once, and so does
     /// another replica that took the lead.
     ///
-    /// `work` ends by itself once [`Service::shutdown`] is asked; an error of it is the service's. The lead is given up
+    /// `work` ends by itself once [`Runtime::shutdown`] is asked; an error of it is the service's. The lead is given up
     /// last, when nothing is written any more.
-    pub async fn run(&self, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    pub async fn run(
+        &self,
+        work: impl Future<Output = anyhow::Result<()>>,
+        writers: &impl Drain,
+    ) -> anyhow::Result<()> {
         let early = self.signals().take();
         let mut signals = early.map_or_else(Signals::listen, Ok).context("could not listen for signals")?;
         let release = Shutdown::new();
@@ -277,9 +264,9 @@ impl Service {
         };
         // Whoever works beside `work` hears of its end too.
         self.shutdown().ask();
-        let flushed = timeout(FLUSH, self.inner.recorder.flush()).await.is_ok();
+        let flushed = timeout(FLUSH, writers.flush()).await.is_ok();
         self.leadership().release();
-        self.executor().settled().await;
+        writers.wait_idle().await;
         release.ask();
         // What happens to the lease from here on is nobody's concern.
         drop(election_run.await);
@@ -354,12 +341,12 @@ mod tests {
     };
 
     use super::*;
-    use crate::mock_api_server::{self, MockResponse};
+    use grove_test_support::mock_api_server::{self, MockResponse};
 
-    fn service() -> Service {
+    fn service() -> Runtime {
         let (client, _) = mock_api_server::client(|_| MockResponse::NoResponse);
         let clients = Clients { requests: client.clone(), watches: client };
-        Service::over("test", clients, OperatorConfiguration::default()).unwrap()
+        Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap()
     }
 
     fn send_sigterm_to_ourselves() {
@@ -378,7 +365,7 @@ mod tests {
             finished.store(true, Ordering::SeqCst);
             Ok(())
         };
-        drained.run(work).await.unwrap();
+        drained.run(work, &()).await.unwrap();
         assert!(finished.load(Ordering::SeqCst), "the work was cut off");
 
         let aborted = service();
@@ -388,13 +375,13 @@ mod tests {
             send_sigterm_to_ourselves();
             std::future::pending().await
         };
-        let error = aborted.run(work).await.unwrap_err();
+        let error = aborted.run(work, &()).await.unwrap_err();
         assert!(error.to_string().contains("second signal"), "{error}");
     }
 
     #[tokio::test]
     async fn a_failure_of_the_work_is_the_services() {
-        let error = service().run(async { bail!("it broke") }).await.unwrap_err();
+        let error = service().run(async { bail!("it broke") }, &()).await.unwrap_err();
         assert_eq!(error.to_string(), "it broke");
     }
 }

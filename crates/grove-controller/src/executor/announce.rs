@@ -2,7 +2,9 @@
 
 use kube::runtime::events::{Event, EventType};
 
-use super::outcome::{Effect, Failure};
+use grove_runtime::api_error::ApiError;
+
+use super::outcome::Effect;
 use crate::plan::{Announcement, Stage, Step};
 
 /// Names that a note lists before it only counts.
@@ -10,14 +12,14 @@ const NAMED: usize = 10;
 
 /// For each announcement at most one event for what was done and one for what was refused. What somebody else did is not
 /// announced.
-pub(super) fn announcements(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<Event> {
+pub(super) fn announcements(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
     stage.announce.iter().flat_map(|announcement| announced(stage, *announcement, results)).collect()
 }
 
 fn announced(
     stage: &Stage,
     Announcement { kind, success, failure, verb }: Announcement,
-    results: &[Result<Effect, Failure>],
+    results: &[Result<Effect, ApiError>],
 ) -> Vec<Event> {
     let is_meant = |step: &Step| kind.is_none_or(|kind| step.target().resource.kind == kind);
     let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_meant(step));
@@ -66,7 +68,7 @@ mod tests {
         Stage::new("maps", steps).announcing("MapsCreated", "MapsRefused", "Created")
     }
 
-    fn notes(stage: &Stage, results: &[Result<Effect, Failure>]) -> Vec<String> {
+    fn notes(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<String> {
         let events = announcements(stage, results).into_iter();
         events.map(|event| format!("{} {}", event.reason, event.note.unwrap_or_default())).collect()
     }
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told_in_the_servers_words_beside_what_was_done() {
-        let refusal = Failure::new(403, "Forbidden", "exceeded quota");
+        let refusal = ApiError::new(403, "Forbidden", "exceeded quota");
         let results = [Ok(Effect::Done), Err(refusal.clone()), Err(refusal), Ok(Effect::Moot)];
         let expected =
             ["MapsCreated Created ConfigMap: m0", "MapsRefused create ConfigMap m1: exceeded quota (and 1 more)"];

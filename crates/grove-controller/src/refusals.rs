@@ -11,15 +11,15 @@ use std::{
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 use tokio::time::Instant;
 
+use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Change};
+
 use crate::{
-    backoff::Backoff,
-    caches::Change,
-    executor::{Done, Failure},
+    executor::Done,
     plan::{Plan, Target},
 };
 
 /// A child that was refused, with the server's words.
-pub type Refusal = (Target, Failure);
+pub type Refusal = (Target, ApiError);
 
 /// What is not asked for now.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ impl<K: Resource<DynamicType = ()>> Refusals<K> {
     /// Takes note of what came of a plan that left out `standing`.
     pub fn note(&self, object: &K, standing: &Standing, done: &Done) {
         let creates =
-            done.refused().filter(|(outcome, failure)| outcome.verb == "create" && failure.is_of_the_object());
+            done.refused().filter(|(outcome, failure)| outcome.verb == "create" && failure.is_object_specific());
         let fresh: Vec<_> = creates.map(|(outcome, failure)| (outcome.target.clone(), failure.clone())).collect();
         let (uid, is_whole) = (object.uid().unwrap_or_default(), standing.children.is_empty());
         let children: Vec<_> = standing.children.iter().cloned().chain(fresh).collect();
@@ -137,7 +137,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{executor::Outcome, mock_api_server::config_map};
+    use crate::executor::Outcome;
+    use grove_test_support::mock_api_server::config_map;
 
     fn object(name: &str) -> ConfigMap {
         serde_json::from_value(config_map(name, 1, "owner")).unwrap()
@@ -145,7 +146,7 @@ mod tests {
 
     fn done(results: &[(&str, Option<u16>)]) -> Done {
         let outcome = |(name, code): &(&str, Option<u16>)| {
-            let result = code.map_or(Ok(()), |code| Err(Failure::new(code, "Refused", "no")));
+            let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Refused", "no")));
             Outcome { stage: "s", verb: "create", target: Target::of(&object(name)), result }
         };
         Done { outcomes: results.iter().map(outcome).collect() }

@@ -7,7 +7,7 @@ use grove_api_types::ownership::controller_of;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
-use crate::caches::{Cache, Change};
+use grove_runtime::caches::{Cache, Change};
 
 /// Every `Owner` that a change of a child concerns: who controls it, who controlled it until now, and who wants its name.
 pub fn concerned<Child, Owner>(cache: &Cache<Child>, change: &Change<Child>) -> Vec<ObjectRef<Owner>>

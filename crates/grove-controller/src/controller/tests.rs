@@ -7,22 +7,22 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::{
-    client::Clients,
-    mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map},
-    plan::{Stage, Step},
-};
+use grove_runtime::{client::Clients, runtime::Runtime};
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
+
+use crate::plan::{Stage, Step};
 
 mod standby;
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not reconcile")]
-struct Broken(#[source] Failure);
+struct Broken(#[source] ApiError);
 
-fn service(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Service, RequestLog) {
+fn service(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Controllers, RequestLog) {
     let (client, log) = mock_api_server::client(script);
     let clients = Clients { requests: client.clone(), watches: client };
-    (Service::over("test", clients, OperatorConfiguration::default()).unwrap(), log)
+    let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
+    (Controllers::new(&runtime), log)
 }
 
 fn object(name: &str) -> Arc<ConfigMap> {
@@ -39,7 +39,7 @@ fn changes(now: Vec<Change<ConfigMap>>) -> impl Stream<Item = Change<ConfigMap>>
 }
 
 /// Runs the wiring for that long, then stops the service and waits for the drain.
-async fn run_for<F, R>(wiring: Wiring<ConfigMap>, service: &Service, time: Duration, reconcile: F)
+async fn run_for<F, R>(wiring: Wiring<ConfigMap>, service: &Controllers, time: Duration, reconcile: F)
 where
     F: Fn(Arc<ConfigMap>, Arc<()>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Next, Broken>> + Send + 'static,
@@ -60,7 +60,7 @@ async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_
     run_for(wiring, &service, Duration::from_mins(10), move |object, _| {
         let name = object.name_any();
         noted.lock().unwrap().push((name.clone(), began.elapsed()));
-        async move { if name == "bad" { Err(Broken(Failure::new(500, "X", "x"))) } else { Ok(Next::Event) } }
+        async move { if name == "bad" { Err(Broken(ApiError::new(500, "X", "x"))) } else { Ok(Next::Event) } }
     })
     .await;
     let tries = tries.lock().unwrap();
@@ -77,7 +77,7 @@ async fn the_servers_wish_to_be_left_alone_is_obeyed() {
     let wiring = Wiring::new("maps", changes(vec![came("a")]));
     run_for(wiring, &service, Duration::from_secs(25), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        let mut failure = Failure::new(429, "X", "x");
+        let mut failure = ApiError::new(429, "X", "x");
         failure.retry_after = Some(Duration::from_secs(10));
         ready(Err(Broken(failure)))
     })
@@ -192,7 +192,7 @@ async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
     let wiring = Wiring::new("maps", changes(vec![came("a")])).relieved_by(relief.chain(stream::pending()));
     run_for(wiring, &service, Duration::from_mins(11), move |_, _| {
         noted.lock().unwrap().push(began.elapsed());
-        ready(Err(Broken(Failure::new(403, "X", "x"))))
+        ready(Err(Broken(ApiError::new(403, "X", "x"))))
     })
     .await;
     let after = tries.lock().unwrap().iter().filter(|at| at.as_secs() >= 600 && at.as_secs() < 605).count();

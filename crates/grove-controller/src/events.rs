@@ -12,12 +12,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{executor::Failure, load::Load};
+use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT};
+
+use crate::load::Load;
 
 /// Announcements that may wait; more are dropped, for events are a courtesy.
 const QUEUE: usize = 4096;
 /// One publication takes no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// After each publication comes a pause this many times as long, so that a server that is slow to answer, because it has
 /// much to do, is asked for few.
 const SHARE: u32 = 4;
@@ -115,9 +116,9 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: w
 
 /// Says whether it was published.
 async fn publish(publisher: &Publisher, about: &ObjectReference, event: &Event) -> bool {
-    let trouble = match timeout(PATIENCE, publisher.publish(event, about)).await {
+    let trouble = match timeout(REQUEST_TIMEOUT, publisher.publish(event, about)).await {
         Ok(Ok(())) => return true,
-        Ok(Err(error)) => Failure::from(&error).to_string(),
+        Ok(Err(error)) => ApiError::from(&error).to_string(),
         Err(_) => "no answer".into(),
     };
     tracing::debug!(reason = event.reason, "an event was not published: {trouble}");
@@ -172,10 +173,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use grove_runtime::metrics::Metrics;
+    use grove_test_support::mock_api_server::{self, MockResponse, config_map};
+
     use crate::{
         executor::Executor,
-        metrics::Metrics,
-        mock_api_server::{self, MockResponse, config_map},
         plan::{Plan, Stage, Step},
     };
 
@@ -184,7 +186,8 @@ mod tests {
     async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
         let (client, log) = mock_api_server::client(|asked| MockResponse::ok(asked.body.clone()));
         let recorder = Recorder::start(client.clone(), "some-service", Load::default());
-        let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap()).reporting_as("map-controller");
+        let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap())
+            .with_reporting_controller("map-controller");
         let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
         subject.metadata.uid = Some("u".into());
         let children = ["a", "b"].map(|name| {

@@ -7,7 +7,7 @@ mod announce;
 mod outcome;
 mod requests;
 
-use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::deletion::is_terminating;
@@ -24,22 +24,20 @@ use tokio::{
 };
 use tracing::{Instrument, Span, field::Empty};
 
-pub use self::outcome::{Done, Error, Failure, Outcome};
+pub use self::outcome::{Done, Error, Outcome};
 use self::{announce::announcements, outcome::Effect};
+use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
+
 use crate::{
     events::Recorder,
-    leadership::Leadership,
     load::Load,
     merge::merge_patch,
-    metrics::Metrics,
     plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 
 /// Writes in flight at once.
 pub const IN_FLIGHT: usize = IN_FLIGHT_PERMITS as usize;
 const IN_FLIGHT_PERMITS: u32 = 32;
-/// A request that takes longer is given up; whether it was carried out, the next observation tells.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries plans out. Cheap to clone; all clones share one limit of writes in flight.
 #[derive(Clone)]
@@ -61,25 +59,25 @@ impl Executor {
 
     /// The same, writing only while that leadership is held. When it ends, whatever is in flight is broken off.
     #[must_use]
-    pub fn led_by(self, leadership: Leadership) -> Self {
+    pub fn gated_by_leadership(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
     }
 
     /// The same, noting in `load` how long its writes take.
     #[must_use]
-    pub fn measured_by(self, load: Load) -> Self {
+    pub fn with_load(self, load: Load) -> Self {
         Self { load, ..self }
     }
 
     /// Returns when no write is in flight.
-    pub async fn settled(&self) {
+    pub async fn wait_idle(&self) {
         // The semaphore is never closed, so acquiring cannot fail.
         drop(self.permits.acquire_many(IN_FLIGHT_PERMITS).await);
     }
 
     /// The same, announcing what it does in the name of `controller`.
     #[must_use]
-    pub fn reporting_as(&self, controller: &'static str) -> Self {
+    pub fn with_reporting_controller(&self, controller: &'static str) -> Self {
         Self { recorder: self.recorder.named(controller), ..self.clone() }
     }
 
@@ -99,7 +97,7 @@ impl Executor {
             let outcomes = stage.steps.iter().zip(results).map(|(step, result)| outcome(&stage, step, result));
             done.outcomes.extend(outcomes);
             let is_over = plan.parts.is_empty() && !done.succeeded();
-            if is_over || done.failures().any(|failure| !failure.is_of_the_object()) {
+            if is_over || done.failures().any(|failure| !failure.is_object_specific()) {
                 break;
             }
         }
@@ -140,7 +138,7 @@ impl Executor {
     }
 
     /// The results in the order of the steps. No more futures exist than requests may be in flight: each is large.
-    async fn take_all(&self, steps: &[Step]) -> Vec<Result<Effect, Failure>> {
+    async fn take_all(&self, steps: &[Step]) -> Vec<Result<Effect, ApiError>> {
         let (mut ahead, mut taking) = (steps.iter().enumerate(), FuturesUnordered::new());
         let mut results = Vec::with_capacity(steps.len());
         loop {
@@ -154,11 +152,11 @@ impl Executor {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    async fn take_numbered(&self, at: usize, step: &Step) -> (usize, Result<Effect, Failure>) {
+    async fn take_numbered(&self, at: usize, step: &Step) -> (usize, Result<Effect, ApiError>) {
         (at, self.take(step).await)
     }
 
-    async fn take(&self, step: &Step) -> Result<Effect, Failure> {
+    async fn take(&self, step: &Step) -> Result<Effect, ApiError> {
         let target = step.target();
         let result = match step {
             Step::Create(create) => self.create(create).await,
@@ -172,12 +170,12 @@ impl Executor {
         result
     }
 
-    async fn create(&self, Create { target, object }: &Create) -> Result<Effect, Failure> {
+    async fn create(&self, Create { target, object }: &Create) -> Result<Effect, ApiError> {
         let created = self.write("create", target, async {
             requests::create(&self.client, target, object).await.map(Effect::Created)
         });
         match created.await {
-            Err(failure) if failure.namespace_is_leaving => Ok(Effect::Moot),
+            Err(failure) if failure.is_namespace_terminating => Ok(Effect::Moot),
             Err(failure) if failure.code == 409 && failure.reason == "AlreadyExists" => {
                 self.name_is_taken(target, object, failure).await
             }
@@ -186,7 +184,7 @@ impl Executor {
     }
 
     // The cache may have been behind, and the object there ours already; or the name is somebody else's.
-    async fn name_is_taken(&self, target: &Target, object: &Manifest, failure: Failure) -> Result<Effect, Failure> {
+    async fn name_is_taken(&self, target: &Target, object: &Manifest, failure: ApiError) -> Result<Effect, ApiError> {
         let Some(live) = self.live_meta(target).await? else { return Err(failure) };
         let object = object.value();
         let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -194,11 +192,11 @@ impl Executor {
         let theirs = controller_of(&live.metadata);
         match (ours, theirs) {
             (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::Found(live.uid())),
-            _ => Err(Failure { reason: Failure::NAME_TAKEN.into(), ..failure }),
+            _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..failure }),
         }
     }
 
-    async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, Failure> {
+    async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
         let patched = self.write("patch", target, async {
             requests::patch(&self.client, target, change).await.map(|()| Effect::Done)
         });
@@ -210,7 +208,7 @@ impl Executor {
         }
     }
 
-    async fn delete(&self, Delete { target }: &Delete) -> Result<Effect, Failure> {
+    async fn delete(&self, Delete { target }: &Delete) -> Result<Effect, ApiError> {
         let deleted =
             self.write("delete", target, async { requests::delete(&self.client, target).await.map(|()| Effect::Done) });
         match deleted.await {
@@ -222,7 +220,7 @@ impl Executor {
 
     // Both are asked for, not only the cache: an owner that is leaving may have released its children on purpose, and an
     // object that changes all the time would hardly ever be met in the version that was seen.
-    async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, Failure> {
+    async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
         let stays =
             |live: &PartialObjectMeta<DynamicObject>, seen: &Target| live.uid() == seen.uid && !is_terminating(live);
         let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
@@ -243,7 +241,7 @@ impl Executor {
         verb: &str,
         target: &Target,
         call: impl Future<Output = Result<Effect, kube::Error>>,
-    ) -> Result<Effect, Failure> {
+    ) -> Result<Effect, ApiError> {
         let span = span(verb, target);
         let asking = async {
             // The semaphore is never closed, so acquiring cannot fail.
@@ -251,7 +249,7 @@ impl Executor {
             let began = Instant::now();
             let result = tokio::select! {
                 biased;
-                _ = self.leadership.stopped_leading() => Err(Failure::not_leading()),
+                _ = self.leadership.stopped_leading() => Err(ApiError::not_leading()),
                 result = in_time(call) => result,
             };
             result.inspect(|_| self.load.wrote(began.elapsed()))
@@ -266,11 +264,11 @@ impl Executor {
         result
     }
 
-    async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, Failure> {
+    async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, ApiError> {
         match in_time(self.api(target).get_metadata(&target.name)).await {
             Ok(live) => Ok(Some(live)),
             // A kind that is not served says nothing about an object of it.
-            Err(failure) if failure.code == 404 && failure.reason != Failure::NOT_SERVED => Ok(None),
+            Err(failure) if failure.code == 404 && failure.reason != ApiError::NOT_SERVED => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -280,7 +278,12 @@ impl Executor {
         api_of(self.client.clone(), resource, namespace.as_deref())
     }
 
-    fn announce<K: Resource<DynamicType = ()>>(&self, subject: &K, stage: &Stage, results: &[Result<Effect, Failure>]) {
+    fn announce<K: Resource<DynamicType = ()>>(
+        &self,
+        subject: &K,
+        stage: &Stage,
+        results: &[Result<Effect, ApiError>],
+    ) {
         // Of a replica that lost the lead nobody wants to hear that it is refused.
         if !self.leadership.is_held() {
             return;
@@ -307,7 +310,7 @@ fn span(verb: &str, target: &Target) -> Span {
     tracing::debug_span!("write", verb, kind, namespace, name, result = Empty, otel.status_code = Empty)
 }
 
-fn outcome(stage: &Stage, step: &Step, result: Result<Effect, Failure>) -> Outcome {
+fn outcome(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> Outcome {
     let (target, result) = match result {
         Ok(effect) => (effect.learned(step.target()), Ok(())),
         Err(failure) => (step.target().clone(), Err(failure)),
@@ -327,10 +330,10 @@ fn has_test(change: &PatchBody) -> bool {
     patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
-    match timeout(PATIENCE, call).await {
-        Ok(result) => result.map_err(|error| Failure::from(&error)),
-        Err(_) => Err(Failure::new(0, "Timeout", format!("no answer within {PATIENCE:?}"))),
+async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
+    match timeout(REQUEST_TIMEOUT, call).await {
+        Ok(result) => result.map_err(|error| ApiError::from(&error)),
+        Err(_) => Err(ApiError::new(0, "Timeout", format!("no answer within {REQUEST_TIMEOUT:?}"))),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use tokio::time::Instant;
 
+use std::time::Duration;
+
 use super::*;
-use crate::leadership::Leadership;
+use grove_runtime::leadership::Leadership;
 
 const TEN: Duration = Duration::from_secs(10);
 
@@ -15,9 +17,9 @@ fn creates(count: usize) -> Plan {
 #[tokio::test]
 async fn who_stands_by_sends_nothing() {
     let (executor, log) = executor(|asked| MockResponse::ok(asked.body.clone()));
-    let executor = executor.led_by(Leadership::standby());
+    let executor = executor.gated_by_leadership(Leadership::standby());
     let done = executor.carry_out(&object("subject"), &creates(3)).await;
-    assert!(done.failures().all(|failure| failure.reason == Failure::NOT_LEADING));
+    assert!(done.failures().all(|failure| failure.reason == ApiError::NOT_LEADING));
     let told = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
     assert!(executor.publish(&Pod::default(), None, &told).await.is_err());
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
@@ -28,13 +30,13 @@ async fn what_is_in_flight_when_the_lead_ends_is_broken_off() {
     let (executor, log) = executor(|_| MockResponse::NoResponse);
     let leadership = Leadership::standby();
     leadership.extend(Instant::now(), Duration::from_secs(3));
-    let executor = executor.led_by(leadership);
+    let executor = executor.gated_by_leadership(leadership);
     let began = Instant::now();
     let done = executor.carry_out(&object("subject"), &creates(1)).await;
     assert_eq!(began.elapsed(), Duration::from_secs(3));
-    assert_eq!(done.failures().next().unwrap().reason, Failure::NOT_LEADING);
+    assert_eq!(done.failures().next().unwrap().reason, ApiError::NOT_LEADING);
     assert_eq!(log.requests().len(), 1);
-    executor.settled().await;
+    executor.wait_idle().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +44,7 @@ async fn a_write_outlives_the_end_that_was_known_when_it_began() {
     let (executor, _) = executor(|asked| MockResponse::ok(asked.body.clone()));
     let leadership = Leadership::standby();
     leadership.extend(Instant::now(), Duration::from_secs(3));
-    let executor = executor.led_by(leadership.clone());
+    let executor = executor.gated_by_leadership(leadership.clone());
     let slow = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
         leadership.extend(Instant::now(), TEN);

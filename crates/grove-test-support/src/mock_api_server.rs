@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 
 /// One request as the server received it.
 #[derive(Clone, Debug)]
-pub(crate) struct RecordedRequest {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) query: String,
-    pub(crate) body: Value,
+pub struct RecordedRequest {
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    pub body: Value,
 }
 
 impl RecordedRequest {
-    pub(crate) fn is_watch(&self) -> bool {
+    pub fn is_watch(&self) -> bool {
         self.query.contains("watch=true")
     }
 
     /// Whether it requests all objects. A list with `limit=1` only reads the current resourceVersion.
-    pub(crate) fn is_list(&self) -> bool {
+    pub fn is_list(&self) -> bool {
         !self.is_watch() && !self.query.split('&').any(|part| part == "limit=1")
     }
 }
 
-pub(crate) enum MockResponse {
+pub enum MockResponse {
     /// A complete JSON response.
     Json(u16, Value),
     /// A response that is not JSON.
@@ -47,45 +47,43 @@ pub(crate) enum MockResponse {
 }
 
 impl MockResponse {
-    pub(crate) fn ok(body: Value) -> Self {
+    pub fn ok(body: Value) -> Self {
         Self::Json(200, body)
     }
 
     /// A `Status` as the API server writes it.
-    pub(crate) fn error(code: u16, reason: &str) -> Self {
+    pub fn error(code: u16, reason: &str) -> Self {
         Self::Json(code, status(code, reason))
     }
 }
 
-pub(crate) fn status(code: u16, reason: &str) -> Value {
+pub fn status(code: u16, reason: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason,
         "message": format!("the server said {reason}") })
 }
 
 /// All requests so far.
 #[derive(Clone, Default)]
-pub(crate) struct RequestLog(Arc<Mutex<Vec<RecordedRequest>>>);
+pub struct RequestLog(Arc<Mutex<Vec<RecordedRequest>>>);
 
 impl RequestLog {
-    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.0.lock().clone()
     }
 
-    pub(crate) fn count(&self, predicate: impl Fn(&RecordedRequest) -> bool) -> usize {
+    pub fn count(&self, predicate: impl Fn(&RecordedRequest) -> bool) -> usize {
         self.requests().iter().filter(|request| predicate(request)).count()
     }
 
     /// The method and the last segment of the path of each request.
-    pub(crate) fn methods_and_names(&self) -> Vec<String> {
+    pub fn methods_and_names(&self) -> Vec<String> {
         let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
         self.requests().iter().map(|request| format!("{} {}", request.method, last(&request.path))).collect()
     }
 }
 
 /// A client of a mock server that responds as `script` chooses.
-pub(crate) fn client(
-    script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static,
-) -> (Client, RequestLog) {
+pub fn client(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Client, RequestLog) {
     let (log, script) = (RequestLog::default(), Arc::new(script));
     let recorded = log.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -133,7 +131,7 @@ fn event_stream(events: Vec<Value>, stays_open: bool) -> Body {
 }
 
 /// A config map whose controller has the UID `owner`.
-pub(crate) fn config_map(name: &str, version: u32, owner: &str) -> Value {
+pub fn config_map(name: &str, version: u32, owner: &str) -> Value {
     let owner = json!([{ "apiVersion": "v1", "kind": "Owner", "name": "o", "uid": owner, "controller": true }]);
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": "ns",
         "uid": format!("uid-{name}"), "resourceVersion": version.to_string(), "ownerReferences": owner,
@@ -141,7 +139,7 @@ pub(crate) fn config_map(name: &str, version: u32, owner: &str) -> Value {
 }
 
 /// A complete list of config maps.
-pub(crate) fn config_maps(version: u32, items: &[Value]) -> MockResponse {
+pub fn config_maps(version: u32, items: &[Value]) -> MockResponse {
     let metadata = json!({ "resourceVersion": version.to_string() });
     MockResponse::ok(json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items }))
 }

@@ -7,14 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Resource;
 use serde_json::Value;
 
-use crate::{
-    executor::Failure,
-    plan::{Create, Plan, Step, Target, Waiting},
-};
+use grove_runtime::{api_error::ApiError, caches::Cache};
+
+use crate::plan::{Create, Plan, Step, Target, Waiting};
 
 /// The reason to wait for a name whose holder is on its way out. For one that belongs to somebody else it is
-/// [`Failure::NAME_TAKEN`].
-pub const NAME_LEAVING: &str = "NameNotFreeYet";
+/// [`ApiError::NAME_CONFLICT`].
+pub const NAME_TERMINATING: &str = "NameTerminating";
 
 /// What is known of an object whose name somebody else wants.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +22,20 @@ pub struct Namesake {
     pub target: Target,
     /// Its metadata as last seen.
     pub metadata: ObjectMeta,
+}
+
+/// Of the objects with these names beside `owner`, those that it does not control. The cache triggers `owner` when one of
+/// them changes.
+pub fn namesakes<'a, K, Owner>(
+    cache: &Cache<K>,
+    owner: &Owner,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Vec<Namesake>
+where
+    K: Resource<DynamicType = ()>,
+    Owner: Resource<DynamicType = ()>,
+{
+    cache.namesakes(owner, names).iter().map(|object| Namesake::of(&**object)).collect()
 }
 
 impl Namesake {
@@ -88,7 +101,7 @@ impl<Owner: Resource<DynamicType = ()>> Claims<'_, Owner> {
     pub fn refused(&self) -> impl Iterator<Item = (&Target, String)> {
         let foreign = self.taken.iter().filter(|namesake| !namesake.is_adoptable(self.labels));
         foreign.map(|namesake| (&namesake.target, self.waiting(namesake))).filter_map(|(target, waiting)| {
-            (waiting.reason == Failure::NAME_TAKEN).then_some((target, waiting.message))
+            (waiting.reason == ApiError::NAME_CONFLICT).then_some((target, waiting.message))
         })
     }
 
@@ -98,10 +111,10 @@ impl<Owner: Resource<DynamicType = ()>> Claims<'_, Owner> {
             controller.kind == Owner::kind(&()) && Some(&controller.name) == self.owner.meta().name.as_ref()
         });
         if metadata.deletion_timestamp.is_some() || orphaned {
-            return Waiting::new(NAME_LEAVING, format!("{target} has to be gone before its successor is made"));
+            return Waiting::new(NAME_TERMINATING, format!("{target} has to be gone before its successor is made"));
         }
         let message = format!("{target} is somebody else's; rename or delete it, so that the name is free");
-        Waiting::new(Failure::NAME_TAKEN, message)
+        Waiting::new(ApiError::NAME_CONFLICT, message)
     }
 
     fn adopt(&self, namesake: &Namesake, create: &Create) -> Step {
@@ -119,7 +132,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{mock_api_server::config_map, plan::Stage};
+    use crate::plan::Stage;
+    use grove_test_support::mock_api_server::config_map;
 
     fn wanted(name: &str) -> Step {
         let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
@@ -170,7 +184,7 @@ mod tests {
             &expect![[r"
             services: create ConfigMap 1-service
             workers: create ConfigMap 1-worker
-            wait: NameTaken ConfigMap 0-service is somebody else's; rename or delete it, so that the name is free
+            wait: NameConflict ConfigMap 0-service is somebody else's; rename or delete it, so that the name is free
         "]],
         );
         check(
@@ -179,7 +193,7 @@ mod tests {
             services: create ConfigMap 0-service
             services: create ConfigMap 1-service
             workers: create ConfigMap 0-worker
-            wait: NameTaken ConfigMap 1-worker is somebody else's; rename or delete it, so that the name is free
+            wait: NameConflict ConfigMap 1-worker is somebody else's; rename or delete it, so that the name is free
         "]],
         );
     }
@@ -211,8 +225,8 @@ mod tests {
             &expect![[r"
             services: create ConfigMap 0-service
             services: create ConfigMap 1-service
-            wait: NameNotFreeYet ConfigMap 0-worker has to be gone before its successor is made
-            wait: NameTaken ConfigMap 1-worker is somebody else's; rename or delete it, so that the name is free
+            wait: NameTerminating ConfigMap 0-worker has to be gone before its successor is made
+            wait: NameConflict ConfigMap 1-worker is somebody else's; rename or delete it, so that the name is free
         "]],
         );
     }
@@ -227,7 +241,7 @@ mod tests {
             services: create ConfigMap 0-service
             services: create ConfigMap 1-service
             workers: create ConfigMap 1-worker
-            wait: NameNotFreeYet ConfigMap 0-worker has to be gone before its successor is made
+            wait: NameTerminating ConfigMap 0-worker has to be gone before its successor is made
         "]],
         );
     }

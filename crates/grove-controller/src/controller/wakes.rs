@@ -9,19 +9,19 @@ use futures::{
 use kube::{Resource, runtime::reflector::ObjectRef};
 
 use super::store::Store;
-use crate::service::Service;
+use crate::controllers::Controllers;
 
 /// News of relief that come together lead to one try; who keeps the books has often not closed them when they come.
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// Every object, each time this replica begins to lead, for what happened before was for another one to act on; and each
 /// time the API server comes to know a kind, or ceases to.
-pub(super) fn everything<K>(service: &Service, store: Store<K>) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
+pub(super) fn everything<K>(service: &Controllers, store: Store<K>) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
     let led = service.leadership().clone();
-    let kinds_changed = service.kinds_changed().filter(move |()| ready(led.is_held()));
+    let kinds_changed = service.served_kinds_changed().filter(move |()| ready(led.is_held()));
     let of_store = move |()| {
         let objects: Vec<_> = store.state().iter().map(|object| ObjectRef::from_obj(&*object.0)).collect();
         stream::iter(objects)

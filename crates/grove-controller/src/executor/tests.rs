@@ -3,8 +3,10 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use serde_json::json;
 
+use std::time::Duration;
+
 use super::*;
-use crate::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 
 mod leading;
 
@@ -68,8 +70,8 @@ fn what_a_refusal_means_to_a_service_is_added_where_it_is_plain() {
         (409, "Conflict", "the server said Conflict", "the server said Conflict"),
     ] {
         let status: kube::core::Status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
-        let needed = Failure::of_need(&status);
-        let written = Failure::from(&kube::Error::Api(Box::new(status)));
+        let needed = ApiError::for_required_access(&status);
+        let written = ApiError::from(&kube::Error::Api(Box::new(status)));
         assert_eq!((&*written.message, &*needed.message), (of_write, of_need));
         assert_eq!((written.code, needed.code, &*needed.reason), (code, code, reason));
     }
@@ -99,7 +101,7 @@ async fn broken_and_silent_connections_fail_the_step_with_code_0() {
     let started = Instant::now();
     let plan = Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]));
     let done = executor.carry_out(&object("subject"), &plan).await;
-    assert_eq!((done.failures().next().unwrap().reason.as_str(), started.elapsed()), ("Timeout", PATIENCE));
+    assert_eq!((done.failures().next().unwrap().reason.as_str(), started.elapsed()), ("Timeout", REQUEST_TIMEOUT));
 }
 
 #[tokio::test]
@@ -151,7 +153,7 @@ async fn a_taken_name_is_ours_or_somebody_elses() {
         })
         .await;
         assert_eq!((done.succeeded(), requests), (succeeds, 2), "owner {owner}");
-        assert!(done.failures().all(|failure| (failure.code, &*failure.reason) == (409, Failure::NAME_TAKEN)));
+        assert!(done.failures().all(|failure| (failure.code, &*failure.reason) == (409, ApiError::NAME_CONFLICT)));
     }
 }
 
@@ -261,7 +263,7 @@ async fn a_failed_stage_is_finished_and_ends_the_plan() {
     assert_eq!(log.requests().len(), 3);
     let error = done.into_result().unwrap_err();
     assert_eq!(
-        crate::telemetry::error_chain(&error),
+        grove_runtime::api_error::error_chain(&error),
         "could not write ConfigMap bad: 500 InternalError: the server said InternalError"
     );
 }
@@ -362,6 +364,6 @@ async fn a_kind_that_is_not_served_is_named_and_says_nothing_about_its_objects()
     assert!(executor.is_gone(&object("a")).await.is_err());
     let (done, _) = try_step(Step::create(&object("a")), not_served).await;
     let failure = done.failures().next().unwrap();
-    assert_eq!((failure.code, &*failure.reason), (404, Failure::NOT_SERVED));
+    assert_eq!((failure.code, &*failure.reason), (404, ApiError::NOT_SERVED));
     assert!(failure.message.contains("definition has to be installed"), "{failure}");
 }

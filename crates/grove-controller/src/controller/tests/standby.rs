@@ -1,7 +1,7 @@
 //! A replica that stands by: it follows everything and does nothing, and takes over with everything.
 
 use super::*;
-use crate::leadership::Leadership;
+use grove_runtime::leadership::Leadership;
 
 /// Names in the order in which they were reconciled.
 type Names = Arc<Mutex<Vec<String>>>;
@@ -20,12 +20,13 @@ fn sorted(names: &Names) -> Vec<String> {
     names
 }
 
-fn standing_by() -> (Service, Leadership, RequestLog) {
+fn standing_by() -> (Controllers, Leadership, RequestLog) {
     let (client, log) = mock_api_server::client(|_| MockResponse::ok(config_map("child", 1, "uid-gone")));
     let clients = Clients { requests: client.clone(), watches: client };
     let leadership = Leadership::standby();
     let config = OperatorConfiguration::default();
-    (Service::led_by(leadership.clone(), ("test", "here".to_owned()), clients, config).unwrap(), leadership, log)
+    let runtime = Runtime::with_leadership(leadership.clone(), ("test", "here".to_owned()), clients, config).unwrap();
+    (Controllers::new(&runtime), leadership, log)
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +75,7 @@ async fn a_failure_before_the_lead_was_lost_is_not_tried_again_after_it() {
     let wiring = Wiring::new("maps", changes(vec![came("a")]));
     run_for(wiring, &service, Duration::from_mins(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Err(Broken(Failure::new(500, "X", "x"))))
+        ready(Err(Broken(ApiError::new(500, "X", "x"))))
     })
     .await;
     assert!((1..=2).contains(&tries.load(Ordering::SeqCst)));

@@ -1,0 +1,27 @@
+//! Building blocks of Grove's reconcilers, and the one place that writes to the API server.
+//!
+//! Modules in reading order: a service creates its [`controllers::Controllers`] and builds each controller with
+//! [`controller::ControllerBuilder`]; the reconciler makes a [`plan::Plan`], and the [`executor::Executor`] executes it.
+//! No rule of the Grove API lives here: this crate knows Kubernetes, and not the kinds that are built on it.
+
+#![deny(missing_docs)]
+
+pub mod controller;
+pub mod controllers;
+pub mod triggers;
+
+pub mod plan;
+
+pub mod executor;
+
+pub mod events;
+
+pub mod conditions;
+pub mod merge;
+pub mod namesake;
+pub mod refusals;
+
+pub mod load;
+pub mod pace;
+
+pub mod slim;

@@ -1,0 +1,148 @@
+//! An error of the Kubernetes API: the server's status, or a request that got no answer.
+
+use std::{
+    error::Error,
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+
+use kube::core::Status;
+
+/// The meaning of code 401 for a service, for every request.
+const UNAUTHORIZED_HINT: &str = "the token of this service is not accepted, it may have expired";
+
+/// The meaning of code 403 for a request that the service always needs.
+const FORBIDDEN_HINT: &str = "the account of this service lacks a rule";
+
+/// A request that the API server did not carry out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiError {
+    /// The HTTP status code; 0 if there was no answer.
+    pub code: u16,
+    /// The server's `reason`, or one of the constants of this type, or `Transport` or `Timeout`.
+    pub reason: String,
+    /// The server's `message`, with a hint for codes 401 and 403; or why there was no answer.
+    pub message: String,
+    /// The server's `retryAfterSeconds`.
+    pub retry_after: Option<Duration>,
+    /// The namespace of the object does not exist or is terminating.
+    pub is_namespace_terminating: bool,
+    /// A `test` operation of a JSON patch failed.
+    pub is_failed_test: bool,
+}
+
+impl ApiError {
+    /// The reason if the object that has the name is not controlled by our owner.
+    pub const NAME_CONFLICT: &str = "NameConflict";
+
+    /// The reason if this process may not write because it does not hold the lease.
+    pub const NOT_LEADING: &str = "NotLeading";
+
+    /// The reason if the API server does not serve the kind.
+    pub const NOT_SERVED: &str = "NotServed";
+
+    /// An error without further details.
+    pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), message: message.into(), ..Self::default() }
+    }
+
+    /// The error of a write by a process that does not hold the lease.
+    pub fn not_leading() -> Self {
+        Self::new(0, Self::NOT_LEADING, "this replica does not hold the lease of its service")
+    }
+
+    /// Whether the server rejects this object, and not every request at this time or of this kind.
+    pub fn is_object_specific(&self) -> bool {
+        matches!(self.code, 400 | 403 | 404 | 409 | 422) && self.reason != Self::NOT_SERVED
+    }
+
+    /// The error of a request that the service always needs, such as a watch. There, code 403 means a missing RBAC rule; a
+    /// write can be forbidden for other reasons, such as a quota.
+    pub fn for_required_access(status: &Status) -> Self {
+        let error = Self::from_status(status);
+        match error.code {
+            403 => Self { message: [&*error.message, FORBIDDEN_HINT].join("; "), ..error },
+            _ => error,
+        }
+    }
+
+    fn from_status(status: &Status) -> Self {
+        // The API server answers an unknown path with plain text instead of a Status.
+        if status.code == 404 && status.reason != "NotFound" {
+            let message = "the API server does not serve this kind; its definition has to be installed";
+            return Self::new(404, Self::NOT_SERVED, message);
+        }
+        if status.code == 401 {
+            return Self::new(401, &*status.reason, [&*status.message, UNAUTHORIZED_HINT].join("; "));
+        }
+        let causes = status.details.iter().flat_map(|details| &details.causes).collect::<Vec<_>>();
+        let missing_namespace = status.code == 404 && status.details.as_ref().is_some_and(|d| d.kind == "namespaces");
+        let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Self {
+            code: status.code,
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            retry_after: (retry_after > 0).then(|| Duration::from_secs(retry_after.into())),
+            is_namespace_terminating: missing_namespace || causes.iter().any(|c| c.reason == "NamespaceTerminating"),
+            // A validation error names fields; a failed test of a patch names none.
+            is_failed_test: status.code == 422 && causes.iter().all(|cause| cause.field.is_empty()),
+        }
+    }
+}
+
+impl From<&kube::Error> for ApiError {
+    fn from(error: &kube::Error) -> Self {
+        if let kube::Error::Api(status) = error {
+            return Self::from_status(status);
+        }
+        Self::new(0, "Transport", error_chain(error))
+    }
+}
+
+impl Display for ApiError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { code, reason, message, .. } = self;
+        match code {
+            0 => write!(f, "{reason}: {message}"),
+            code => write!(f, "{code} {reason}: {message}"),
+        }
+    }
+}
+
+impl Error for ApiError {}
+
+/// The error and its sources, joined by colons. A text that an earlier error already contains is left out.
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut chain = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !chain.contains(&text) {
+            chain += ": ";
+            chain += &text;
+        }
+        next = source.source();
+    }
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Link {
+        text: &'static str,
+        #[source]
+        source: Option<Box<Link>>,
+    }
+
+    #[test]
+    fn an_error_chain_contains_each_text_once() {
+        let root = Link { text: "connection refused", source: None };
+        let repeats = Link { text: "could not connect: connection refused", source: Some(Box::new(root)) };
+        let top = Link { text: "could not observe", source: Some(Box::new(repeats)) };
+        assert_eq!(error_chain(&top), "could not observe: could not connect: connection refused");
+    }
+}
