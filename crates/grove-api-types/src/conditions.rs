@@ -1,115 +1,143 @@
-//! Condition types and reasons, as the wire format has them, and the summary conditions beside them.
+//! Condition types, and the reasons of each type. Types and reasons of the Go operator have its names. `Available` follows the
+//! condition of that type of a Deployment.
 
-/// `PodCliqueSet`, `PodCliqueScalingGroup`, `PodClique`: whether it serves as asked. For `kubectl wait`.
+/// `PodCliqueSet`, `PodCliqueScalingGroup`, `PodClique`: whether the object has enough ready pods to serve.
 pub const AVAILABLE: &str = "Available";
-/// `PodClique`: whether `minAvailable` pods are scheduled.
+/// `PodClique`: whether at least `minAvailable` pods are scheduled.
 pub const POD_CLIQUE_SCHEDULED: &str = "PodCliqueScheduled";
-/// `PodClique`: whether fewer than `minAvailable` pods are scheduled or ready. `PodCliqueScalingGroup`: whether fewer than
-/// `minAvailable` replicas are whole.
+/// `PodClique`: whether fewer than `minAvailable` pods are scheduled, or are ready or starting. `PodCliqueScalingGroup`: whether
+/// fewer than `minAvailable` replicas are healthy.
 pub const MIN_AVAILABLE_BREACHED: &str = "MinAvailableBreached";
-/// `PodCliqueScalingGroup`: true from when its replica of the set was restarted as a whole until it has recovered.
+/// `PodCliqueScalingGroup`: true from the gang termination of its replica of the set until the group has recovered.
 pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
-/// `PodCliqueSet`: whether some level of the topology that its constraints name is missing.
+/// `PodCliqueSet`: whether the topology lacks a level that a constraint of the set names.
 pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
-/// `PodCliqueSet`: whether it has fields that no service acts on; the message lists them.
-pub const FIELDS_IGNORED: &str = "FieldsIgnored";
-/// `PodCliqueSet`: whether it has pods that were made from an older template; the message says which cliques and groups do.
+/// `PodCliqueSet`: whether the set has fields that no service supports; the message lists them.
+pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
+/// `PodCliqueSet`: whether pods of the set were created from an older template; the message lists their cliques and groups.
 pub const PODS_OUTDATED: &str = "PodsOutdated";
-/// `PodGang`: whether every pod of it exists.
+/// `PodGang`: whether all pods of the gang have been created.
 pub const INITIALIZED: &str = "Initialized";
-/// `PodGang`: whether every pod of its minimum is scheduled.
+/// `PodGang`: whether the minimum of each clique is scheduled.
 pub const SCHEDULED: &str = "Scheduled";
-/// `PodGang`: whether every pod of its minimum is ready.
+/// `PodGang`: whether the minimum of each clique is ready.
 pub const READY: &str = "Ready";
 
 /// Reasons of [`AVAILABLE`].
 pub mod available {
-    /// What the object must have to serve is there.
-    pub const SUFFICIENT: &str = "SufficientReplicasAvailable";
-    /// Something is missing; the message says what.
-    pub const UNAVAILABLE: &str = "ReplicasUnavailable";
-    /// The API server refused something; the message has its words.
-    pub const REFUSED: &str = "Refused";
-    /// The set implies more objects than a set may have, and nothing is done until it is smaller.
-    pub const TOO_LARGE: &str = "TooManyObjects";
+    /// The object has enough ready pods.
+    pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
+    /// The object has too few ready pods; the message contains the counts.
+    pub const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
+    /// The API server rejected the create of a child; the message contains the error of the API server.
+    pub const FAILED_CREATE: &str = "FailedCreate";
+    /// The API server rejected the update of a child; the message contains the error of the API server.
+    pub const FAILED_UPDATE: &str = "FailedUpdate";
+    /// The API server rejected the delete of a child; the message contains the error of the API server.
+    pub const FAILED_DELETE: &str = "FailedDelete";
+    /// An object of another owner has the name of a child; a user must rename or delete one of the two.
+    pub const NAME_CONFLICT: &str = "NameConflict";
+    /// A terminating object has the name of a child; Grove creates the child after its deletion.
+    pub const NAME_TERMINATING: &str = "NameTerminating";
+    /// The set expands to more objects than a set may have; Grove changes nothing until the set is smaller.
+    pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
+    /// The `PodCliqueSet` that controls a group does not exist.
+    pub const POD_CLIQUE_SET_NOT_FOUND: &str = "PodCliqueSetNotFound";
+    /// The `PodGang` of a clique or of a replica of a group does not exist.
+    pub const POD_GANG_NOT_FOUND: &str = "PodGangNotFound";
+    /// The `PodGang` of a clique has no podgroup of the name of the clique.
+    pub const POD_GROUP_NOT_FOUND: &str = "PodGroupNotFound";
+    /// The pods of a scaled gang wait until the base gang is scheduled.
+    pub const BASE_GANG_NOT_SCHEDULED: &str = "BaseGangNotScheduled";
+    /// A clique lacks a label that its pods need.
+    pub const LABEL_MISSING: &str = "LabelMissing";
+
+    /// The reason for a write to a child that the API server rejected. `verb` is the verb of the request.
+    pub fn failed(verb: &str) -> &'static str {
+        match verb {
+            "create" => FAILED_CREATE,
+            "delete" => FAILED_DELETE,
+            _ => FAILED_UPDATE,
+        }
+    }
 }
 
 /// Reasons of [`POD_CLIQUE_SCHEDULED`].
-pub mod scheduled {
-    /// At least `minAvailable` pods are bound.
-    pub const SUFFICIENT: &str = "SufficientScheduledPods";
-    /// Fewer are.
-    pub const INSUFFICIENT: &str = "InsufficientScheduledPods";
+pub mod pod_clique_scheduled {
+    /// At least `minAvailable` pods are scheduled.
+    pub const SUFFICIENT_SCHEDULED_PODS: &str = "SufficientScheduledPods";
+    /// Fewer than `minAvailable` pods are scheduled.
+    pub const INSUFFICIENT_SCHEDULED_PODS: &str = "InsufficientScheduledPods";
 }
 
 /// Reasons of [`MIN_AVAILABLE_BREACHED`].
-pub mod breached {
-    /// An update runs, which says nothing about the old pods' health.
+pub mod min_available_breached {
+    /// An update is in progress, so that the readiness of the pods does not show a breach.
     pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
-    /// Of a scaling group: fewer than `minAvailable` replicas are whole.
-    pub const INSUFFICIENT_REPLICAS: &str = "InsufficientAvailablePodCliqueScalingGroupReplicas";
-    /// Of a scaling group: enough replicas are whole.
-    pub const SUFFICIENT_REPLICAS: &str = "SufficientAvailablePodCliqueScalingGroupReplicas";
-    /// Fewer than `minAvailable` pods are scheduled.
-    pub const SCHEDULED_BELOW: &str = "ScheduledReplicasBelowMinAvailable";
-    /// Fewer than `minAvailable` pods are ready or starting.
-    pub const INSUFFICIENT_READY: &str = "InsufficientReadyPods";
-    /// Enough pods are ready or starting.
-    pub const SUFFICIENT_READY: &str = "SufficientReadyPods";
+    /// Of a scaling group: fewer than `minAvailable` replicas are healthy.
+    pub const INSUFFICIENT_AVAILABLE_REPLICAS: &str = "InsufficientAvailablePodCliqueScalingGroupReplicas";
+    /// Of a scaling group: at least `minAvailable` replicas are healthy.
+    pub const SUFFICIENT_AVAILABLE_REPLICAS: &str = "SufficientAvailablePodCliqueScalingGroupReplicas";
+    /// Of a clique: fewer than `minAvailable` pods are scheduled.
+    pub const SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE: &str = "ScheduledReplicasBelowMinAvailable";
+    /// Of a clique: fewer than `minAvailable` pods are ready or starting.
+    pub const INSUFFICIENT_READY_PODS: &str = "InsufficientReadyPods";
+    /// Of a clique: at least `minAvailable` pods are ready or starting.
+    pub const SUFFICIENT_READY_PODS: &str = "SufficientReadyPods";
 }
 
 /// Reasons of [`GANG_TERMINATION_IN_PROGRESS`].
-pub mod termination {
-    /// The cliques of the replica were deleted and are created anew.
-    pub const ACTIVE: &str = "GangTerminationActive";
+pub mod gang_termination_in_progress {
+    /// Grove deleted the cliques of the replica and creates them again.
+    pub const GANG_TERMINATION_ACTIVE: &str = "GangTerminationActive";
 }
 
 /// Reasons of [`TOPOLOGY_LEVELS_UNAVAILABLE`].
-pub mod topology_levels {
-    /// Every level that the constraints name is there, or there is no constraint.
-    pub const AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
-    /// Some level is not.
-    pub const UNAVAILABLE: &str = "ClusterTopologyLevelsUnavailable";
+pub mod topology_levels_unavailable {
+    /// The topology has all levels that the constraints name, or the set has no constraint.
+    pub const ALL_CLUSTER_TOPOLOGY_LEVELS_AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
+    /// The topology lacks a level that a constraint names.
+    pub const CLUSTER_TOPOLOGY_LEVELS_UNAVAILABLE: &str = "ClusterTopologyLevelsUnavailable";
     /// The topology does not exist.
-    pub const TOPOLOGY_NOT_FOUND: &str = "ClusterTopologyNotFound";
-    /// No constraint names a topology, and there is no default.
-    pub const NAME_MISSING: &str = "TopologyNameMissing";
-    /// There are constraints, and topology-aware scheduling is off.
-    pub const DISABLED: &str = "TopologyAwareSchedulingDisabled";
+    pub const CLUSTER_TOPOLOGY_NOT_FOUND: &str = "ClusterTopologyNotFound";
+    /// No constraint names a topology, and the configuration has no default topology.
+    pub const TOPOLOGY_NAME_MISSING: &str = "TopologyNameMissing";
+    /// The set has constraints, and the configuration disables topology-aware scheduling.
+    pub const TOPOLOGY_AWARE_SCHEDULING_DISABLED: &str = "TopologyAwareSchedulingDisabled";
 }
 
-/// Reasons of [`FIELDS_IGNORED`].
-pub mod fields_ignored {
-    /// The set has fields that are kept and not acted on.
-    pub const NOT_ACTED_ON: &str = "FieldsNotActedOn";
+/// Reasons of [`UNSUPPORTED_FIELDS`].
+pub mod unsupported_fields {
+    /// The set has fields that Grove stores and that no service supports.
+    pub const FIELDS_NOT_SUPPORTED: &str = "FieldsNotSupported";
 }
 
 /// Reasons of [`PODS_OUTDATED`].
 pub mod pods_outdated {
-    /// The template was changed after pods were made from it.
+    /// The template changed after pods were created from it.
     pub const TEMPLATE_CHANGED: &str = "TemplateChanged";
 }
 
 /// Reasons of [`SCHEDULED`].
-pub mod gang_scheduled {
+pub mod scheduled {
     /// Every clique has its minimum of scheduled pods.
-    pub const SUFFICIENT: &str = "SufficientScheduledPods";
-    /// Some clique has fewer.
-    pub const INSUFFICIENT: &str = "InsufficientScheduledPods";
+    pub const SUFFICIENT_SCHEDULED_PODS: &str = "SufficientScheduledPods";
+    /// A clique has fewer scheduled pods than its minimum.
+    pub const INSUFFICIENT_SCHEDULED_PODS: &str = "InsufficientScheduledPods";
 }
 
 /// Reasons of [`INITIALIZED`].
 pub mod initialized {
-    /// Some pod of the gang does not exist yet.
-    pub const PENDING: &str = "PodGangPodsCreationPending";
-    /// All pods of the gang have existed.
-    pub const CREATED: &str = "PodGangPodsCreated";
+    /// A pod of the gang has not been created yet.
+    pub const POD_GANG_PODS_CREATION_PENDING: &str = "PodGangPodsCreationPending";
+    /// All pods of the gang have been created.
+    pub const POD_GANG_PODS_CREATED: &str = "PodGangPodsCreated";
 }
 
 /// Reasons of [`READY`].
 pub mod ready {
     /// Every clique has its minimum of ready pods.
-    pub const SUFFICIENT: &str = "SufficientReadyPods";
-    /// Some clique has fewer.
-    pub const INSUFFICIENT: &str = "InsufficientReadyPods";
+    pub const SUFFICIENT_READY_PODS: &str = "SufficientReadyPods";
+    /// A clique has fewer ready pods than its minimum.
+    pub const INSUFFICIENT_READY_PODS: &str = "InsufficientReadyPods";
 }

@@ -13,6 +13,7 @@ pub mod deletion;
 pub mod duration;
 pub mod environment;
 pub mod error_codes;
+pub mod events;
 pub mod expansion;
 pub mod hash;
 pub mod labels;

@@ -1,5 +1,5 @@
 //! Fields of a set that are accepted and kept, and that no service acts on yet. A user who writes one of them is told by
-//! the condition `FieldsIgnored`, so that nobody relies on what does not happen.
+//! the condition `UnsupportedFields`, so that nobody relies on what does not happen.
 
 use kube::ResourceExt;
 

@@ -1,5 +1,6 @@
 //! An object that has the name which a child is to have, and what its owner does about it. Pure.
 
+use grove_api_types::conditions::available;
 use std::collections::BTreeMap;
 
 use grove_api_types::ownership::controller_of;
@@ -13,7 +14,7 @@ use crate::plan::{Create, Plan, Step, Target, Waiting};
 
 /// The reason to wait for a name whose holder is on its way out. For one that belongs to somebody else it is
 /// [`ApiError::NAME_CONFLICT`].
-pub const NAME_TERMINATING: &str = "NameTerminating";
+pub const NAME_TERMINATING: &str = available::NAME_TERMINATING;
 
 /// What is known of an object whose name somebody else wants.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use grove_api_types::conditions::available;
 use kube::core::Status;
 
 /// The meaning of code 401 for a service, for every request.
@@ -33,7 +34,7 @@ pub struct ApiError {
 
 impl ApiError {
     /// The reason if the object that has the name is not controlled by our owner.
-    pub const NAME_CONFLICT: &str = "NameConflict";
+    pub const NAME_CONFLICT: &str = available::NAME_CONFLICT;
 
     /// The reason if this process may not write because it does not hold the lease.
     pub const NOT_LEADING: &str = "NotLeading";

@@ -13,17 +13,17 @@ const CLIQUE: &str = "llm-0-decode";
 
 const ALL_IS_WELL: &str = "
     2 pods, 2 scheduled, 2 ready
-    Available=True SufficientReplicasAvailable: 2 of 2 pods ready
+    Available=True MinimumReplicasAvailable: 2 of 2 pods ready
     MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 2
     PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 2
-    set: Available=True SufficientReplicasAvailable: 1 of 1 replicas are available";
+    set: Available=True MinimumReplicasAvailable: 1 of 1 replicas are available";
 
 const STARTED_AND_NOT_READY: &str = "
     2 pods, 2 scheduled, 0 ready
-    Available=False ReplicasUnavailable: 0 of 2 pods ready, 2 not ready
+    Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 not ready
     MinAvailableBreached=True InsufficientReadyPods: Insufficient ready or starting pods. expected at least: 1, found: 0
     PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 2
-    set: Available=False ReplicasUnavailable: 0 of 1 replicas are available";
+    set: Available=False MinimumReplicasUnavailable: 0 of 1 replicas are available";
 
 #[tokio::test]
 async fn scheduled_pods_that_do_not_start_are_no_min_available_breach() {
@@ -33,10 +33,10 @@ async fn scheduled_pods_that_do_not_start_are_no_min_available_breach() {
             ns,
             "
             2 pods, 2 scheduled, 0 ready
-            Available=False ReplicasUnavailable: 0 of 2 pods ready, 2 not ready
+            Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 not ready
             MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 2
             PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 2
-            set: Available=False ReplicasUnavailable: 0 of 1 replicas are available",
+            set: Available=False MinimumReplicasUnavailable: 0 of 1 replicas are available",
         )
         .await;
         recover(ns, &world).await;

@@ -20,7 +20,7 @@ fn available<'a>(world: &'a World, clique: &str) -> Option<&'a Condition> {
 fn refused(world: &World, clique: &str, words: &[&str]) -> bool {
     available(world, clique).is_some_and(|available| {
         let told = words.iter().all(|words| available.message.contains(words));
-        told && (available.status == "True" || available.reason == "Refused")
+        told && (available.status == "True" || available.reason == "FailedCreate")
     })
 }
 
@@ -196,7 +196,7 @@ fn set_refused(world: &World, words: &[&str]) -> bool {
     let status = world.sets.get("llm").and_then(|set| set.status.as_ref());
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let said = |condition: &Condition| words.iter().all(|words| condition.message.contains(words));
-    conditions.iter().any(|c| c.type_ == "Available" && c.status == "False" && c.reason == "Refused" && said(c))
+    conditions.iter().any(|c| c.type_ == "Available" && c.status == "False" && c.reason == "FailedCreate" && said(c))
 }
 
 fn serves(world: &World, replicas: usize) -> bool {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use grove_api_types::conditions::available;
 use grove_api_types::deletion::orphans_dependents;
+use grove_api_types::events;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim::SlimPod;
@@ -70,7 +72,11 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(Stage::new(stage::LABELS, identity::lost_labels(seen, &lineage, &indices.kept)))
         .stage(Stage::new(stage::REFERENCES, patch))
         .stage(Stage::new(stage::GATES, opened))
-        .stage(Stage::new(stage::PODS, created).announcing("PodCreateSuccessful", "PodCreateFailed", "Created"))
+        .stage(Stage::new(stage::PODS, created).announcing(
+            events::POD_CREATE_SUCCESSFUL,
+            events::POD_CREATE_FAILED,
+            "Created",
+        ))
         .waiting(held_back)
         .waiting(waiting)
 }
@@ -95,9 +101,9 @@ fn deleted<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
 }
 
 fn announced(deletes: Stage) -> Stage {
-    deletes.announcing("PodDeleteSuccessful", "PodDeleteFailed", "Deleted")
+    deletes.announcing(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
 }
 
 fn label_missing(label: &str) -> Waiting {
-    Waiting::new("LabelMissing", format!("no pods are made until the PodClique has a valid label {label}"))
+    Waiting::new(available::LABEL_MISSING, format!("no pods are made until the PodClique has a valid label {label}"))
 }

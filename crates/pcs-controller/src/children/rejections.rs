@@ -1,5 +1,6 @@
 //! The children that could not be created or changed, as entries of `lastErrors` and as condition messages.
 
+use grove_api_types::conditions::available;
 use grove_api_types::error_codes;
 use grove_controller::executor::Done;
 use grove_controller::namesake::Claims;
@@ -26,20 +27,21 @@ where
     rejected.chain(conflicts).collect()
 }
 
-/// The message for a condition: the first rejected write with its remedy, otherwise the first name conflict.
+/// The reason and the message for a condition: the first rejected write with its remedy, otherwise the first name conflict.
 pub(crate) fn first_rejection<Owner>(
     result: &Done,
     backed_off: &Standing,
     conflicts: &Claims<'_, Owner>,
-) -> Option<String>
+) -> Option<(&'static str, String)>
 where
     Owner: Resource<DynamicType = ()>,
 {
-    rejection_message(result, backed_off).or_else(|| conflicts.refused().next().map(|(_, message)| message))
+    rejection_message(result, backed_off)
+        .or_else(|| conflicts.refused().next().map(|(_, message)| (available::NAME_CONFLICT, message)))
 }
 
-/// The first write that the API server rejected, the number of further ones, and the remedy.
-pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<String> {
+/// The reason and the message about the first write that the API server rejected: the write, the number of further ones, and the remedy.
+pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<(&'static str, String)> {
     let mut rejected = all(result, backed_off);
     let (verb, target, failure) = rejected.next()?;
     let more = match rejected.count() {
@@ -47,10 +49,11 @@ pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<
         more => format!(" (and {more} more)"),
     };
     let message = format!("the API server refused to {verb} {target}{more}: {}", failure.message);
-    Some(match remedy(failure) {
+    let message = match remedy(failure) {
         Some(remedy) => format!("{message}; {remedy}"),
         None => message,
-    })
+    };
+    Some((available::failed(verb), message))
 }
 
 /// The creates whose backoff has not ended, then the writes that were rejected in this reconcile.

@@ -11,7 +11,7 @@ pub(crate) fn waiting() -> Waiting {
         "the set expands to more than {MAX_OBJECTS} objects, pods included; Grove creates and deletes nothing until the set, \
          its scaling groups or its cliques have fewer replicas"
     );
-    Waiting::new(available::TOO_LARGE, message)
+    Waiting::new(available::TOO_MANY_OBJECTS, message)
 }
 
 /// The `Available` condition of such an object.

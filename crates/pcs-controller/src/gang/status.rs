@@ -56,9 +56,9 @@ fn is_ready(clique: &PodClique, group: &PodGroup) -> bool {
 /// The condition stays true once it is: schedulers know a gang whose pods have all existed.
 fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> Verdict {
     let (reason, message) = if holds {
-        (initialized::CREATED, "PodGang is fully initialized")
+        (initialized::POD_GANG_PODS_CREATED, "PodGang is fully initialized")
     } else {
-        (initialized::PENDING, "Not all constituent pods have been created yet")
+        (initialized::POD_GANG_PODS_CREATION_PENDING, "Not all constituent pods have been created yet")
     };
     let type_ = conditions::INITIALIZED;
     Verdict { type_, status: holds.into(), reason: reason.to_owned(), message: message.to_owned(), observed_generation }
@@ -66,9 +66,9 @@ fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> Verdi
 
 fn ready_condition(holds: bool, observed_generation: Option<i64>) -> Verdict {
     let (reason, message) = if holds {
-        (ready::SUFFICIENT, "every clique has its minimum of ready pods")
+        (ready::SUFFICIENT_READY_PODS, "every clique has its minimum of ready pods")
     } else {
-        (ready::INSUFFICIENT, "some clique has fewer ready pods than its minimum")
+        (ready::INSUFFICIENT_READY_PODS, "some clique has fewer ready pods than its minimum")
     };
     let type_ = conditions::READY;
     Verdict { type_, status: holds.into(), reason: reason.to_owned(), message: message.to_owned(), observed_generation }

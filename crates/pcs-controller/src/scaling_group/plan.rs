@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_api_types::conditions::available;
 use grove_api_types::deletion::{is_terminating, orphans_dependents};
+use grove_api_types::events;
 use grove_api_types::expansion::{GroupReplica, ScalingGroup};
 use grove_api_types::names::PodGangName;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -14,19 +16,13 @@ use super::observed::Observed;
 use crate::children::Revision;
 use crate::children::{ByName, deletion, drift, too_large};
 
-/// Reasons of events, which upstream defines.
-const CLIQUES_KEPT: &str = "PodCliqueCreateSuccessful";
-const CLIQUES_REFUSED: &str = "PodCliqueCreateFailed";
-const CLIQUES_GONE: &str = "PodCliqueDeleteSuccessful";
-const CLIQUES_STAYED: &str = "PodCliqueDeleteFailed";
-
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         return delete_children(&observed.group, &observed.cliques);
     }
-    let Some(set) = &observed.set else { return Plan::new().waiting([set_missing()]) };
+    let Some(set) = &observed.set else { return Plan::new().waiting([set_not_found()]) };
     if observed.is_too_large() {
         return Plan::new().waiting([too_large::waiting()]);
     }
@@ -36,9 +32,13 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let Some(group) = observed.in_replica(&replica) else { return Plan::new() };
     let (steps, missing_gangs) = reconcile_children(observed, set, replica.index, group);
     let plan = Plan::new()
-        .stage(Stage::new("cliques", steps).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
+        .stage(Stage::new("cliques", steps).announcing(
+            events::POD_CLIQUE_CREATE_SUCCESSFUL,
+            events::POD_CLIQUE_CREATE_FAILED,
+            "Created or updated",
+        ))
         .stage(with_delete_events(Stage::new("scale-in", surplus_cliques(observed, group))))
-        .waiting(missing_gangs.into_iter().map(gang_missing));
+        .waiting(missing_gangs.into_iter().map(gang_not_found));
     let plan = observed.conflicts(&observed.base_labels()).settle(plan.in_parts(replica_of_child(group)));
     // A rejected clique blocks nothing else, in particular not the deletes that may release quota for it.
     observed.backed_off.left_out_of(plan)
@@ -62,7 +62,7 @@ pub(crate) fn delete_children(group: &PodCliqueScalingGroup, cliques: &ByName<Po
 }
 
 fn with_delete_events(stage: Stage) -> Stage {
-    stage.announcing(CLIQUES_GONE, CLIQUES_STAYED, "Deleted")
+    stage.announcing(events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED, "Deleted")
 }
 
 /// The creates and patches of cliques, and the missing gangs for which creates wait.
@@ -96,10 +96,10 @@ fn surplus_cliques(observed: &Observed, group: &ScalingGroup<'_>) -> Vec<Step> {
     deletion::all_except(&observed.cliques, |name| desired.contains(name)).collect()
 }
 
-fn set_missing() -> Waiting {
-    Waiting::new("PodCliqueSetMissing", "the PodCliqueSet that controls the group does not exist")
+fn set_not_found() -> Waiting {
+    Waiting::new(available::POD_CLIQUE_SET_NOT_FOUND, "the PodCliqueSet that controls the group does not exist")
 }
 
-fn gang_missing(gang: &PodGangName) -> Waiting {
-    Waiting::new("PodGangMissing", format!("PodGang {gang} does not exist"))
+fn gang_not_found(gang: &PodGangName) -> Waiting {
+    Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {gang} does not exist"))
 }

@@ -1,6 +1,6 @@
 //! The status of a scaling group: replica counts, conditions and errors.
 
-use grove_api_types::conditions::{self, available, breached};
+use grove_api_types::conditions::{self, available, min_available_breached};
 use grove_api_types::expansion::{Clique, ScalingGroup};
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
@@ -123,10 +123,10 @@ fn min_available_breached_condition(observed: &Observed, counts: ReplicaCounts) 
     let (healthy, needed) = (counts.healthy, observed.group.spec.min_available.unwrap_or(1));
     let (status, reason, message) = if healthy < needed {
         let message = format!("PCSG replicas not in breach ({healthy}) below MinAvailable ({needed})");
-        (ConditionStatus::True, breached::INSUFFICIENT_REPLICAS, message)
+        (ConditionStatus::True, min_available_breached::INSUFFICIENT_AVAILABLE_REPLICAS, message)
     } else {
         let message = format!("PCSG replicas not in breach ({healthy}) meets MinAvailable ({needed})");
-        (ConditionStatus::False, breached::SUFFICIENT_REPLICAS, message)
+        (ConditionStatus::False, min_available_breached::SUFFICIENT_AVAILABLE_REPLICAS, message)
     };
     condition(observed, conditions::MIN_AVAILABLE_BREACHED, status, reason, message)
 }
@@ -140,13 +140,13 @@ fn available_condition(observed: &Observed, counts: ReplicaCounts, plan: &Plan, 
     }
     let rejection = rejections::rejection_message(result, &observed.backed_off);
     let (holds, reason) = match (rejection, waiting) {
-        _ if counts.available >= spec.needed() => (true, available::SUFFICIENT),
-        (Some(rejection), _) => {
+        _ if counts.available >= spec.needed() => (true, available::MINIMUM_REPLICAS_AVAILABLE),
+        (Some((reason, rejection)), _) => {
             message = format!("{message}; {rejection}");
-            (false, available::REFUSED)
+            (false, reason)
         }
         (None, Some(waiting)) => (false, waiting.reason),
-        (None, None) => (false, available::UNAVAILABLE),
+        (None, None) => (false, available::MINIMUM_REPLICAS_UNAVAILABLE),
     };
     condition(observed, conditions::AVAILABLE, holds.into(), reason, message)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::expansion::{self, SetReplica};
-use grove_api_types::labels;
+use grove_api_types::{events, labels};
 use grove_controller::plan::{Plan, Stage, Step};
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,28 +15,17 @@ use crate::children::{deletion, drift, service, too_large};
 
 mod scale_in;
 
-/// Reasons of events. Upstream defines them, except those for Services and autoscalers.
-const SERVICES_REFUSED: &str = "ServiceCreateOrUpdateFailed";
-const AUTOSCALERS_REFUSED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
-const GANGS_KEPT: &str = "PodGangCreateOrUpdateSuccessful";
-const GANGS_REFUSED: &str = "PodGangCreateOrUpdateFailed";
-const GANGS_GONE: &str = "PodGangDeleteSuccessful";
-const GANGS_STAYED: &str = "PodGangDeleteFailed";
-const GROUPS_GONE: &str = "PodCliqueScalingGroupDeleteSuccessful";
-const GROUPS_STAYED: &str = "PodCliqueScalingGroupDeleteFailed";
-const CLIQUES_GONE: &str = "PodCliqueDeleteSuccessful";
-const CLIQUES_STAYED: &str = "PodCliqueDeleteFailed";
-const GROUPS_KEPT: &str = "PodCliqueScalingGroupCreateSuccessful";
-const GROUPS_REFUSED: &str = "PodCliqueScalingGroupCreateOrUpdateFailed";
-const CLIQUES_KEPT: &str = "PodCliqueCreateOrUpdateSuccessful";
-const CLIQUES_REFUSED: &str = "PodCliqueCreateOrUpdateFailed";
-
 /// Adds the events of a stage that deletes children: one event per kind.
 fn with_delete_events(stage: Stage) -> Stage {
     stage
-        .announcing_kind("PodCliqueScalingGroup", GROUPS_GONE, GROUPS_STAYED, "Deleted")
-        .announcing_kind("PodClique", CLIQUES_GONE, CLIQUES_STAYED, "Deleted")
-        .announcing_kind("PodGang", GANGS_GONE, GANGS_STAYED, "Deleted")
+        .announcing_kind(
+            "PodCliqueScalingGroup",
+            events::POD_CLIQUE_SCALING_GROUP_DELETE_SUCCESSFUL,
+            events::POD_CLIQUE_SCALING_GROUP_DELETE_FAILED,
+            "Deleted",
+        )
+        .announcing_kind("PodClique", events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED, "Deleted")
+        .announcing_kind("PodGang", events::POD_GANG_DELETE_SUCCESSFUL, events::POD_GANG_DELETE_FAILED, "Deleted")
 }
 
 /// The plan for one set. It creates gangs before their cliques, so that no pod waits for its gang to be created, and
@@ -51,11 +40,26 @@ pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let replicas = expansion::expand(&observed.set, &observed.current_scale());
     let ChildSteps { services, gangs, groups, cliques, autoscalers } = reconcile_children(observed, &replicas);
     let plan = Plan::new()
-        .stage(Stage::new("services", services).announcing_refusals(SERVICES_REFUSED))
-        .stage(Stage::new("gangs", gangs).announcing(GANGS_KEPT, GANGS_REFUSED, "Created or updated"))
-        .stage(Stage::new("groups", groups).announcing(GROUPS_KEPT, GROUPS_REFUSED, "Created or updated"))
-        .stage(Stage::new("cliques", cliques).announcing(CLIQUES_KEPT, CLIQUES_REFUSED, "Created or updated"))
-        .stage(Stage::new("autoscalers", autoscalers).announcing_refusals(AUTOSCALERS_REFUSED))
+        .stage(Stage::new("services", services).announcing_refusals(events::SERVICE_CREATE_OR_UPDATE_FAILED))
+        .stage(Stage::new("gangs", gangs).announcing(
+            events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL,
+            events::POD_GANG_CREATE_OR_UPDATE_FAILED,
+            "Created or updated",
+        ))
+        .stage(Stage::new("groups", groups).announcing(
+            events::POD_CLIQUE_SCALING_GROUP_CREATE_SUCCESSFUL,
+            events::POD_CLIQUE_SCALING_GROUP_CREATE_OR_UPDATE_FAILED,
+            "Created or updated",
+        ))
+        .stage(Stage::new("cliques", cliques).announcing(
+            events::POD_CLIQUE_CREATE_OR_UPDATE_SUCCESSFUL,
+            events::POD_CLIQUE_CREATE_OR_UPDATE_FAILED,
+            "Created or updated",
+        ))
+        .stage(
+            Stage::new("autoscalers", autoscalers)
+                .announcing_refusals(events::HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED),
+        )
         .stage(scale_in::stage(observed, &replicas));
     // A child that cannot be created, because of a name conflict or a rejection, blocks the later stages of its own
     // replica only.

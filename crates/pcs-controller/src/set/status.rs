@@ -1,6 +1,6 @@
 //! The status of a set: replica counts, conditions and errors.
 
-use grove_api_types::conditions::{self, available, fields_ignored};
+use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::{self, Clique, ScalingGroup, SetReplica};
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
@@ -37,7 +37,7 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, result: &Done, now: Time
     set_condition(&mut conditions, available_condition(observed, available, rejection), now);
     match unsupported_fields::message(&observed.unsupported_fields) {
         Some(message) => set_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
-        None => remove_condition(&mut conditions, conditions::FIELDS_IGNORED),
+        None => remove_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
     match outdated::message(observed, &revision, &replicas) {
         Some(message) => set_condition(&mut conditions, outdated::condition(observed, message), now),
@@ -96,13 +96,13 @@ fn is_updated(observed: &Observed, revision: &Revision, replica: &SetReplica<'_>
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
-fn available_condition(observed: &Observed, available: i32, rejection: Option<String>) -> Verdict {
+fn available_condition(observed: &Observed, available: i32, rejection: Option<(&'static str, String)>) -> Verdict {
     let desired = observed.set.spec.replicas;
     let counts = format!("{available} of {desired} replicas are available");
     let (holds, reason, message) = match rejection {
-        _ if available >= desired => (true, available::SUFFICIENT, counts),
-        Some(rejection) => (false, available::REFUSED, format!("{counts}; {rejection}")),
-        None => (false, available::UNAVAILABLE, counts),
+        _ if available >= desired => (true, available::MINIMUM_REPLICAS_AVAILABLE, counts),
+        Some((reason, rejection)) => (false, reason, format!("{counts}; {rejection}")),
+        None => (false, available::MINIMUM_REPLICAS_UNAVAILABLE, counts),
     };
     Verdict {
         type_: conditions::AVAILABLE,
@@ -116,9 +116,9 @@ fn available_condition(observed: &Observed, available: i32, rejection: Option<St
 /// Warns users who rely on fields that no service supports.
 fn unsupported_fields_condition(observed: &Observed, message: String) -> Verdict {
     Verdict {
-        type_: conditions::FIELDS_IGNORED,
+        type_: conditions::UNSUPPORTED_FIELDS,
         status: ConditionStatus::True,
-        reason: fields_ignored::NOT_ACTED_ON.to_owned(),
+        reason: conditions::unsupported_fields::FIELDS_NOT_SUPPORTED.to_owned(),
         message,
         observed_generation: observed.set.metadata.generation,
     }

@@ -1,5 +1,6 @@
 //! The scheduling gate of pods of a scaled gang: shut until the base gang is scheduled, then opened for good.
 
+use grove_api_types::conditions::available;
 use grove_api_types::labels::SCHEDULING_GATE;
 use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim::SlimPod;
@@ -13,7 +14,7 @@ use crate::clique::observed::Observed;
 pub(super) fn opened<'a>(seen: &'a Observed, pods: &'a [&SlimPod]) -> Result<Vec<Step>, Waiting> {
     let gated = || pods.iter().filter(|pod| seen.owns(pod)).filter_map(|pod| Some((*pod, gate(pod)?)));
     match seen.held_back() {
-        Some(reason) => Err(Waiting::new("BaseGangNotScheduled", reason)),
+        Some(reason) => Err(Waiting::new(available::BASE_GANG_NOT_SCHEDULED, reason)),
         None => Ok(gated().map(|(pod, at)| Step::json_patch(pod, removal(at))).collect()),
     }
 }

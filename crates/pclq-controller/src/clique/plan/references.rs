@@ -1,5 +1,6 @@
 //! The clique's own `podReferences` in its gang.
 
+use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_controller::plan::{Step, Waiting};
@@ -57,9 +58,9 @@ fn replacement(gang: &PodGang, at: usize, group: &str, references: &[NamespacedN
 }
 
 fn gang_missing(lineage: &Lineage) -> Waiting {
-    Waiting::new("PodGangMissing", format!("PodGang {} does not exist", lineage.gang))
+    Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {} does not exist", lineage.gang))
 }
 
 fn group_missing(lineage: &Lineage, clique: &str) -> Waiting {
-    Waiting::new("PodGroupMissing", format!("PodGang {} has no podgroup {clique}", lineage.gang))
+    Waiting::new(available::POD_GROUP_NOT_FOUND, format!("PodGang {} has no podgroup {clique}", lineage.gang))
 }

@@ -1,6 +1,6 @@
 //! The conditions of a clique.
 
-use grove_api_types::conditions::{self, available, breached, scheduled};
+use grove_api_types::conditions::{self, available, min_available_breached, pod_clique_scheduled};
 use grove_controller::conditions::{Verdict, set_condition};
 use grove_controller::executor::Done;
 use grove_controller::plan::Plan;
@@ -31,9 +31,9 @@ fn enough_scheduled(seen: &Observed) -> Judged {
     let (found, needed) = (bound(seen), min_available(seen));
     let counts = format!("expected at least: {needed}, found: {found}");
     if found >= needed {
-        (true, scheduled::SUFFICIENT, format!("Sufficient scheduled pods found. {counts}"))
+        (true, pod_clique_scheduled::SUFFICIENT_SCHEDULED_PODS, format!("Sufficient scheduled pods found. {counts}"))
     } else {
-        (false, scheduled::INSUFFICIENT, format!("Insufficient scheduled pods. {counts}"))
+        (false, pod_clique_scheduled::INSUFFICIENT_SCHEDULED_PODS, format!("Insufficient scheduled pods. {counts}"))
     }
 }
 
@@ -42,15 +42,23 @@ fn breach(seen: &Observed) -> Judged {
     let (bound, needed) = (bound(seen), min_available(seen));
     if bound < needed {
         let message = format!("Scheduled replicas ({bound}) below MinAvailable ({needed})");
-        return (true, breached::SCHEDULED_BELOW, message);
+        return (true, min_available_breached::SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE, message);
     }
     let well = |pod: &&SlimPod| pod.is_scheduled() && (pod.is_ready() || is_starting(pod));
     let found = as_count(seen.live().filter(well).count());
     let counts = format!("expected at least: {needed}, found: {found}");
     if found < needed {
-        (true, breached::INSUFFICIENT_READY, format!("Insufficient ready or starting pods. {counts}"))
+        (
+            true,
+            min_available_breached::INSUFFICIENT_READY_PODS,
+            format!("Insufficient ready or starting pods. {counts}"),
+        )
     } else {
-        (false, breached::SUFFICIENT_READY, format!("Either sufficient ready or starting pods found. {counts}"))
+        (
+            false,
+            min_available_breached::SUFFICIENT_READY_PODS,
+            format!("Either sufficient ready or starting pods found. {counts}"),
+        )
     }
 }
 
@@ -66,12 +74,13 @@ fn is_starting(pod: &SlimPod) -> bool {
 fn availability(seen: &Observed, plan: &Plan, done: &Done) -> Judged {
     let ready = as_count(seen.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= seen.clique.spec.needed();
-    let (reason, why) = match (refusals::told(done), plan.waiting.first()) {
-        (Some(refused), _) => (available::REFUSED, format!("; {refused}")),
+    let rejected_verb = done.refused().next().map(|(outcome, _)| outcome.verb);
+    let (reason, why) = match (rejected_verb.zip(refusals::told(done)), plan.waiting.first()) {
+        (Some((verb, rejection)), _) => (available::failed(verb), format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
-        (None, None) => (available::UNAVAILABLE, String::new()),
+        (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
     };
-    let reason = if holds { available::SUFFICIENT } else { reason };
+    let reason = if holds { available::MINIMUM_REPLICAS_AVAILABLE } else { reason };
     (holds, reason, format!("{}{why}", tally(seen, ready)))
 }
 

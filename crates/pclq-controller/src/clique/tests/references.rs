@@ -57,13 +57,13 @@ fn pods_are_made_without_waiting_for_the_gang() {
         "{replicas: 1}",
         &expect![[r"
         pods: create Pod ~-ml5tj
-        wait: PodGangMissing PodGang llm-0 does not exist
+        wait: PodGangNotFound PodGang llm-0 does not exist
     "]],
     );
     check(
         "{replicas: 1, pods: [{i: 0, name: a}]}",
         &expect![[r"
-        wait: PodGangMissing PodGang llm-0 does not exist
+        wait: PodGangNotFound PodGang llm-0 does not exist
     "]],
     );
 }
@@ -75,7 +75,7 @@ fn a_gang_without_the_clique_is_waited_for() {
     gang.spec.podgroups.pop();
     seen.gang = Some(gang.into());
     expect![[r"
-        wait: PodGroupMissing PodGang llm-0 has no podgroup llm-0-decode
+        wait: PodGroupNotFound PodGang llm-0 has no podgroup llm-0-decode
     "]]
     .assert_eq(&crate::clique::plan::plan(&seen).to_string());
 }

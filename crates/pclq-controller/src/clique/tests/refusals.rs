@@ -41,7 +41,7 @@ fn the_same_reason_is_given_once_whatever_the_names_and_numbers() {
         "{replicas: 3, gang: []}",
         &[("llm-0-a-1", QUOTA), ("llm-0-a-2", &QUOTA.replace("used: pods=2", "used: pods=1"))],
         &expect![[r#"
-            False Refused: 0 of 3 pods ready, 3 to be created; the API server refused to create 2 Pods: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server refused to create 2 Pods: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
         "#]],
     );
 }
@@ -52,7 +52,7 @@ fn no_refusal_hides_another() {
         "{replicas: 3, gang: []}",
         &[("llm-0-a-1", QUOTA), ("llm-0-a-2", LIMITS), ("llm-0-a-3", SECURITY), ("llm-0-a-4", "is invalid: spec: x")],
         &expect![[r#"
-            False Refused: 0 of 3 pods ready, 3 to be created; the API server refused to create 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; to create 1 Pod: maximum cpu usage per Container is 1, but limit is 2; to create 1 Pod: violates PodSecurity "restricted:latest": runAsNonRoot != true (container "main" must set it); and for 1 more reason
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server refused to create 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; to create 1 Pod: maximum cpu usage per Container is 1, but limit is 2; to create 1 Pod: violates PodSecurity "restricted:latest": runAsNonRoot != true (container "main" must set it); and for 1 more reason
         "#]],
     );
 }
@@ -63,7 +63,7 @@ fn what_is_refused_beyond_what_is_needed_is_told_though_the_clique_is_available(
         "{replicas: 2, minAvailable: 1, gang: [a], pods: [{i: 0, name: a, ready: true}]}",
         &[("llm-0-a-1", QUOTA)],
         &expect![[r#"
-            True SufficientReplicasAvailable: 1 of 2 pods ready, 1 to be created; the API server refused to create 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
+            True MinimumReplicasAvailable: 1 of 2 pods ready, 1 to be created; the API server refused to create 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
         "#]],
     );
 }

@@ -58,7 +58,7 @@ fn a_new_clique_is_in_breach_and_says_what_it_lacks() {
         &Done::default(),
         &expect![[r#"
         replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
-        Available=False ReplicasUnavailable: 0 of 2 pods ready, 2 to be created
+        Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 to be created
         MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (2)
         PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 2, found: 0
     "#]],
@@ -74,7 +74,7 @@ fn a_ready_clique_is_available() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes Some("1gen") Some("1new")
-        Available=True SufficientReplicasAvailable: 1 of 1 pods ready
+        Available=True MinimumReplicasAvailable: 1 of 1 pods ready
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
     "#]],
@@ -90,7 +90,7 @@ fn the_message_counts_what_the_other_pods_lack() {
         &Done::default(),
         &expect![[r#"
         replicas Some(4) ready 1 updated 4 gated 1 scheduled 2 generation Some(4) hashes None Some("1new")
-        Available=False ReplicasUnavailable: 1 of 5 pods ready, 1 to be created, 1 gated, 1 not scheduled, 1 not ready
+        Available=False MinimumReplicasUnavailable: 1 of 5 pods ready, 1 to be created, 1 gated, 1 not scheduled, 1 not ready
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 2, found: 2
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 2, found: 2
     "#]],
@@ -118,7 +118,7 @@ fn a_refusal_becomes_a_condition_with_the_servers_words() {
         &refused("exceeded quota: pods=1"),
         &expect![[r#"
             replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
-            Available=False Refused: 0 of 2 pods ready, 2 to be created; the API server refused to create 2 Pods: exceeded quota: pods=1
+            Available=False FailedCreate: 0 of 2 pods ready, 2 to be created; the API server refused to create 2 Pods: exceeded quota: pods=1
             MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
             PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
             error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: exceeded quota: pods=1
@@ -133,7 +133,7 @@ fn a_missing_gang_is_named() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 0 updated 1 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
-        Available=False PodGangMissing: 0 of 1 pods ready, 1 not scheduled; PodGang llm-0 does not exist
+        Available=False PodGangNotFound: 0 of 1 pods ready, 1 not scheduled; PodGang llm-0 does not exist
         MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
         PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
     "#]],
@@ -143,7 +143,7 @@ fn a_missing_gang_is_named() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes None Some("1new")
-        Available=True SufficientReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
+        Available=True MinimumReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
     "#]],
@@ -160,7 +160,7 @@ fn old_pods_keep_the_old_hashes_reported() {
         &Done::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 0 gated 0 scheduled 1 generation Some(4) hashes Some("1then") Some("1old")
-        Available=True SufficientReplicasAvailable: 1 of 1 pods ready
+        Available=True MinimumReplicasAvailable: 1 of 1 pods ready
         MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
     "#]],

@@ -138,7 +138,7 @@ fn cliques_whose_gang_is_missing_wait_for_it() {
         cliques: create PodClique m-0-g-0-d
         cliques: create PodClique m-0-g-1-p
         cliques: create PodClique m-0-g-1-d
-        wait: PodGangMissing PodGang m-0-g-1 does not exist
+        wait: PodGangNotFound PodGang m-0-g-1 does not exist
     "]],
     );
 }
@@ -181,7 +181,7 @@ fn a_group_without_a_set_makes_nothing_and_says_so() {
     check(
         &observed,
         &expect![[r"
-        wait: PodCliqueSetMissing the PodCliqueSet that controls the group does not exist
+        wait: PodCliqueSetNotFound the PodCliqueSet that controls the group does not exist
     "]],
     );
 }

@@ -46,7 +46,7 @@ fn a_group_whose_cliques_say_nothing_yet_is_in_breach() {
         &carried_out(new(2)),
         &expect![[r"
         (Some(2), 0, 0, 0) current false
-        Available False ReplicasUnavailable: 0 of 2 replicas are available
+        Available False MinimumReplicasUnavailable: 0 of 2 replicas are available
         MinAvailableBreached True InsufficientAvailablePodCliqueScalingGroupReplicas: PCSG replicas not in breach (0) below MinAvailable (1)
     "]],
     );
@@ -63,7 +63,7 @@ fn a_replica_counts_when_all_its_cliques_do() {
         &observed,
         &expect![[r"
         (Some(2), 2, 1, 1) current true
-        Available True SufficientReplicasAvailable: 1 of 2 replicas are available
+        Available True MinimumReplicasAvailable: 1 of 2 replicas are available
         MinAvailableBreached False SufficientAvailablePodCliqueScalingGroupReplicas: PCSG replicas not in breach (2) meets MinAvailable (1)
     "]],
     );
@@ -77,7 +77,7 @@ fn a_group_that_waits_for_a_gang_says_so() {
         &observed,
         &expect![[r"
         (Some(1), 0, 0, 0) current false
-        Available False PodGangMissing: 0 of 1 replicas are available; PodGang m-0 does not exist
+        Available False PodGangNotFound: 0 of 1 replicas are available; PodGang m-0 does not exist
         MinAvailableBreached True InsufficientAvailablePodCliqueScalingGroupReplicas: PCSG replicas not in breach (0) below MinAvailable (1)
     "]],
     );
@@ -89,7 +89,7 @@ fn a_group_scaled_to_nothing_is_available_and_in_breach() {
         &carried_out(new(0)),
         &expect![[r"
         (Some(0), 0, 0, 0) current true
-        Available True SufficientReplicasAvailable: 0 of 0 replicas are available
+        Available True MinimumReplicasAvailable: 0 of 0 replicas are available
         MinAvailableBreached True InsufficientAvailablePodCliqueScalingGroupReplicas: PCSG replicas not in breach (0) below MinAvailable (1)
     "]],
     );

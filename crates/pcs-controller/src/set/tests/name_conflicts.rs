@@ -47,7 +47,7 @@ fn a_foreign_service_holds_up_its_replica_and_no_other() {
         gangs: create PodGang llm-1
         cliques: create PodClique llm-1-prefill
         cliques: create PodClique llm-1-decode
-        wait: NameTaken Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        wait: NameConflict Service llm-0 is somebody else's; rename or delete it, so that the name is free
     "]],
     );
 }
@@ -62,7 +62,7 @@ fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
         &observed,
         &expect![[r#"
         cliques: patch PodClique llm-0-decode {"spec":{"minAvailable":1}}
-        wait: NameTaken Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        wait: NameConflict Service llm-0 is somebody else's; rename or delete it, so that the name is free
     "#]],
     );
 }
@@ -75,7 +75,7 @@ fn the_set_names_the_foreign_object_until_it_is_gone() {
     let told = status(&observed, &Done::default(), Timestamp::UNIX_EPOCH);
     let text = format!("{}: {}\n{}\n", told.conditions[0].reason, told.conditions[0].message, told.last_errors[0].code);
     expect![[r"
-        Refused: 0 of 2 replicas are available; Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        NameConflict: 0 of 2 replicas are available; Service llm-0 is somebody else's; rename or delete it, so that the name is free
         ERR_SYNC_PODCLIQUESET_SERVICE
     "]].assert_eq(&text);
     observed.name_conflicts.clear();
@@ -108,7 +108,7 @@ fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
     check(
         &observed,
         &expect![[r"
-        wait: NameTaken PodClique llm-0-decode is somebody else's; rename or delete it, so that the name is free
+        wait: NameConflict PodClique llm-0-decode is somebody else's; rename or delete it, so that the name is free
     "]],
     );
 }

@@ -83,7 +83,7 @@ fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_wai
     let at = Timestamp::from_second(1).expect("a time");
     let told = status(&observed, &Done { outcomes: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
     let available = &told.conditions[0];
-    assert_eq!((available.reason.as_str(), available.status.as_str()), ("Refused", "False"));
+    assert_eq!((available.reason.as_str(), available.status.as_str()), ("FailedCreate", "False"));
     assert_eq!(
         available.message,
         "0 of 2 replicas are available; the API server refused to create PodClique llm-0-decode (and 1 more): \

@@ -43,7 +43,7 @@ fn a_set_without_ready_pods_is_not_available() {
 fn a_set_whose_cliques_have_their_minimum_is_available() {
     let status = status(&with_pods(carried_out(new(SET)), 1, 1), &Done::default(), at(1));
     assert_eq!((status.available_replicas, status.updated_replicas), (2, 2));
-    assert_eq!(status.conditions[0].reason, "SufficientReplicasAvailable");
+    assert_eq!(status.conditions[0].reason, "MinimumReplicasAvailable");
 }
 
 #[test]
@@ -60,13 +60,14 @@ fn fields_that_nothing_acts_on_are_named_until_they_are_gone() {
     let delayed = SET.replace("    cliques:", "    terminationDelay: 1h\n    cliques:");
     let mut observed = new(&delayed);
     let told = status(&observed, &Done::default(), at(1));
-    let ignored = told.conditions.iter().find(|condition| condition.type_ == "FieldsIgnored").expect("the condition");
-    assert_eq!((ignored.status.as_str(), ignored.reason.as_str()), ("True", "FieldsNotActedOn"));
+    let ignored =
+        told.conditions.iter().find(|condition| condition.type_ == "UnsupportedFields").expect("the condition");
+    assert_eq!((ignored.status.as_str(), ignored.reason.as_str()), ("True", "FieldsNotSupported"));
     assert!(ignored.message.contains(": spec.template.terminationDelay; "), "{}", ignored.message);
     observed = Observed { set: observed.set, ..new(SET) };
     observed.set.status = Some(told);
     let told = status(&observed, &Done::default(), at(2));
-    assert!(told.conditions.iter().all(|condition| condition.type_ != "FieldsIgnored"));
+    assert!(told.conditions.iter().all(|condition| condition.type_ != "UnsupportedFields"));
 }
 
 #[test]

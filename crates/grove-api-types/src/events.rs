@@ -1,0 +1,50 @@
+//! Reasons of the events that Grove publishes. Events of the Go operator have its reasons; the others follow their pattern:
+//! kind, verb, and `Successful` (type `Normal`) or `Failed` (type `Warning`).
+//!
+//! An event belongs to the object that controls the children: of a `PodCliqueSet` all of these except the events about pods,
+//! of a `PodCliqueScalingGroup` the events about its `PodClique`s, of a `PodClique` the events about pods.
+
+/// Pods were created.
+pub const POD_CREATE_SUCCESSFUL: &str = "PodCreateSuccessful";
+/// The API server rejected the create or the update of pods.
+pub const POD_CREATE_FAILED: &str = "PodCreateFailed";
+/// Pods were deleted.
+pub const POD_DELETE_SUCCESSFUL: &str = "PodDeleteSuccessful";
+/// The API server rejected the delete of pods.
+pub const POD_DELETE_FAILED: &str = "PodDeleteFailed";
+
+/// Cliques of a scaling group were created or updated.
+pub const POD_CLIQUE_CREATE_SUCCESSFUL: &str = "PodCliqueCreateSuccessful";
+/// The API server rejected the create or the update of cliques of a scaling group.
+pub const POD_CLIQUE_CREATE_FAILED: &str = "PodCliqueCreateFailed";
+/// Standalone cliques were created or updated.
+pub const POD_CLIQUE_CREATE_OR_UPDATE_SUCCESSFUL: &str = "PodCliqueCreateOrUpdateSuccessful";
+/// The API server rejected the create or the update of standalone cliques.
+pub const POD_CLIQUE_CREATE_OR_UPDATE_FAILED: &str = "PodCliqueCreateOrUpdateFailed";
+/// Cliques were deleted.
+pub const POD_CLIQUE_DELETE_SUCCESSFUL: &str = "PodCliqueDeleteSuccessful";
+/// The API server rejected the delete of cliques.
+pub const POD_CLIQUE_DELETE_FAILED: &str = "PodCliqueDeleteFailed";
+
+/// Scaling groups were created or updated.
+pub const POD_CLIQUE_SCALING_GROUP_CREATE_SUCCESSFUL: &str = "PodCliqueScalingGroupCreateSuccessful";
+/// The API server rejected the create or the update of scaling groups.
+pub const POD_CLIQUE_SCALING_GROUP_CREATE_OR_UPDATE_FAILED: &str = "PodCliqueScalingGroupCreateOrUpdateFailed";
+/// Scaling groups were deleted.
+pub const POD_CLIQUE_SCALING_GROUP_DELETE_SUCCESSFUL: &str = "PodCliqueScalingGroupDeleteSuccessful";
+/// The API server rejected the delete of scaling groups.
+pub const POD_CLIQUE_SCALING_GROUP_DELETE_FAILED: &str = "PodCliqueScalingGroupDeleteFailed";
+
+/// Gangs were created or updated.
+pub const POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL: &str = "PodGangCreateOrUpdateSuccessful";
+/// The API server rejected the create or the update of gangs.
+pub const POD_GANG_CREATE_OR_UPDATE_FAILED: &str = "PodGangCreateOrUpdateFailed";
+/// Gangs were deleted.
+pub const POD_GANG_DELETE_SUCCESSFUL: &str = "PodGangDeleteSuccessful";
+/// The API server rejected the delete of gangs.
+pub const POD_GANG_DELETE_FAILED: &str = "PodGangDeleteFailed";
+
+/// The API server rejected the create or the update of headless Services.
+pub const SERVICE_CREATE_OR_UPDATE_FAILED: &str = "ServiceCreateOrUpdateFailed";
+/// The API server rejected the create or the update of autoscalers.
+pub const HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
