@@ -40,12 +40,12 @@ pub use self::{lanes::Wake, next::Next};
 use grove_runtime::{
     api_error::{ApiError, error_chain},
     backoff::Backoff,
-    caches::Change,
+    caches::Delta,
     leadership::Leadership,
     metrics::{Metrics, ReconcileResult},
 };
 
-use crate::{controllers::Controllers, executor::Executor, plan::Plan, triggers::changed_spec_or_labels};
+use crate::{controllers::Controllers, executor::Executor, plan::Plan, predicates::metadata_or_generation_changed};
 
 /// Orphans are looked after this many at a time.
 const SWEEPS: usize = 32;
@@ -58,7 +58,7 @@ type Orphans<K> = Arc<dyn Fn(&K) -> Plan + Send + Sync>;
 pub struct Wiring<K: Resource<DynamicType = ()> + 'static> {
     name: &'static str,
     concurrency: u16,
-    primary: BoxStream<'static, Change<K>>,
+    primary: BoxStream<'static, Delta<K>>,
     triggers: SelectAll<BoxStream<'static, Wake<K>>>,
     relief: SelectAll<BoxStream<'static, ObjectRef<K>>>,
     orphans: Option<Orphans<K>>,
@@ -69,7 +69,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     /// A reconciler of the objects whose changes `primary` tells: each change wakes it, a deletion excepted.
-    pub fn new(name: &'static str, primary: impl Stream<Item = Change<K>> + Send + 'static) -> Self {
+    pub fn new(name: &'static str, primary: impl Stream<Item = Delta<K>> + Send + 'static) -> Self {
         let (triggers, relief) = (SelectAll::new(), SelectAll::new());
         Self { name, concurrency: 10, primary: primary.boxed(), triggers, relief, orphans: None }
     }
@@ -183,7 +183,7 @@ struct Departed<K> {
 /// Keeps the controller's store up to date and names what is to be reconciled: nothing while this replica stands by. The
 /// store comes first, so that a change on the edge of leading is either named here or among everything.
 fn fed<K>(
-    changes: BoxStream<'static, Change<K>>,
+    changes: BoxStream<'static, Delta<K>>,
     mut feed: Feed<K>,
     departed: Departed<K>,
     leadership: Leadership,
@@ -191,13 +191,13 @@ fn fed<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
-    changes.filter_map(move |change| {
+    changes.filter_map(move |delta| {
         // An object's own status comes back, too: else a stale comparison could leave an old one standing.
-        let calls_for_act = changed_spec_or_labels(&change);
-        let wake = match (change.after, change.before) {
+        let needs_reconcile = metadata_or_generation_changed(&delta);
+        let wake = match (delta.new, delta.old) {
             (Some(object), _) => {
                 feed.applied(&object);
-                Some(Wake::new(calls_for_act, ObjectRef::from_obj(&*object)))
+                Some(Wake::new(needs_reconcile, ObjectRef::from_obj(&*object)))
             }
             (None, Some(gone)) => {
                 feed.deleted(&gone);

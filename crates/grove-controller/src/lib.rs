@@ -8,6 +8,7 @@
 
 pub mod controller;
 pub mod controllers;
+pub mod predicates;
 pub mod triggers;
 
 pub mod plan;
@@ -18,7 +19,7 @@ pub mod events;
 
 pub mod conditions;
 pub mod merge;
-pub mod namesake;
+pub mod name_conflict;
 pub mod refusals;
 
 pub mod load;

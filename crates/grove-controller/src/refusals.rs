@@ -11,7 +11,7 @@ use std::{
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 use tokio::time::Instant;
 
-use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Change};
+use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Delta};
 
 use crate::{
     executor::Done,
@@ -113,8 +113,8 @@ impl<K: Resource<DynamicType = ()>> Refusals<K> {
 
     /// The objects for whose children there may be room now: those of the namespace that something has left. They may ask
     /// again.
-    pub fn relieved<C: Resource>(&self, change: &Change<C>) -> Vec<ObjectRef<K>> {
-        let gone = change.before.as_ref().filter(|_| change.is_gone());
+    pub fn relieved<C: Resource>(&self, delta: &Delta<C>) -> Vec<ObjectRef<K>> {
+        let gone = delta.old.as_ref().filter(|_| delta.is_delete());
         let Some(namespace) = gone.and_then(|child| child.namespace()) else { return vec![] };
         let mut all = self.lock();
         let relieved = all.values_mut().filter(|refused| refused.namespace == namespace);
@@ -189,7 +189,7 @@ mod tests {
         refused.note(&object("o"), &Standing::default(), &done(&[("a", Some(403))]));
         let gone = |namespace: &str| {
             let gone = json!({ "metadata": { "name": "x", "namespace": namespace } });
-            Change { before: Some(Arc::new(serde_json::from_value::<ConfigMap>(gone).unwrap())), after: None }
+            Delta { old: Some(Arc::new(serde_json::from_value::<ConfigMap>(gone).unwrap())), new: None }
         };
         assert_eq!(refused.relieved(&gone("other")), []);
         assert_eq!(refused.relieved(&gone("ns")), [ObjectRef::new("o").within("ns")]);

@@ -17,7 +17,7 @@ use grove_controller::{
     plan::{Plan, Stage, Step},
 };
 use grove_runtime::{
-    caches::Change,
+    caches::Delta,
     client::{self, Clients},
     runtime::Runtime,
     telemetry::{Who, settings::Settings, traces::Traces},
@@ -71,7 +71,7 @@ async fn reconcile_once() {
     let clients = Clients { requests: client.clone(), watches: client };
     let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
     let controllers = Controllers::new(&runtime);
-    let came = Change { before: None, after: Some(Arc::new(map("subject"))) };
+    let came = Delta { old: None, new: Some(Arc::new(map("subject"))) };
     let (executor, shutdown) = (controllers.executor().clone(), runtime.shutdown().clone());
     let wiring = Wiring::new("maps", stream::iter([came]).chain(stream::pending()));
     let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {

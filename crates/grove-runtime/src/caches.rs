@@ -3,8 +3,8 @@
 //! Trouble with a watch stays here: it is logged, counted and tried again, and never reaches a controller, where it
 //! would stall all other triggers.
 
-mod follow;
-mod index;
+mod indexer;
+mod reflector;
 
 use std::{
     fmt::Debug,
@@ -25,8 +25,8 @@ use tokio::sync::{
 };
 
 use self::{
-    follow::{Event, Follower},
-    index::{Index, Seeker},
+    indexer::{Indexer, NameWaiter},
+    reflector::{Event, Reflector},
 };
 use crate::{metrics::Metrics, ready::ReadyHandle};
 
@@ -34,48 +34,48 @@ use crate::{metrics::Metrics, ready::ReadyHandle};
 pub type Slot<K> = fn(&K) -> Option<String>;
 
 /// Which objects matter. One that ceases to matter counts as gone; of what does not matter, nothing is retained.
-pub type Keep<K> = fn(&K) -> bool;
+pub type Filter<K> = fn(&K) -> bool;
 
-/// What happened to one object: it came (`before` is absent), changed, or went (`after` is absent).
+/// What happened to one object: it came (`old` is absent), changed, or went (`new` is absent).
 #[derive(Debug)]
-pub struct Change<K> {
+pub struct Delta<K> {
     /// The object as it was last seen.
-    pub before: Option<Arc<K>>,
+    pub old: Option<Arc<K>>,
     /// The object as it is.
-    pub after: Option<Arc<K>>,
+    pub new: Option<Arc<K>>,
 }
 
-impl<K> Clone for Change<K> {
+impl<K> Clone for Delta<K> {
     fn clone(&self) -> Self {
-        Self { before: self.before.clone(), after: self.after.clone() }
+        Self { old: self.old.clone(), new: self.new.clone() }
     }
 }
 
-impl<K> Change<K> {
+impl<K> Delta<K> {
     /// The newest state that is known of the object.
-    pub fn latest(&self) -> Option<&Arc<K>> {
-        self.after.as_ref().or(self.before.as_ref())
+    pub fn object(&self) -> Option<&Arc<K>> {
+        self.new.as_ref().or(self.old.as_ref())
     }
 
     /// Whether the object went.
-    pub fn is_gone(&self) -> bool {
-        self.after.is_none()
+    pub fn is_delete(&self) -> bool {
+        self.new.is_none()
     }
 }
 
 /// The objects of one kind as last seen. Cheap to clone; all clones see the same.
 #[derive(Debug)]
 pub struct Cache<K> {
-    index: Arc<RwLock<Index<K>>>,
+    index: Arc<RwLock<Indexer<K>>>,
     served: Sender<bool>,
-    lists: Sender<u64>,
+    relists: Sender<u64>,
     changed: Arc<Notify>,
 }
 
 impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
         let (index, changed) = (Arc::clone(&self.index), Arc::clone(&self.changed));
-        Self { index, served: self.served.clone(), lists: self.lists.clone(), changed }
+        Self { index, served: self.served.clone(), relists: self.relists.clone(), changed }
     }
 }
 
@@ -91,8 +91,8 @@ impl<K> Cache<K> {
     }
 
     /// The objects of the namespace that nobody controls, sorted by name.
-    pub fn uncontrolled(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.read().uncontrolled(namespace)
+    pub fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.read().orphans(namespace)
     }
 
     /// The object that was last seen deleted, for each slot of the owner.
@@ -111,7 +111,7 @@ impl<K> Cache<K> {
     }
 
     /// Waits until the cache is as `holds` says, which may remember what it need not look at again.
-    pub async fn until(&self, mut holds: impl FnMut(&Self) -> bool) {
+    pub async fn wait_for(&self, mut holds: impl FnMut(&Self) -> bool) {
         let mut changed = pin!(self.changed.notified());
         loop {
             // Listening begins before looking, so that no change falls between the two.
@@ -136,14 +136,14 @@ impl<K> Cache<K> {
     }
 
     /// Tells when the API server comes to know the kind, or ceases to.
-    pub fn served(&self) -> Receiver<bool> {
+    pub fn subscribe_served(&self) -> Receiver<bool> {
         self.served.subscribe()
     }
 
     /// How often everything was read anew. What was written before and is still not here when the number grows, is gone or
     /// never came; otherwise its event is on its way.
-    pub fn lists(&self) -> Receiver<u64> {
-        self.lists.subscribe()
+    pub fn relists(&self) -> Receiver<u64> {
+        self.relists.subscribe()
     }
 
     /// Whether there are none.
@@ -151,12 +151,12 @@ impl<K> Cache<K> {
         self.len() == 0
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Index<K>> {
+    fn read(&self) -> RwLockReadGuard<'_, Indexer<K>> {
         // No code panics while it holds the lock, and a stale cache would be worse than a half-written entry.
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Index<K>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Indexer<K>> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,23 +165,23 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     /// A cache that no watch feeds, for tests of what reads it.
     pub fn from_objects(objects: impl IntoIterator<Item = K>) -> Self {
         let cache = Self::new(None, None);
-        cache.take(Event::Listed(objects.into_iter().collect()));
+        cache.apply_event(Event::Replace(objects.into_iter().collect()));
         cache
     }
 
-    fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
-        let index = Arc::new(RwLock::new(Index::new(slot, keep)));
-        Self { index, served: Sender::new(true), lists: Sender::new(0), changed: Arc::default() }
+    fn new(slot: Option<Slot<K>>, keep: Option<Filter<K>>) -> Self {
+        let index = Arc::new(RwLock::new(Indexer::new(slot, keep)));
+        Self { index, served: Sender::new(true), relists: Sender::new(0), changed: Arc::default() }
     }
 
     /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
-    /// now on: [`Cache::seekers`] names it when such an object changes or goes.
-    pub fn namesakes<'a, Owner>(&self, owner: &Owner, names: impl IntoIterator<Item = &'a str>) -> Vec<Arc<K>>
+    /// now on: [`Cache::take_name_waiters`] names it when such an object changes or goes.
+    pub fn name_conflicts<'a, Owner>(&self, owner: &Owner, names: impl IntoIterator<Item = &'a str>) -> Vec<Arc<K>>
     where
         Owner: Resource<DynamicType = ()>,
     {
         let namespace = owner.namespace().unwrap_or_default();
-        let find = |index: &Index<K>, name: &str| {
+        let find = |index: &Indexer<K>, name: &str| {
             index.get(&namespace, name).filter(|object| !is_controlled_by(&**object, owner))
         };
         let index = self.read();
@@ -195,31 +195,35 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         let found: Vec<_> = taken.into_iter().filter_map(|name| find(&index, name)).collect();
         for object in &found {
             let (kind, name) = (Owner::kind(&()).into_owned(), owner.name_any());
-            index.seek(&namespace, &object.name_any(), Seeker { kind, namespace: namespace.clone(), name });
+            index.register_name_waiter(
+                &namespace,
+                &object.name_any(),
+                NameWaiter { kind, namespace: namespace.clone(), name },
+            );
         }
         found
     }
 
     /// The owners that want the name of the changed object. Each is named once; to hear of a further change it has to
     /// look again.
-    pub fn seekers<Owner>(&self, change: &Change<K>) -> Vec<ObjectRef<Owner>>
+    pub fn take_name_waiters<Owner>(&self, delta: &Delta<K>) -> Vec<ObjectRef<Owner>>
     where
         Owner: Resource<DynamicType = ()>,
     {
-        let Some(changed) = change.latest() else { return vec![] };
-        let seekers = self.write().seekers(changed, &Owner::kind(&()));
-        seekers.into_iter().map(|seeker| ObjectRef::new(&seeker.name).within(&seeker.namespace)).collect()
+        let Some(changed) = delta.object() else { return vec![] };
+        let waiters = self.write().take_name_waiters(changed, &Owner::kind(&()));
+        waiters.into_iter().map(|waiter| ObjectRef::new(&waiter.name).within(&waiter.namespace)).collect()
     }
 
-    fn take(&self, event: Event<K>) -> Vec<Change<K>> {
+    fn apply_event(&self, event: Event<K>) -> Vec<Delta<K>> {
         let mut index = self.write();
         match event {
-            Event::Listed(objects) => index.replace(objects),
-            Event::Relisted(objects) => index.replace_all(objects),
+            Event::Replace(objects) => index.replace(objects),
+            Event::ReplaceAfterRestore(objects) => index.replace_all(objects),
             Event::NotServed => index.replace(vec![]),
-            Event::Trouble(_) => vec![],
-            Event::Applied(object) => index.put(object),
-            Event::Deleted(object) => index.remove(object),
+            Event::Error(_) => vec![],
+            Event::Apply(object) => index.apply(object),
+            Event::Delete(object) => index.remove(object),
         }
     }
 }
@@ -232,36 +236,36 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
 ///
 /// Of `config`, the selectors, the page size and the timeout count; lists are always consistent reads. The stream has
 /// one change per object of the first list, and after a gap one for everything that differs, what vanished included.
-pub fn watch<K>(
+pub fn start_informer<K>(
     api: Api<K>,
     config: watcher::Config,
     ready: ReadyHandle,
-    (slot, keep): (Option<Slot<K>>, Option<Keep<K>>),
+    (slot, keep): (Option<Slot<K>>, Option<Filter<K>>),
     metrics: &Metrics,
-) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let cache = Cache::new(slot, keep);
     let (sender, changes) = mpsc::unbounded();
     let mut ready = Some(ready);
-    let follower = Follower::new(api, config, keep, metrics.clone());
+    let reflector = Reflector::new(api, K::kind(&()).into_owned(), config, keep, metrics.clone());
     let feed = cache.clone();
-    tokio::spawn(follower.run(move |event| {
+    tokio::spawn(reflector.run(move |event| {
         let served = match &event {
-            Event::Listed(_) | Event::Relisted(_) => Some(true),
+            Event::Replace(_) | Event::ReplaceAfterRestore(_) => Some(true),
             Event::NotServed => Some(false),
-            Event::Trouble(_) | Event::Applied(_) | Event::Deleted(_) => None,
+            Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
         };
-        if let (Event::Trouble(trouble), Some(ready)) = (&event, &ready) {
+        if let (Event::Error(trouble), Some(ready)) = (&event, &ready) {
             ready.waits_because(trouble);
         }
-        for change in feed.take(event) {
+        for delta in feed.apply_event(event) {
             // Nobody listening is no reason to let the cache go stale.
-            let _ = sender.unbounded_send(change);
+            let _ = sender.unbounded_send(delta);
         }
         if served == Some(true) {
-            feed.lists.send_modify(|lists| *lists += 1);
+            feed.relists.send_modify(|lists| *lists += 1);
         }
         feed.changed.notify_waiters();
         let Some(served) = served else { return };

@@ -25,7 +25,7 @@ use crate::{
     api_error::ApiError,
     leadership::{Leadership, LeadershipEnd},
     metrics::Metrics,
-    versions::precedes,
+    resource_version::is_older,
 };
 
 /// Upper limit for one request about the Lease.
@@ -236,7 +236,7 @@ impl LeaderElector {
         let Some(live) = self.get().await? else {
             return Ok(Ok(self.create_or_update(None).await?.unwrap_or_default()));
         };
-        let is_restored = self.record.is_holder(&live) && precedes(&live, lease);
+        let is_restored = self.record.is_holder(&live) && is_older(&live, lease);
         let (lease, holder) = (self.name.clone(), record::holder(&live).to_owned());
         if record::is_released(&live) || self.record.is_own_write(&live) || is_restored {
             Ok(Ok(self.create_or_update(Some(live.clone())).await?.unwrap_or(live)))

@@ -25,7 +25,7 @@ pub mod leadership;
 pub mod rbac;
 
 pub mod caches;
-mod versions;
+mod resource_version;
 
 pub mod api_error;
 pub mod backoff;

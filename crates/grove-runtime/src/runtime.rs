@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     admin,
     args::CommonArgs,
-    caches::{self, Cache, Change, Keep, Slot},
+    caches::{self, Cache, Delta, Filter, Slot},
     client::{self, Clients, Connection},
     clock::Clock,
     config::{self, Loaded},
@@ -188,7 +188,7 @@ impl Runtime {
         &self,
         config: watcher::Config,
         slot: Option<Slot<K>>,
-    ) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+    ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
@@ -196,11 +196,11 @@ impl Runtime {
     }
 
     /// Watches kind `K` in all namespaces and retains what `keep` says matters; what ceases to matter counts as gone.
-    pub fn watch_some<K>(
+    pub fn watch_filtered<K>(
         &self,
-        keep: Keep<K>,
+        keep: Filter<K>,
         slot: Option<Slot<K>>,
-    ) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+    ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
@@ -210,14 +210,15 @@ impl Runtime {
     fn follow<K>(
         &self,
         config: watcher::Config,
-        which: (Option<Slot<K>>, Option<Keep<K>>),
-    ) -> (Cache<K>, impl Stream<Item = Change<K>> + Send + Unpin + 'static + use<K>)
+        which: (Option<Slot<K>>, Option<Filter<K>>),
+    ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let ready = self.ready().register(K::plural(&()));
-        let (cache, changes) = caches::watch(Api::all(self.watch_client()), config, ready, which, self.metrics());
-        self.kinds().push(cache.served());
+        let (cache, changes) =
+            caches::start_informer(Api::all(self.watch_client()), config, ready, which, self.metrics());
+        self.kinds().push(cache.subscribe_served());
         (cache, changes)
     }
 

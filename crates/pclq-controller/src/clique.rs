@@ -59,7 +59,7 @@ pub async fn run(service: &Controllers, ctx: Arc<Ctx>, changes: observe::Changes
 
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Next, Error> {
     let now = ctx.clock.now();
-    let lists = *ctx.caches.pods.lists().borrow();
+    let lists = *ctx.caches.pods.relists().borrow();
     let seen = observe::observe(&ctx, &clique, lists);
     let plan = plan::plan(&seen);
     ctx.memory.keep_asked(seen.uid(), &plan, lists);

@@ -7,7 +7,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::Done;
 use grove_controller::slim::SlimPod;
 use grove_runtime::api_error::ApiError;
-use grove_runtime::caches::Change;
+use grove_runtime::caches::Delta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
@@ -46,8 +46,8 @@ impl Starved {
     }
 
     /// The cliques for which there may be room now: those of the namespace that a pod has left.
-    pub fn relieved(&self, change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
-        let gone = change.before.as_ref().filter(|_| change.is_gone());
+    pub fn relieved(&self, delta: &Delta<SlimPod>) -> Vec<ObjectRef<PodClique>> {
+        let gone = delta.old.as_ref().filter(|_| delta.is_delete());
         let Some(namespace) = gone.and_then(|pod| pod.namespace()) else { return Vec::new() };
         let all = self.lock();
         let names = all.get(&namespace).into_iter().flatten();
@@ -88,9 +88,9 @@ mod tests {
         Done { outcomes: results.iter().map(outcome).collect() }
     }
 
-    fn pod_gone(namespace: &str) -> Change<SlimPod> {
+    fn pod_gone(namespace: &str) -> Delta<SlimPod> {
         let pod = json!({ "metadata": { "name": "p", "namespace": namespace }, "spec": {}, "status": {} });
-        Change { before: Some(Arc::new(serde_json::from_value(pod).unwrap())), after: None }
+        Delta { old: Some(Arc::new(serde_json::from_value(pod).unwrap())), new: None }
     }
 
     fn refused(code: u16) -> Result<(), ApiError> {
@@ -103,7 +103,7 @@ mod tests {
         starved.note(&clique("ns", "a"), &created(&[Ok(()), refused(403)]));
         starved.note(&clique("other", "b"), &created(&[refused(422)]));
         assert_eq!(starved.relieved(&pod_gone("ns")), [ObjectRef::new("a").within("ns")]);
-        let came = Change { before: None, after: pod_gone("ns").before };
+        let came = Delta { old: None, new: pod_gone("ns").old };
         assert_eq!(starved.relieved(&came), []);
         assert!(starved.holds(&clique("ns", "a")) && !starved.holds(&clique("ns", "b")));
     }

@@ -8,7 +8,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::controllers::Controllers;
 use grove_controller::triggers::fan_out;
-use grove_runtime::caches::{Cache, Change};
+use grove_runtime::caches::{Cache, Delta};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
@@ -36,7 +36,7 @@ impl Caches {
 }
 
 /// The deltas of one kind.
-type Deltas<K> = BoxStream<'static, Change<K>>;
+type Deltas<K> = BoxStream<'static, Delta<K>>;
 
 /// The deltas that the reconciler of sets reads.
 pub(crate) struct SetDeltas {

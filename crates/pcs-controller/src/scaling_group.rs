@@ -10,7 +10,7 @@ use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::controller::{Next, Wake, Wiring};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
-use grove_controller::triggers::{calls_for_act, changed_spec_or_labels};
+use grove_controller::predicates::{metadata_or_generation_changed, needs_reconcile};
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
@@ -52,12 +52,12 @@ fn triggers(ctx: &Context, deltas: GroupDeltas) -> Wiring<PodCliqueScalingGroup>
     let GroupDeltas { sets, groups, cliques, gangs } = deltas;
     let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
     let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.groups);
-    let sets = sets.filter(|delta| std::future::ready(changed_spec_or_labels(delta)));
+    let sets = sets.filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
     Wiring::new(CONTROLLER, groups)
         .woken_by(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Wake::Act)))
         .woken_by(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Wake::Act)))
-        .woken_by(enqueue_owners(&ctx.caches.cliques, cliques, calls_for_act, &quota))
+        .woken_by(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, &quota))
         .relieved_by(retries)
 }
 

@@ -9,7 +9,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::controller::{Next, Wiring};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
-use grove_controller::triggers::calls_for_act;
+use grove_controller::predicates::needs_reconcile;
 
 use self::triggers::pod_gang_changed_beyond_pod_references;
 use crate::context::Context;
@@ -51,11 +51,11 @@ fn triggers(ctx: &Context, deltas: SetDeltas) -> Wiring<PodCliqueSet> {
     let caches = &ctx.caches;
     let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.sets);
     Wiring::new(CONTROLLER, sets)
-        .woken_by(enqueue_owners(&caches.groups, groups, calls_for_act, &quota))
-        .woken_by(enqueue_owners(&caches.cliques, cliques, calls_for_act, &quota))
+        .woken_by(enqueue_owners(&caches.groups, groups, needs_reconcile, &quota))
+        .woken_by(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &quota))
         .woken_by(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &quota))
-        .woken_by(enqueue_owners(&caches.services, services, calls_for_act, &quota))
-        .woken_by(enqueue_owners(&caches.autoscalers, autoscalers, calls_for_act, &quota))
+        .woken_by(enqueue_owners(&caches.services, services, needs_reconcile, &quota))
+        .woken_by(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, &quota))
         .relieved_by(retries)
 }
 

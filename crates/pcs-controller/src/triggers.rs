@@ -4,8 +4,8 @@ use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use grove_controller::controller::Wake;
 use grove_controller::refusals::Refusals;
-use grove_controller::triggers::concerned;
-use grove_runtime::caches::{Cache, Change};
+use grove_controller::triggers::owners_and_name_waiters;
+use grove_runtime::caches::{Cache, Delta};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 
@@ -30,7 +30,7 @@ impl<Owner: Resource<DynamicType = ()>> QuotaReleaseNotifier<Owner> {
     }
 
     /// Takes a delta of any kind that a quota may count.
-    fn on_delta<Child: Resource>(&self, delta: &Change<Child>) {
+    fn on_delta<Child: Resource>(&self, delta: &Delta<Child>) {
         // The receiver is dropped when the service stops.
         self.backoff.relieved(delta).into_iter().for_each(|owner| drop(self.retries.unbounded_send(owner)));
     }
@@ -40,8 +40,8 @@ impl<Owner: Resource<DynamicType = ()>> QuotaReleaseNotifier<Owner> {
 /// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update.
 pub(crate) fn enqueue_owners<Child, Owner>(
     cache: &Cache<Child>,
-    deltas: impl Stream<Item = Change<Child>> + Send + 'static,
-    needs_reconcile: fn(&Change<Child>) -> bool,
+    deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
+    needs_reconcile: fn(&Delta<Child>) -> bool,
     quota: &QuotaReleaseNotifier<Owner>,
 ) -> BoxStream<'static, Wake<Owner>>
 where
@@ -49,10 +49,10 @@ where
     Owner: Resource<DynamicType = ()> + 'static,
 {
     let (cache, quota) = (cache.clone(), quota.clone());
-    let triggers = move |delta: Change<Child>| {
+    let triggers = move |delta: Delta<Child>| {
         quota.on_delta(&delta);
         let needs_reconcile = needs_reconcile(&delta);
-        stream::iter(concerned(&cache, &delta)).map(move |owner| Wake::new(needs_reconcile, owner))
+        stream::iter(owners_and_name_waiters(&cache, &delta)).map(move |owner| Wake::new(needs_reconcile, owner))
     };
     deltas.flat_map(triggers).boxed()
 }

@@ -156,5 +156,5 @@ where
 /// Returns once the cache has the object of that name, or it is clear that it does not come.
 pub(crate) async fn appear<K>(cache: &Cache<K>, namespace: &str, name: &str) {
     // The time runs only for what is not there at once.
-    let _ = timeout(PATIENCE, cache.until(|cache| cache.get(namespace, name).is_some())).await;
+    let _ = timeout(PATIENCE, cache.wait_for(|cache| cache.get(namespace, name).is_some())).await;
 }

@@ -29,7 +29,7 @@ impl<K> Kind for K where
 
 /// One object that was created, changed or deleted.
 #[derive(Clone, Debug)]
-pub struct Change<K> {
+pub struct Delta<K> {
     /// The name of the object.
     pub name: String,
     /// The new state; `None` if the object was deleted.
@@ -38,7 +38,7 @@ pub struct Change<K> {
 
 /// Watches the objects of one kind. Each item has the changes of one watch event; the first item is the initial list, and
 /// each further list is one item, too. The stream has no end: a failed watch starts again with backoff.
-pub fn changes<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<Change<K>>> + Send + 'static {
+pub fn changes<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<Delta<K>>> + Send + 'static {
     let events = watcher(Api::<K>::namespaced(client.clone(), namespace), watcher::Config::default());
     let mut state = ListState::default();
     events
@@ -59,17 +59,17 @@ impl<K> Default for ListState<K> {
 }
 
 impl<K: Resource> ListState<K> {
-    fn apply(&mut self, event: Event<K>) -> Option<Vec<Change<K>>> {
+    fn apply(&mut self, event: Event<K>) -> Option<Vec<Delta<K>>> {
         match event {
             Event::Apply(object) => {
                 let name = object.name_any();
                 self.known.insert(name.clone());
-                Some(vec![Change { name, object: Some(object) }])
+                Some(vec![Delta { name, object: Some(object) }])
             }
             Event::Delete(object) => {
                 let name = object.name_any();
                 self.known.remove(&name);
-                Some(vec![Change { name, object: None }])
+                Some(vec![Delta { name, object: None }])
             }
             Event::Init => {
                 self.listed.clear();
@@ -83,13 +83,13 @@ impl<K: Resource> ListState<K> {
         }
     }
 
-    fn replace(&mut self) -> Vec<Change<K>> {
+    fn replace(&mut self) -> Vec<Delta<K>> {
         let listed = std::mem::take(&mut self.listed);
         let names = listed.iter().map(|object| object.name_any()).collect();
         let before = std::mem::replace(&mut self.known, names);
-        let deleted = before.difference(&self.known).map(|name| Change { name: name.clone(), object: None });
-        let mut changes: Vec<Change<K>> = deleted.collect();
-        changes.extend(listed.into_iter().map(|object| Change { name: object.name_any(), object: Some(object) }));
+        let deleted = before.difference(&self.known).map(|name| Delta { name: name.clone(), object: None });
+        let mut changes: Vec<Delta<K>> = deleted.collect();
+        changes.extend(listed.into_iter().map(|object| Delta { name: object.name_any(), object: Some(object) }));
         changes
     }
 }
@@ -176,8 +176,8 @@ fn updates<K: Kind>(
     changes(client, namespace).map(update).boxed()
 }
 
-fn apply<K>(changes: Vec<Change<K>>, objects: &mut Objects<K>) {
-    for Change { name, object } in changes {
+fn apply<K>(changes: Vec<Delta<K>>, objects: &mut Objects<K>) {
+    for Delta { name, object } in changes {
         match object {
             Some(object) => objects.insert(name, object),
             None => objects.remove(&name),
@@ -220,7 +220,7 @@ pub fn is_available(set: &PodCliqueSet) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Event, ListState, Objects, apply};
+    use super::{Delta, Event, ListState, Objects, apply};
     use k8s_openapi::api::core::v1::Service;
 
     fn service(name: &str) -> Service {
@@ -237,7 +237,7 @@ mod tests {
     fn a_list_replaces_the_known_objects_in_one_item() {
         let (mut state, mut objects) = (ListState::default(), Objects::new());
         let mut send = |event| {
-            let changes: Option<Vec<Change<Service>>> = state.apply(event);
+            let changes: Option<Vec<Delta<Service>>> = state.apply(event);
             let items = changes.is_some();
             apply(changes.unwrap_or_default(), &mut objects);
             (items, names(&objects).concat())

@@ -47,8 +47,8 @@ pub enum Wake<K: Resource> {
 
 impl<K: Resource> Wake<K> {
     /// Wakes the object to act, or only to tell.
-    pub fn new(calls_for_act: bool, object: ObjectRef<K>) -> Self {
-        if calls_for_act { Self::Act(object) } else { Self::Tell(object) }
+    pub fn new(needs_reconcile: bool, object: ObjectRef<K>) -> Self {
+        if needs_reconcile { Self::Act(object) } else { Self::Tell(object) }
     }
 }
 

@@ -29,12 +29,12 @@ fn object(name: &str) -> Arc<ConfigMap> {
     Arc::new(serde_json::from_value(config_map(name, 1, "owner")).unwrap())
 }
 
-fn came(name: &str) -> Change<ConfigMap> {
-    Change { before: None, after: Some(object(name)) }
+fn came(name: &str) -> Delta<ConfigMap> {
+    Delta { old: None, new: Some(object(name)) }
 }
 
 /// Changes that arrive now, on a stream that stays open.
-fn changes(now: Vec<Change<ConfigMap>>) -> impl Stream<Item = Change<ConfigMap>> + Send + 'static {
+fn changes(now: Vec<Delta<ConfigMap>>) -> impl Stream<Item = Delta<ConfigMap>> + Send + 'static {
     stream::iter(now).chain(stream::pending())
 }
 
@@ -149,7 +149,7 @@ async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it(
             "GET" => MockResponse::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
             _ => MockResponse::ok(config_map("child", 1, "uid-gone")),
         });
-        let left = Change { before: Some(object("gone")), after: None };
+        let left = Delta { old: Some(object("gone")), new: None };
         let wiring = Wiring::new("maps", changes(vec![came("gone"), left]))
             .orphans(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
         run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
@@ -205,7 +205,7 @@ async fn the_reconciler_gets_the_caches_own_object_and_no_copy_of_it() {
     let cached = object("a");
     let (expected, seen) = (Arc::clone(&cached), Arc::new(AtomicUsize::new(0)));
     let noted = Arc::clone(&seen);
-    let wiring = Wiring::new("maps", changes(vec![Change { before: None, after: Some(cached) }]));
+    let wiring = Wiring::new("maps", changes(vec![Delta { old: None, new: Some(cached) }]));
     run_for(wiring, &service, Duration::from_secs(1), move |object, _| {
         assert!(Arc::ptr_eq(&object, &expected));
         noted.fetch_add(1, Ordering::SeqCst);

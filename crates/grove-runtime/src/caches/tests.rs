@@ -26,7 +26,7 @@ const OPEN: MockResponse = MockResponse::Watch { events: vec![], stays_open: tru
 
 struct Watched {
     cache: Cache<ConfigMap>,
-    changes: Box<dyn Stream<Item = Change<ConfigMap>> + Send + Unpin>,
+    changes: Box<dyn Stream<Item = Delta<ConfigMap>> + Send + Unpin>,
     ready: Ready,
     log: RequestLog,
 }
@@ -41,7 +41,7 @@ fn watched(
 
 /// The same, of what `keep` says matters.
 fn keeping(
-    keep: Option<Keep<ConfigMap>>,
+    keep: Option<Filter<ConfigMap>>,
     lists: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
     watches: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + Sync + 'static,
 ) -> Watched {
@@ -60,20 +60,21 @@ fn keeping(
     let slot: Slot<ConfigMap> = |object| Some(object.name_any()[..1].to_owned());
     let metrics = Metrics::new().unwrap();
     let handle = ready.register("configmaps");
-    let (cache, changes) = watch(Api::all(client), watcher::Config::default(), handle, (Some(slot), keep), &metrics);
+    let (cache, changes) =
+        start_informer(Api::all(client), watcher::Config::default(), handle, (Some(slot), keep), &metrics);
     Watched { cache, changes: Box::new(changes), ready, log }
 }
 
 impl Watched {
     /// The next change as text: `+name`, `~name`, `-name`.
     async fn next(&mut self) -> String {
-        let change = self.changes.next().await.unwrap();
-        let sign = match (&change.before, &change.after) {
+        let delta = self.changes.next().await.unwrap();
+        let sign = match (&delta.old, &delta.new) {
             (None, _) => '+',
             (Some(_), Some(_)) => '~',
             (Some(_), None) => '-',
         };
-        format!("{sign}{}", change.latest().unwrap().name_any())
+        format!("{sign}{}", delta.object().unwrap().name_any())
     }
 
     fn names(&self) -> Vec<String> {
@@ -279,9 +280,9 @@ fn an_object_of_the_same_name_with_another_uid_is_another_object() {
         object
     };
     let cache = Cache::from_objects([object("first")]);
-    let changes = cache.take(Event::Applied(object("second")));
-    let told: Vec<_> = changes.iter().map(|change| (change.before.is_some(), change.after.is_some())).collect();
+    let changes = cache.apply_event(Event::Apply(object("second")));
+    let told: Vec<_> = changes.iter().map(|delta| (delta.old.is_some(), delta.new.is_some())).collect();
     assert_eq!(told, [(true, false), (false, true)]);
-    assert!(cache.take(Event::Deleted(object("first"))).is_empty(), "the late news of the first is about nobody");
+    assert!(cache.apply_event(Event::Delete(object("first"))).is_empty(), "the late news of the first is about nobody");
     assert_eq!(cache.get("ns", "a").unwrap().uid().as_deref(), Some("second"));
 }

@@ -15,8 +15,8 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::Wake;
 use grove_controller::controllers::Controllers;
 use grove_controller::slim::SlimPod;
-use grove_controller::triggers;
-use grove_runtime::caches::{Cache, Change};
+use grove_controller::{predicates, triggers};
+use grove_runtime::caches::{Cache, Delta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
@@ -43,7 +43,7 @@ pub struct Caches {
 /// What wakes the reconciler.
 pub struct Changes {
     /// Changes of cliques.
-    pub cliques: BoxStream<'static, Change<PodClique>>,
+    pub cliques: BoxStream<'static, Delta<PodClique>>,
     /// Cliques whose pods or gang changed.
     pub touched: BoxStream<'static, Wake<PodClique>>,
     /// Cliques for whose pods there may be room again.
@@ -55,26 +55,26 @@ pub fn watch(service: &Controllers, starved: Starved) -> (Caches, Changes) {
     let (cliques, clique_changes) = service.watch::<PodClique>(watcher::Config::default(), None);
     let [own, of_others] = triggers::fan_out(clique_changes);
     // Not by labels: those can be edited, and a pod that is out of sight would be replaced while it lives.
-    let (pods, pod_changes) = service.watch_some::<SlimPod>(matters, Some(slot));
+    let (pods, pod_changes) = service.watch_filtered::<SlimPod>(matters, Some(slot));
     let (gangs, gang_changes) = service.watch::<PodGang>(watcher::Config::default(), None);
     let (freed, relieved) = mpsc::unbounded();
     let followers = Followers::default();
     let (waiting, known, awaiting) = (followers.clone(), followers.clone(), followers.clone());
-    let owners = pod_changes.flat_map(move |change| {
+    let owners = pod_changes.flat_map(move |delta| {
         // Nobody listens any more when the service stops.
-        starved.relieved(&change).into_iter().for_each(|clique| drop(freed.unbounded_send(clique)));
-        let act = calls_for_act(&change) || (was_bound(&change) && is_awaited(&awaiting, &change));
-        stream::iter(concerned(&change)).map(move |clique| Wake::new(act, clique))
+        starved.relieved(&delta).into_iter().for_each(|clique| drop(freed.unbounded_send(clique)));
+        let act = needs_reconcile(&delta) || (was_bound(&delta) && is_awaited(&awaiting, &delta));
+        stream::iter(concerned(&delta)).map(move |clique| Wake::new(act, clique))
     });
-    let waiting = of_others.flat_map(move |change| stream::iter(waiting.take(&change)).map(Wake::Act));
-    let members = gang_changes.flat_map(move |change| {
+    let waiting = of_others.flat_map(move |delta| stream::iter(waiting.take(&delta)).map(Wake::Act));
+    let members = gang_changes.flat_map(move |delta| {
         let followers =
-            change.latest().map(|gang| followers.of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
-        let members = touched(&change);
+            delta.object().map(|gang| followers.of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
+        let members = touched(&delta);
         // Cliques that wait for the gang only care for what its groups are.
         let followers = followers.filter(|_| !members.is_empty()).unwrap_or_default();
         // That another list of pods was written is only to be told.
-        let act = stands(change.before.as_deref()) != stands(change.after.as_deref());
+        let act = stands(delta.old.as_deref()) != stands(delta.new.as_deref());
         let members = members.into_iter().map(move |clique| Wake::new(act, clique));
         stream::iter(members.chain(followers.into_iter().map(Wake::Act)).collect::<Vec<_>>())
     });
@@ -88,7 +88,7 @@ fn every_time_all_are_read(
     pods: &Cache<SlimPod>,
     cliques: Cache<PodClique>,
 ) -> impl Stream<Item = Wake<PodClique>> + use<> {
-    let lists = stream::unfold(pods.lists(), |mut lists| async move {
+    let lists = stream::unfold(pods.relists(), |mut lists| async move {
         lists.changed().await.ok()?;
         Some(((), lists))
     });
@@ -105,7 +105,7 @@ pub fn observe(ctx: &Ctx, clique: &PodClique, lists: u64) -> Observed {
     let uid = clique.uid().unwrap_or_default();
     let namespace = clique.namespace().unwrap_or_default();
     let pods = ctx.caches.pods.owned_by(&uid);
-    let mut unowned = ctx.caches.pods.uncontrolled(&namespace);
+    let mut unowned = ctx.caches.pods.orphans(&namespace);
     unowned.retain(|pod| claims(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
     let departed = ctx.caches.pods.departed(&uid);
     let known = pods.iter().chain(&unowned).chain(&departed).map(AsRef::as_ref);
@@ -151,9 +151,9 @@ fn claims(pod: &SlimPod) -> Option<&str> {
 }
 
 /// The cliques that a change of a pod matters to: the one that controls it or did, else the one that could.
-pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
-    let mut cliques = triggers::owners_of(change);
-    let uncontrolled = change.after.iter().filter(|pod| controller_of(pod.meta()).is_none());
+pub(super) fn concerned(delta: &Delta<SlimPod>) -> Vec<ObjectRef<PodClique>> {
+    let mut cliques = triggers::controllers_of(delta);
+    let uncontrolled = delta.new.iter().filter(|pod| controller_of(pod.meta()).is_none());
     for pod in uncontrolled {
         let namespace = pod.namespace().unwrap_or_default();
         let claimed = claims(pod).map(|name| ObjectRef::new(name).within(&namespace));
@@ -163,21 +163,21 @@ pub(super) fn concerned(change: &Change<SlimPod>) -> Vec<ObjectRef<PodClique>> {
 }
 
 /// Whether a pod's change may call for another pod, or for a repair. That it came, or got further, is only to be told.
-pub(super) fn calls_for_act(change: &Change<SlimPod>) -> bool {
-    let Change { before: Some(before), after: Some(after) } = change else { return change.is_gone() };
-    before.is_live() != after.is_live() || triggers::changed_what_was_there(change)
+pub(super) fn needs_reconcile(delta: &Delta<SlimPod>) -> bool {
+    let Delta { old: Some(before), new: Some(after) } = delta else { return delta.is_delete() };
+    before.is_live() != after.is_live() || predicates::metadata_or_generation_changed_ignoring_additions(delta)
 }
 
 /// Whether the pod has a node now that it did not have.
-fn was_bound(change: &Change<SlimPod>) -> bool {
+fn was_bound(delta: &Delta<SlimPod>) -> bool {
     let is_bound = |pod: &Option<Arc<SlimPod>>| pod.as_deref().is_some_and(SlimPod::is_scheduled);
-    is_bound(&change.after) && !is_bound(&change.before)
+    is_bound(&delta.new) && !is_bound(&delta.old)
 }
 
 /// Whether pods of other gangs are held back until the pod's gang is scheduled.
-fn is_awaited(followers: &Followers, change: &Change<SlimPod>) -> bool {
+fn is_awaited(followers: &Followers, delta: &Delta<SlimPod>) -> bool {
     let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
-    let gang = change.after.as_deref().and_then(gang);
+    let gang = delta.new.as_deref().and_then(gang);
     gang.is_some_and(|(namespace, gang)| !followers.of(&namespace, &gang).is_empty())
 }
 
@@ -192,12 +192,12 @@ fn slot(pod: &SlimPod) -> Option<String> {
 
 /// The cliques that a change of a gang matters to: those whose group came, went or lists other pods. So the phase and
 /// the conditions of a gang wake nobody.
-pub(super) fn touched(change: &Change<PodGang>) -> Vec<ObjectRef<PodClique>> {
-    let (before, after) = (entries(change.before.as_deref()), entries(change.after.as_deref()));
+pub(super) fn touched(delta: &Delta<PodGang>) -> Vec<ObjectRef<PodClique>> {
+    let (before, after) = (entries(delta.old.as_deref()), entries(delta.new.as_deref()));
     let differing = before.iter().filter(|entry| !after.contains(entry));
     let differing = differing.chain(after.iter().filter(|entry| !before.contains(entry)));
     let names: BTreeSet<&str> = differing.map(|(_, _, group)| group.name.as_str()).collect();
-    let namespace = change.latest().and_then(|gang| gang.namespace()).unwrap_or_default();
+    let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
     names.into_iter().map(|name| ObjectRef::new(name).within(&namespace)).collect()
 }
 

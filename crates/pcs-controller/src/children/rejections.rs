@@ -3,7 +3,7 @@
 use grove_api_types::conditions::available;
 use grove_api_types::error_codes;
 use grove_controller::executor::Done;
-use grove_controller::namesake::Claims;
+use grove_controller::name_conflict::NameConflicts;
 use grove_controller::plan::Target;
 use grove_controller::refusals::Standing;
 use grove_runtime::api_error::ApiError;
@@ -13,7 +13,7 @@ use kube::Resource;
 pub(crate) fn last_errors<Owner>(
     result: &Done,
     backed_off: &Standing,
-    conflicts: &Claims<'_, Owner>,
+    conflicts: &NameConflicts<'_, Owner>,
 ) -> Vec<(String, String)>
 where
     Owner: Resource<DynamicType = ()>,
@@ -22,7 +22,7 @@ where
     let rejected = all(result, backed_off).map(|(verb, target, failure)| {
         (code(&target.resource.kind, verb), format!("could not {verb} {target}: {failure}"))
     });
-    let unresolved = conflicts.refused();
+    let unresolved = conflicts.unresolved();
     let conflicts = unresolved.map(|(target, message)| (code(&target.resource.kind, "create"), message));
     rejected.chain(conflicts).collect()
 }
@@ -31,13 +31,13 @@ where
 pub(crate) fn first_rejection<Owner>(
     result: &Done,
     backed_off: &Standing,
-    conflicts: &Claims<'_, Owner>,
+    conflicts: &NameConflicts<'_, Owner>,
 ) -> Option<(&'static str, String)>
 where
     Owner: Resource<DynamicType = ()>,
 {
     rejection_message(result, backed_off)
-        .or_else(|| conflicts.refused().next().map(|(_, message)| (available::NAME_CONFLICT, message)))
+        .or_else(|| conflicts.unresolved().next().map(|(_, message)| (available::NAME_CONFLICT, message)))
 }
 
 /// The reason and the message about the first write that the API server rejected: the write, the number of further ones, and the remedy.

@@ -9,7 +9,7 @@ use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::namesake::{Namesake, namesakes};
+use grove_controller::name_conflict::{NameConflict, name_conflicts};
 use kube::ResourceExt;
 
 use super::observed::{Observed, set_replica};
@@ -40,13 +40,13 @@ pub(super) fn children(caches: &Caches, group: &PodCliqueScalingGroup) -> ByName
 
 /// The active gangs that the cliques of the group belong to, and the name conflicts of its cliques. The names follow from
 /// the set and from the replica count of the group.
-fn gangs_and_conflicts(caches: &Caches, observed: &Observed) -> (BTreeSet<String>, Vec<Namesake>) {
+fn gangs_and_conflicts(caches: &Caches, observed: &Observed) -> (BTreeSet<String>, Vec<NameConflict>) {
     let set = observed.set.as_ref().filter(|_| !observed.is_terminating());
     let desired = set.and_then(|set| Some((set, observed.desired_replica(set)?)));
     let group = desired.as_ref().and_then(|(set, replica)| Some((*set, observed.in_replica(replica)?)));
     let Some((set, group)) = group else { return Default::default() };
     let cliques = group.members.iter().flat_map(|member| &member.cliques);
-    let conflicts = namesakes(&caches.cliques, &observed.group, cliques.map(|clique| clique.name.as_str()));
+    let conflicts = name_conflicts(&caches.cliques, &observed.group, cliques.map(|clique| clique.name.as_str()));
     (active_gangs(caches, set, group.members.iter().map(|member| &member.gang)), conflicts)
 }
 

@@ -7,7 +7,7 @@ use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, SetReplica, o
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::namesake::{Claims, Namesake};
+use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::refusals::Standing;
 use kube::ResourceExt;
 
@@ -27,7 +27,7 @@ pub(crate) struct Observed {
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: BTreeSet<String>,
     /// The objects that have the name of a clique and that the group does not control.
-    pub(crate) name_conflicts: Vec<Namesake>,
+    pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
     pub(crate) backed_off: Standing,
 }
@@ -47,8 +47,8 @@ impl Observed {
     pub(crate) fn conflicts<'a>(
         &'a self,
         base_labels: &'a BTreeMap<String, String>,
-    ) -> Claims<'a, PodCliqueScalingGroup> {
-        Claims { owner: &self.group, taken: &self.name_conflicts, labels: base_labels }
+    ) -> NameConflicts<'a, PodCliqueScalingGroup> {
+        NameConflicts { owner: &self.group, conflicts: &self.name_conflicts, labels: base_labels }
     }
 
     /// The labels that every clique has.

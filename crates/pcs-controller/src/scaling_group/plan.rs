@@ -39,7 +39,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         ))
         .stage(with_delete_events(Stage::new("scale-in", surplus_cliques(observed, group))))
         .waiting(missing_gangs.into_iter().map(gang_not_found));
-    let plan = observed.conflicts(&observed.base_labels()).settle(plan.in_parts(replica_of_child(group)));
+    let plan = observed.conflicts(&observed.base_labels()).resolve(plan.in_parts(replica_of_child(group)));
     // A rejected clique blocks nothing else, in particular not the deletes that may release quota for it.
     observed.backed_off.left_out_of(plan)
 }

@@ -7,31 +7,31 @@ use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::caches::{Cache, Change};
+use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 /// Whether the gang began or ceased to exist. A gang that is terminating counts as deleted.
-pub(super) fn was_created_or_deleted(delta: &Change<PodGang>) -> bool {
+pub(super) fn was_created_or_deleted(delta: &Delta<PodGang>) -> bool {
     let is_active = |gang: &Option<Arc<PodGang>>| gang.as_ref().is_some_and(|gang| !is_terminating(&**gang));
-    is_active(&delta.before) != is_active(&delta.after)
+    is_active(&delta.old) != is_active(&delta.new)
 }
 
 /// The groups that the set controls.
 pub(super) fn groups_of_set(
     groups: &Cache<PodCliqueScalingGroup>,
-    delta: &Change<PodCliqueSet>,
+    delta: &Delta<PodCliqueSet>,
 ) -> Vec<ObjectRef<PodCliqueScalingGroup>> {
-    let uid = delta.latest().and_then(|set| set.uid()).unwrap_or_default();
+    let uid = delta.object().and_then(|set| set.uid()).unwrap_or_default();
     groups.owned_by(&uid).iter().map(|group| ObjectRef::from_obj(&**group)).collect()
 }
 
 /// The groups with cliques in the gang. They are found by the name of the gang, because the cliques may not exist yet.
 pub(super) fn groups_of_gang(
     sets: &Cache<PodCliqueSet>,
-    delta: &Change<PodGang>,
+    delta: &Delta<PodGang>,
 ) -> Vec<ObjectRef<PodCliqueScalingGroup>> {
-    let Some(gang) = delta.latest() else { return Vec::new() };
+    let Some(gang) = delta.object() else { return Vec::new() };
     let name = PodGangName::new(gang.name_any());
     let namespace = gang.namespace().unwrap_or_default();
     let Some((prefix, index)) = name.split_index() else { return Vec::new() };

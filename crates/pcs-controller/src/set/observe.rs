@@ -8,7 +8,7 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::executor::Done;
-use grove_controller::namesake::{Namesake, namesakes};
+use grove_controller::name_conflict::{NameConflict, name_conflicts};
 use grove_controller::plan::Target;
 use grove_controller::refusals::Standing;
 use grove_runtime::caches::Cache;
@@ -30,7 +30,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     let mut observed = Observed { set: defaulted, default_scheduler, ..children(caches, set) };
     if !observed.is_terminating() && !observed.is_too_large() {
         observed.adoptable_groups = adoptable_groups(caches, &observed);
-        observed.name_conflicts = name_conflicts(caches, &observed);
+        observed.name_conflicts = name_conflicts_of_children(caches, &observed);
         observed.backed_off = ctx.create_backoffs.sets.standing(set);
     }
     observed
@@ -62,11 +62,11 @@ fn adoptable_groups(caches: &Caches, observed: &Observed) -> ByName<PodCliqueSca
     let base_labels = labels::base(&observed.name());
     let candidates = groups.filter(|name| !observed.groups.contains_key(*name));
     let found = candidates.filter_map(|name| caches.groups.get(&namespace, name));
-    by_name(found.filter(|group| Namesake::of(&**group).is_adoptable(&base_labels)))
+    by_name(found.filter(|group| NameConflict::with(&**group).is_adoptable(&base_labels)))
 }
 
 /// The objects that have the name of a child of the set, and that the set does not control.
-fn name_conflicts(caches: &Caches, observed: &Observed) -> Vec<Namesake> {
+fn name_conflicts_of_children(caches: &Caches, observed: &Observed) -> Vec<NameConflict> {
     let replicas = expansion::expand(&observed.set, &observed.current_scale());
     let gangs: Vec<_> = replicas.iter().flat_map(SetReplica::gangs).map(|gang| gang.name.to_string()).collect();
     let groups = replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
@@ -74,11 +74,11 @@ fn name_conflicts(caches: &Caches, observed: &Observed) -> Vec<Namesake> {
     let autoscalers: Vec<_> =
         replicas.iter().flat_map(SetReplica::autoscalers).map(|autoscaler| autoscaler.name.to_string()).collect();
     let set = &observed.set;
-    let mut conflicts = namesakes(&caches.services, set, replicas.iter().map(|replica| replica.service.as_str()));
-    conflicts.extend(namesakes(&caches.gangs, set, gangs.iter().map(String::as_str)));
-    conflicts.extend(namesakes(&caches.groups, set, groups));
-    conflicts.extend(namesakes(&caches.cliques, set, cliques));
-    conflicts.extend(namesakes(&caches.autoscalers, set, autoscalers.iter().map(String::as_str)));
+    let mut conflicts = name_conflicts(&caches.services, set, replicas.iter().map(|replica| replica.service.as_str()));
+    conflicts.extend(name_conflicts(&caches.gangs, set, gangs.iter().map(String::as_str)));
+    conflicts.extend(name_conflicts(&caches.groups, set, groups));
+    conflicts.extend(name_conflicts(&caches.cliques, set, cliques));
+    conflicts.extend(name_conflicts(&caches.autoscalers, set, autoscalers.iter().map(String::as_str)));
     conflicts
 }
 
@@ -106,7 +106,7 @@ async fn wait_for_all<K: Resource<DynamicType = ()>>(cache: &Cache<K>, created: 
     // Each object is looked up only until it is found: a thousand deltas arrive for a thousand objects.
     let mut found = 0;
     cache
-        .until(|cache| {
+        .wait_for(|cache| {
             found += of_kind.iter().skip(found).take_while(|target| is_cached(cache, target)).count();
             found == of_kind.len()
         })

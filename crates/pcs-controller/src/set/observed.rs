@@ -10,7 +10,7 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::namesake::{Claims, Namesake};
+use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::refusals::Standing;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
@@ -41,7 +41,7 @@ pub struct Observed {
     /// then their scale and status count like those of its own groups.
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
     /// The objects that have the name of a child and that the set does not control.
-    pub(crate) name_conflicts: Vec<Namesake>,
+    pub(crate) name_conflicts: Vec<NameConflict>,
     /// The children whose creates were rejected, and that are not created before their backoff ends.
     pub(crate) backed_off: Standing,
 }
@@ -85,8 +85,11 @@ impl Observed {
     }
 
     /// The name conflicts, ready to be resolved. A child without an owner that carries all `base_labels` is adopted.
-    pub(crate) fn conflicts<'a>(&'a self, base_labels: &'a BTreeMap<String, String>) -> Claims<'a, PodCliqueSet> {
-        Claims { owner: &self.set, taken: &self.name_conflicts, labels: base_labels }
+    pub(crate) fn conflicts<'a>(
+        &'a self,
+        base_labels: &'a BTreeMap<String, String>,
+    ) -> NameConflicts<'a, PodCliqueSet> {
+        NameConflicts { owner: &self.set, conflicts: &self.name_conflicts, labels: base_labels }
     }
 
     /// The scaling group of this name, if it exists and is not terminating.

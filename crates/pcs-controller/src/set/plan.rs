@@ -64,7 +64,7 @@ pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     // A child that cannot be created, because of a name conflict or a rejection, blocks the later stages of its own
     // replica only.
     let plan = if plan.is_still() { plan } else { plan.in_parts(replica_of_child(&replicas)) };
-    observed.backed_off.left_out_of(observed.conflicts(&labels::base(&observed.name())).settle(plan))
+    observed.backed_off.left_out_of(observed.conflicts(&labels::base(&observed.name())).resolve(plan))
 }
 
 /// The replica index of each child, by name. Children of different kinds that share a name are in the same replica.

@@ -30,7 +30,7 @@ pub(crate) fn follow(service: &Runtime) -> (Seen, BoxStream<'static, ()>) {
     let api = Api::<Secret>::namespaced(service.watch_client(), &namespace);
     let named = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
     let ready = service.ready().register("the Secret");
-    let (secrets, of_secrets) = caches::watch(api, named, ready, (None, None), service.metrics());
+    let (secrets, of_secrets) = caches::start_informer(api, named, ready, (None, None), service.metrics());
     let (key, value) = OURS;
     let ours = || watcher::Config::default().labels(&[key, "=", value].concat());
     let (mutating, of_mutating) = service.watch(ours(), None);

@@ -59,7 +59,7 @@ async fn a_name_that_becomes_free_is_taken(plane: &Plane) {
     ns.until("the set says what it waits for", |world| {
         let status = world.sets.get("llm").and_then(|set| set.status.as_ref());
         status.is_some_and(|status| {
-            status.last_errors.iter().any(|error| error.description.contains("is somebody else's"))
+            status.last_errors.iter().any(|error| error.description.contains("rename or delete it to free the name"))
         })
     })
     .await;

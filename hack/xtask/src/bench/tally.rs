@@ -7,7 +7,7 @@ use futures::stream::{BoxStream, SelectAll};
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::slim::SlimPod;
-use grove_runtime::caches::{self, Change};
+use grove_runtime::caches::{self, Delta};
 use grove_runtime::client::Clients;
 use grove_runtime::metrics::Metrics;
 use grove_runtime::ready::Ready;
@@ -133,7 +133,7 @@ struct Watches<'a> {
 }
 
 impl Watches<'_> {
-    fn kind<K>(&self) -> (caches::Cache<K>, BoxStream<'static, Change<K>>)
+    fn kind<K>(&self) -> (caches::Cache<K>, BoxStream<'static, Delta<K>>)
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -145,7 +145,8 @@ impl Watches<'_> {
     {
         let api = Api::namespaced(self.clients.watches.clone(), NAMESPACE);
         let ready = self.ready.register(K::plural(&()));
-        let (cache, changes) = caches::watch(api, watcher::Config::default(), ready, (None, None), self.metrics);
+        let (cache, changes) =
+            caches::start_informer(api, watcher::Config::default(), ready, (None, None), self.metrics);
         (cache, changes.boxed())
     }
 }
@@ -154,12 +155,12 @@ impl Watches<'_> {
 type Bit = (String, Option<Counts>);
 
 fn bits<K: Resource + Send + Sync + 'static>(
-    changes: BoxStream<'static, Change<K>>,
+    changes: BoxStream<'static, Delta<K>>,
     count: fn(&K, &mut Counts),
 ) -> BoxStream<'static, Bit> {
-    let bit = move |change: Change<K>| {
-        let uid = change.latest().and_then(|object| object.uid()).unwrap_or_default();
-        let counts = change.after.map(|object| {
+    let bit = move |delta: Delta<K>| {
+        let uid = delta.object().and_then(|object| object.uid()).unwrap_or_default();
+        let counts = delta.new.map(|object| {
             let mut counts = Counts::default();
             count(&object, &mut counts);
             counts

@@ -33,7 +33,7 @@ fn standing_by() -> (Controllers, Leadership, RequestLog) {
 async fn who_takes_over_reconciles_everything_as_it_is_then() {
     let (service, leadership, _) = standing_by();
     let names = Names::default();
-    let gone = Change { before: Some(object("b")), after: None };
+    let gone = Delta { old: Some(object("b")), new: None };
     let wiring = Wiring::new("maps", changes(vec![came("a"), came("b"), came("c"), gone]));
     let seen = Arc::clone(&names);
     let script = async {
@@ -86,7 +86,7 @@ async fn who_stands_by_leaves_orphans_alone_and_lets_them_be_forgotten() {
     let (service, _, log) = standing_by();
     let forgotten = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&forgotten);
-    let gone = Change { before: Some(object("gone")), after: None };
+    let gone = Delta { old: Some(object("gone")), new: None };
     let wiring = Wiring::new("maps", changes(vec![came("gone"), gone])).orphans(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))]))

@@ -8,7 +8,7 @@ fn over(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'stati
     let (client, log) = mock_api_server::client(script);
     let (ready, metrics) = (Ready::new(), Metrics::new().unwrap());
     let handle = ready.register("configmaps");
-    let (cache, changes) = watch(Api::all(client), watcher::Config::default(), handle, (None, None), &metrics);
+    let (cache, changes) = start_informer(Api::all(client), watcher::Config::default(), handle, (None, None), &metrics);
     Watched { cache, changes: Box::new(changes), ready, log }
 }
 
@@ -71,7 +71,7 @@ async fn a_kind_that_is_not_served_is_an_empty_cache_and_comes_by_itself() {
     });
     watched.ready.wait().await;
     assert!(!watched.cache.is_served() && watched.cache.is_empty());
-    let mut known = watched.cache.served();
+    let mut known = watched.cache.subscribe_served();
     tokio::time::sleep(Duration::from_mins(10)).await;
     let requests = watched.log.requests().len();
     assert!(requests <= 130, "{requests} requests in ten minutes");
@@ -105,10 +105,13 @@ async fn what_readiness_waits_for_is_told_in_plain_words() {
     for (answer, expected) in [
         (
             401,
-            "the API server says 401 Unauthorized: the server said Unauthorized; the token of this service is not accepted, it may have expired",
+            "the API server answered 401 Unauthorized: the server said Unauthorized; the token of this service is not accepted, it may have expired",
         ),
-        (403, "the API server says 403 Forbidden: the server said Forbidden; the account of this service lacks a rule"),
-        (500, "the API server says 500 InternalError: the server said InternalError"),
+        (
+            403,
+            "the API server answered 403 Forbidden: the server said Forbidden; the account of this service lacks a rule",
+        ),
+        (500, "the API server answered 500 InternalError: the server said InternalError"),
     ] {
         let reason = expected.split([' ', ':']).nth(5).unwrap();
         let watched = over(move |_| MockResponse::error(answer, reason));

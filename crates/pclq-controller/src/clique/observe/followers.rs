@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::Change;
+use grove_runtime::caches::Delta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
@@ -21,13 +21,13 @@ pub(crate) struct Followers {
 impl Followers {
     /// Takes note of a change of a clique, and tells the cliques that it matters to: those that wait for the gang of a
     /// clique whose pods were scheduled, or no longer are.
-    pub(crate) fn take(&self, change: &Change<PodClique>) -> Vec<ObjectRef<PodClique>> {
-        self.note(change);
+    pub(crate) fn take(&self, delta: &Delta<PodClique>) -> Vec<ObjectRef<PodClique>> {
+        self.note(delta);
         let scheduled = |clique: &Option<Arc<PodClique>>| clique.as_deref().map(scheduled);
-        if scheduled(&change.before) == scheduled(&change.after) {
+        if scheduled(&delta.old) == scheduled(&delta.new) {
             return Vec::new();
         }
-        let clique = change.latest();
+        let clique = delta.object();
         let gang =
             clique.and_then(|clique| Some((clique.namespace()?, clique.labels().get(labels::POD_GANG)?.clone())));
         gang.map(|(namespace, gang)| self.of(&namespace, &gang)).unwrap_or_default()
@@ -40,20 +40,20 @@ impl Followers {
         names.map(|name| ObjectRef::new(name).within(namespace)).collect()
     }
 
-    fn note(&self, change: &Change<PodClique>) {
-        let (before, after) = (change.before.as_deref().and_then(base), change.after.as_deref().and_then(base));
+    fn note(&self, delta: &Delta<PodClique>) {
+        let (before, after) = (delta.old.as_deref().and_then(base), delta.new.as_deref().and_then(base));
         if before == after {
             return;
         }
         let mut by_base = self.lock();
-        if let (Some(base), Some(clique)) = (before, &change.before) {
+        if let (Some(base), Some(clique)) = (before, &delta.old) {
             let followers = by_base.entry(base.clone()).or_default();
             followers.remove(&clique.name_any());
             if followers.is_empty() {
                 by_base.remove(&base);
             }
         }
-        if let (Some(base), Some(clique)) = (after, &change.after) {
+        if let (Some(base), Some(clique)) = (after, &delta.new) {
             by_base.entry(base).or_default().insert(clique.name_any());
         }
     }

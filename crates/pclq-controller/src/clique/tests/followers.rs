@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
-use grove_runtime::caches::Change;
+use grove_runtime::caches::Delta;
 use kube::ResourceExt;
 
 use super::world;
@@ -18,7 +18,7 @@ fn clique(name: &str, label: (&str, &str), scheduled: i32) -> Arc<PodClique> {
 }
 
 fn woken(followers: &Followers, before: Option<Arc<PodClique>>, after: Option<Arc<PodClique>>) -> Vec<String> {
-    followers.take(&Change { before, after }).into_iter().map(|clique| clique.name).collect()
+    followers.take(&Delta { old: before, new: after }).into_iter().map(|clique| clique.name).collect()
 }
 
 const BASE: (&str, &str) = ("grove.io/podgang", "llm-0");

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use grove_controller::slim::SlimPod;
-use grove_runtime::caches::Change;
+use grove_runtime::caches::Delta;
 use serde_json::json;
 
 use super::check;
@@ -90,9 +90,9 @@ fn a_pod_matters_by_its_controller_else_by_its_labels() {
 fn a_pod_that_changes_hands_wakes_all_whom_it_concerns() {
     let owned = || Some(pod(&claiming(), Some(("grove.io/v1alpha1", "PodClique"))).into());
     let free = || Some(pod(&claiming(), None).into());
-    let names = |change: &Change<SlimPod>| concerned(change).into_iter().map(|clique| clique.name).collect::<Vec<_>>();
-    assert_eq!(names(&Change { before: None, after: owned() }), ["owner"]);
-    assert_eq!(names(&Change { before: owned(), after: free() }), ["owner", "claimed"]);
-    assert_eq!(names(&Change { before: free(), after: owned() }), ["owner"]);
-    assert_eq!(names(&Change { before: owned(), after: None }), ["owner"]);
+    let names = |delta: &Delta<SlimPod>| concerned(delta).into_iter().map(|clique| clique.name).collect::<Vec<_>>();
+    assert_eq!(names(&Delta { old: None, new: owned() }), ["owner"]);
+    assert_eq!(names(&Delta { old: owned(), new: free() }), ["owner", "claimed"]);
+    assert_eq!(names(&Delta { old: free(), new: owned() }), ["owner"]);
+    assert_eq!(names(&Delta { old: owned(), new: None }), ["owner"]);
 }

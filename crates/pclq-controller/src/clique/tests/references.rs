@@ -1,7 +1,7 @@
 //! What the gang is told.
 
 use expect_test::expect;
-use grove_runtime::caches::Change;
+use grove_runtime::caches::Delta;
 
 use super::{check, gang};
 use crate::clique::observe::touched;
@@ -84,8 +84,8 @@ fn a_gang_without_the_clique_is_waited_for() {
 fn a_gang_wakes_the_cliques_whose_entry_changed() {
     let change = |before: Option<&str>, after: Option<&str>| {
         let gang = |listed: &str| gang(&serde_saphyr::from_str(listed).unwrap());
-        let change = Change { before: before.map(gang), after: after.map(gang) };
-        touched(&change).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        let delta = Delta { old: before.map(gang), new: after.map(gang) };
+        touched(&delta).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     let both = change(None, Some("[]"));
     assert!(both.contains("llm-0-decode") && both.contains("llm-0-prefill"), "{both}");

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::executor::Done;
-use grove_controller::namesake::Namesake;
+use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -22,18 +22,18 @@ fn check(observed: &Observed, expected: &Expect) {
 }
 
 /// A foreign object of the kind and name.
-fn foreign<K: Resource<DynamicType = ()> + Default>(name: &str) -> Namesake {
+fn foreign<K: Resource<DynamicType = ()> + Default>(name: &str) -> NameConflict {
     let mut object = K::default();
     object.meta_mut().name = Some(name.to_owned());
     object.meta_mut().uid = Some("theirs".to_owned());
-    Namesake::of(&object)
+    NameConflict::with(&object)
 }
 
 /// What was a child, and nobody's now.
-fn released<K: Resource<DynamicType = ()> + Clone>(child: &K) -> Namesake {
+fn released<K: Resource<DynamicType = ()> + Clone>(child: &K) -> NameConflict {
     let mut object = child.clone();
     object.meta_mut().owner_references = None;
-    Namesake::of(&object)
+    NameConflict::with(&object)
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_foreign_service_holds_up_its_replica_and_no_other() {
         gangs: create PodGang llm-1
         cliques: create PodClique llm-1-prefill
         cliques: create PodClique llm-1-decode
-        wait: NameConflict Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        wait: NameConflict Service llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
     "]],
     );
 }
@@ -62,7 +62,7 @@ fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
         &observed,
         &expect![[r#"
         cliques: patch PodClique llm-0-decode {"spec":{"minAvailable":1}}
-        wait: NameConflict Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        wait: NameConflict Service llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
     "#]],
     );
 }
@@ -75,7 +75,7 @@ fn the_set_names_the_foreign_object_until_it_is_gone() {
     let told = status(&observed, &Done::default(), Timestamp::UNIX_EPOCH);
     let text = format!("{}: {}\n{}\n", told.conditions[0].reason, told.conditions[0].message, told.last_errors[0].code);
     expect![[r"
-        NameConflict: 0 of 2 replicas are available; Service llm-0 is somebody else's; rename or delete it, so that the name is free
+        NameConflict: 0 of 2 replicas are available; Service llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
         ERR_SYNC_PODCLIQUESET_SERVICE
     "]].assert_eq(&text);
     observed.name_conflicts.clear();
@@ -108,7 +108,7 @@ fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
     check(
         &observed,
         &expect![[r"
-        wait: NameConflict PodClique llm-0-decode is somebody else's; rename or delete it, so that the name is free
+        wait: NameConflict PodClique llm-0-decode exists and PodCliqueSet llm does not control it; rename or delete it to free the name
     "]],
     );
 }

@@ -8,18 +8,18 @@ use std::{
 use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
-use super::{Change, Keep, Slot};
-use crate::versions::precedes;
+use super::{Delta, Filter, Slot};
+use crate::resource_version::is_older;
 
 /// Stands for the owner of objects that nobody controls.
-const NOBODY: &str = "";
+const NO_OWNER: &str = "";
 
 type ByName<K> = BTreeMap<String, Arc<K>>;
 
 #[derive(Debug)]
-pub(super) struct Index<K> {
+pub(super) struct Indexer<K> {
     slot: Option<Slot<K>>,
-    keep: Option<Keep<K>>,
+    filter: Option<Filter<K>>,
     /// Whether an object of the same version is the same.
     trusts_versions: bool,
     by_namespace: BTreeMap<String, ByName<K>>,
@@ -28,22 +28,22 @@ pub(super) struct Index<K> {
     /// Owners that are gone while children of theirs still leave: nobody will ask who those were.
     forgotten: BTreeSet<String>,
     /// Who waits for the next change of the object of that namespace and name.
-    seekers: BTreeMap<(String, String), BTreeSet<Seeker>>,
+    name_waiters: BTreeMap<(String, String), BTreeSet<NameWaiter>>,
 }
 
 /// An object that wants a name which another one has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seeker {
+pub(super) struct NameWaiter {
     pub(super) kind: String,
     pub(super) namespace: String,
     pub(super) name: String,
 }
 
-impl<K> Index<K> {
-    pub(super) fn new(slot: Option<Slot<K>>, keep: Option<Keep<K>>) -> Self {
+impl<K> Indexer<K> {
+    pub(super) fn new(slot: Option<Slot<K>>, filter: Option<Filter<K>>) -> Self {
         let (by_namespace, by_owner, departed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (forgotten, seekers) = (BTreeSet::new(), BTreeMap::new());
-        Self { slot, keep, trusts_versions: true, by_namespace, by_owner, departed, forgotten, seekers }
+        let (forgotten, name_waiters) = (BTreeSet::new(), BTreeMap::new());
+        Self { slot, filter, trusts_versions: true, by_namespace, by_owner, departed, forgotten, name_waiters }
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
@@ -51,14 +51,14 @@ impl<K> Index<K> {
     }
 
     pub(super) fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        let children = self.by_owner.get(owner_uid).filter(|_| owner_uid != NOBODY);
+        let children = self.by_owner.get(owner_uid).filter(|_| owner_uid != NO_OWNER);
         children.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// The objects of the namespace that nobody controls, sorted by name.
-    pub(super) fn uncontrolled(&self, namespace: &str) -> Vec<Arc<K>> {
+    pub(super) fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
         let first = (namespace.to_owned(), String::new());
-        let objects = self.by_owner.get(NOBODY).into_iter().flat_map(|objects| objects.range(first.clone()..));
+        let objects = self.by_owner.get(NO_OWNER).into_iter().flat_map(|objects| objects.range(first.clone()..));
         objects.take_while(|((within, _), _)| within == namespace).map(|(_, object)| Arc::clone(object)).collect()
     }
 
@@ -87,47 +87,47 @@ impl<K> Index<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Index<K> {
+impl<K: Resource<DynamicType = ()>> Indexer<K> {
     /// Takes a complete list: what it lacks has vanished, what it repeats has not changed, unless something in it is older
     /// than it was known to be.
-    pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
-        let is_older = |object: &K| {
+    pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
+        let is_outdated = |object: &K| {
             let (namespace, name) = key(object);
-            self.get(&namespace, &name).is_some_and(|known| known.uid() == object.uid() && precedes(object, &*known))
+            self.get(&namespace, &name).is_some_and(|known| known.uid() == object.uid() && is_older(object, &*known))
         };
-        if objects.iter().any(is_older) {
+        if objects.iter().any(is_outdated) {
             return self.replace_all(objects);
         }
-        self.take_list(objects)
+        self.replace_with(objects)
     }
 
-    fn take_list(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
+    fn replace_with(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
         let mut vanished: BTreeMap<_, _> = self.all().into_iter().map(|object| (key(&*object), object)).collect();
         let mut changes = vec![];
         for object in objects {
             vanished.remove(&key(&object));
-            changes.extend(self.put(object));
+            changes.extend(self.apply(object));
         }
-        let gone = vanished.into_values().flat_map(|object| self.drop_entry(object));
+        let gone = vanished.into_values().flat_map(|object| self.remove_entry(object));
         changes.splice(0..0, gone.collect::<Vec<_>>());
         changes
     }
 
     /// The same, of a server that was set back: what looks the same may differ.
-    pub(super) fn replace_all(&mut self, objects: Vec<K>) -> Vec<Change<K>> {
+    pub(super) fn replace_all(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
         self.trusts_versions = false;
-        let changes = self.take_list(objects);
+        let changes = self.replace_with(objects);
         self.trusts_versions = true;
         changes
     }
 
     /// Takes one object that came or changed. One that is not to be kept, or no longer, counts as gone.
-    pub(super) fn put(&mut self, object: K) -> Vec<Change<K>> {
+    pub(super) fn apply(&mut self, object: K) -> Vec<Delta<K>> {
         let (namespace, name) = key(&object);
         let before = self.get(&namespace, &name);
-        if self.keep.is_some_and(|keep| !keep(&object)) {
+        if self.filter.is_some_and(|filter| !filter(&object)) {
             // What is remembered is what it was while it mattered.
-            return before.into_iter().flat_map(|before| self.drop_entry(before)).collect();
+            return before.into_iter().flat_map(|before| self.remove_entry(before)).collect();
         }
         if self.trusts_versions && before.as_ref().is_some_and(|before| is_same_version(&**before, &object)) {
             return vec![];
@@ -137,7 +137,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
         let before = match before {
             // The deletion in between went unseen.
             Some(predecessor) if is_successor => {
-                changes.extend(self.drop_entry(predecessor));
+                changes.extend(self.remove_entry(predecessor));
                 None
             }
             other => other,
@@ -147,47 +147,47 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
         let siblings = self.by_owner.entry(owner_uid(&*after)).or_default();
         siblings.insert((namespace.clone(), name.clone()), Arc::clone(&after));
         self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&after));
-        changes.push(Change { before, after: Some(after) });
+        changes.push(Delta { old: before, new: Some(after) });
         changes
     }
 
     /// Takes the final state of one object that was deleted.
-    pub(super) fn remove(&mut self, object: K) -> Vec<Change<K>> {
+    pub(super) fn remove(&mut self, object: K) -> Vec<Delta<K>> {
         let (namespace, name) = key(&object);
         let known = self.get(&namespace, &name);
         if known.as_ref().is_some_and(|known| known.uid() != object.uid()) {
             // Its successor is here already; the change was told when that came.
             return vec![];
         }
-        if self.keep.is_some_and(|keep| !keep(&object)) {
-            return known.into_iter().flat_map(|known| self.drop_entry(known)).collect();
+        if self.filter.is_some_and(|filter| !filter(&object)) {
+            return known.into_iter().flat_map(|known| self.remove_entry(known)).collect();
         }
-        self.drop_entry(Arc::new(object))
+        self.remove_entry(Arc::new(object))
     }
 
-    /// Remembers that `seeker` wants the name of that object, until the object changes.
-    pub(super) fn seek(&mut self, namespace: &str, name: &str, seeker: Seeker) {
-        self.seekers.entry((namespace.to_owned(), name.to_owned())).or_default().insert(seeker);
+    /// Remembers that `waiter` wants the name of that object, until the object changes.
+    pub(super) fn register_name_waiter(&mut self, namespace: &str, name: &str, waiter: NameWaiter) {
+        self.name_waiters.entry((namespace.to_owned(), name.to_owned())).or_default().insert(waiter);
     }
 
     /// Those of one kind that waited for this object to change. They are told once.
-    pub(super) fn seekers(&mut self, changed: &K, kind: &str) -> Vec<Seeker> {
-        if self.seekers.is_empty() {
+    pub(super) fn take_name_waiters(&mut self, changed: &K, kind: &str) -> Vec<NameWaiter> {
+        if self.name_waiters.is_empty() {
             return vec![];
         }
         let key = key(changed);
-        let Some(waiting) = self.seekers.get_mut(&key) else { return vec![] };
-        let told = waiting.extract_if(.., |seeker| seeker.kind == kind).collect();
+        let Some(waiting) = self.name_waiters.get_mut(&key) else { return vec![] };
+        let told = waiting.extract_if(.., |waiter| waiter.kind == kind).collect();
         if waiting.is_empty() {
-            self.seekers.remove(&key);
+            self.name_waiters.remove(&key);
         }
         told
     }
 
-    fn drop_entry(&mut self, last: Arc<K>) -> Vec<Change<K>> {
+    fn remove_entry(&mut self, last: Arc<K>) -> Vec<Delta<K>> {
         let owner = owner_uid(&*last);
         if let Some(slot) = self.slot.and_then(|slot| slot(&last))
-            && owner != NOBODY
+            && owner != NO_OWNER
             && !self.forgotten.contains(&owner)
         {
             self.departed.entry(owner).or_default().insert(slot, Arc::clone(&last));
@@ -200,7 +200,7 @@ impl<K: Resource<DynamicType = ()>> Index<K> {
             }
             self.unlink(known.as_deref());
         }
-        vec![Change { before: Some(last), after: None }]
+        vec![Delta { old: Some(last), new: None }]
     }
 
     fn unlink(&mut self, object: Option<&K>) {
@@ -219,7 +219,7 @@ fn key<K: Resource>(object: &K) -> (String, String) {
 }
 
 fn owner_uid<K: Resource>(object: &K) -> String {
-    controller_of(object.meta()).map_or_else(|| NOBODY.to_owned(), |owner| owner.uid.clone())
+    controller_of(object.meta()).map_or_else(|| NO_OWNER.to_owned(), |owner| owner.uid.clone())
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

@@ -1,0 +1,315 @@
+//! The reflector (client-go's `ListAndWatch`): lists one kind, then watches it. It lists again when the server does not
+//! know the resource version of the last event any more.
+//!
+//! kube's `watcher` cannot replace it: it lists again at once when the server closes a watch, and it never lists again when
+//! the server answers the watch request itself with 410.
+
+use std::{
+    fmt::{self, Debug, Display, Formatter},
+    future::Future,
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::Status,
+    runtime::watcher,
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
+
+use super::Filter;
+use crate::{
+    api_error::{ApiError, error_chain},
+    backoff::Backoff,
+    metrics::Metrics,
+};
+
+/// The limit for one page of a list, and for the start of a watch.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+/// The server ends a watch after this many seconds if the configuration does not set another timeout.
+const WATCH_SECONDS: u32 = 290;
+/// A watch that ends earlier and without an event counts as a failure. So a server that closes every watch gets requests
+/// with growing delays, not in a loop.
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
+/// The pause after a watch that ended early and brought events. A busy server closes the watches of slow clients.
+const REWATCH_DELAY: Duration = Duration::from_millis(50);
+
+/// What the reflector reports to the cache.
+pub(super) enum Event<K> {
+    /// The complete list.
+    Replace(Vec<K>),
+    /// The complete list of a server that was restored from a backup. Objects with known versions may have changed.
+    ReplaceAfterRestore(Vec<K>),
+    /// The API server does not serve the kind.
+    NotServed,
+    /// A list or a watch failed for this reason.
+    Error(String),
+    /// One object was created or changed.
+    Apply(K),
+    /// One object was deleted; this is its final state.
+    Delete(K),
+}
+
+/// Lists and watches one kind.
+pub(super) struct Reflector<K> {
+    api: Api<K>,
+    /// The name of the kind in logs and metrics.
+    kind: String,
+    config: watcher::Config,
+    filter: Option<Filter<K>>,
+    metrics: Metrics,
+    backoff: Backoff,
+    /// The resource version of the last event. `None` means that a list comes next.
+    version: Option<String>,
+    /// Whether the last watch ended before its timeout, so that the next one may reach another server.
+    is_interrupted: bool,
+    /// Whether a request had no answer, so that the server may have been restored from a backup meanwhile.
+    was_unreachable: bool,
+    /// The last error that was logged, so that each one is logged once.
+    last_error: Option<String>,
+}
+
+#[derive(Debug)]
+enum Error {
+    /// The request failed.
+    Api(kube::Error),
+    /// The watch sent an error as its last event.
+    WatchStatus(Box<Status>),
+    /// There was no answer within [`REQUEST_TIMEOUT`].
+    Timeout,
+}
+
+impl Error {
+    fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Api(kube::Error::Api(status)) | Self::WatchStatus(status) => Some(status),
+            Self::Api(_) | Self::Timeout => None,
+        }
+    }
+
+    fn is_expired(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 410 || matches!(&*status.reason, "Expired" | "Gone"))
+    }
+
+    /// A list finds every kind that is served, so 404 means that the kind is not served.
+    fn is_not_served(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 404)
+    }
+
+    fn is_without_answer(&self) -> bool {
+        self.status().is_none()
+    }
+
+    fn retry_after(&self) -> Duration {
+        let seconds = self.status().and_then(|status| status.details.as_ref()).map_or(0, |d| d.retry_after_seconds);
+        Duration::from_secs(seconds.into())
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => write!(f, "the API server did not answer within {REQUEST_TIMEOUT:?}"),
+            _ if self.is_not_served() => {
+                write!(f, "the API server does not serve this kind; its definition has to be installed")
+            }
+            Self::Api(kube::Error::Api(status)) | Self::WatchStatus(status) => {
+                write!(f, "the API server answered {}", ApiError::for_required_access(status))
+            }
+            Self::Api(error) => write!(f, "the API server cannot be reached: {}", error_chain(error)),
+        }
+    }
+}
+
+impl<K> Reflector<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    pub(super) fn new(
+        api: Api<K>,
+        kind: String,
+        config: watcher::Config,
+        filter: Option<Filter<K>>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            api,
+            kind,
+            config,
+            filter,
+            metrics,
+            backoff: Backoff::for_watches(),
+            version: None,
+            is_interrupted: false,
+            was_unreachable: false,
+            last_error: None,
+        }
+    }
+
+    /// Never returns; the task that runs it ends with the process.
+    pub(super) async fn run(mut self, mut sink: impl FnMut(Event<K>) + Send) {
+        loop {
+            let started = Instant::now();
+            let (error, min_delay) = match self.list_and_watch(&mut sink).await {
+                Ok(_) if started.elapsed() >= MIN_WATCH_DURATION => continue,
+                Ok(events) if events > 0 => {
+                    tokio::time::sleep(REWATCH_DELAY).await;
+                    continue;
+                }
+                Ok(_) => ("the API server closed the watch at once".to_owned(), Duration::ZERO),
+                Err(error) => {
+                    self.is_interrupted = true;
+                    self.was_unreachable |= error.is_without_answer();
+                    if error.is_expired() || error.is_not_served() {
+                        self.version = None;
+                    }
+                    (error.to_string(), error.retry_after())
+                }
+            };
+            sink(Event::Error(error.clone()));
+            self.back_off(error, min_delay).await;
+        }
+    }
+
+    async fn back_off(&mut self, error: String, min_delay: Duration) {
+        let kind = &self.kind;
+        self.metrics.record_watch_failure(kind);
+        let delay = self.backoff.failed().max(min_delay);
+        if self.last_error.as_ref() != Some(&error) {
+            tracing::warn!(kind, ?delay, "list and watch failed, retrying: {error}");
+            self.last_error = Some(error);
+        }
+        tokio::time::sleep(delay).await;
+    }
+
+    fn recovered(&mut self) {
+        if self.last_error.take().is_some() {
+            tracing::info!(kind = self.kind, "the watch receives events again");
+        }
+    }
+
+    /// Returns the number of events that the watch received before it ended.
+    async fn list_and_watch(&mut self, sink: &mut impl FnMut(Event<K>)) -> Result<usize, Error> {
+        let known = self.version.clone();
+        let was_restored = match &known {
+            Some(known) => !self.resource_version_is_current(known).await?,
+            None => false,
+        };
+        let version = match known {
+            Some(known) if !was_restored && !self.was_unreachable => known,
+            _ => self.list_into(sink, was_restored).await?,
+        };
+        (self.version, self.is_interrupted) = (Some(version.clone()), false);
+        self.watch(version, sink).await
+    }
+
+    async fn list_into(&mut self, sink: &mut impl FnMut(Event<K>), was_restored: bool) -> Result<String, Error> {
+        let list = self.list().await;
+        if list.as_ref().is_err_and(Error::is_not_served) {
+            sink(Event::NotServed);
+        }
+        let (version, objects) = list?;
+        self.was_unreachable = false;
+        sink(if was_restored { Event::ReplaceAfterRestore(objects) } else { Event::Replace(objects) });
+        Ok(version)
+    }
+
+    /// Whether the server knows `version`. A server that was restored from an older backup sends no event until it reaches
+    /// that version again, so after an interrupted watch the server's own version is read. This proves nothing after a
+    /// time without answers: the server may have reached the version by other changes.
+    async fn resource_version_is_current(&self, version: &str) -> Result<bool, Error> {
+        if !self.is_interrupted {
+            return Ok(true);
+        }
+        let params = ListParams { limit: Some(1), ..self.selectors() };
+        let list = with_timeout(self.api.list_metadata(&params)).await?;
+        let newest = list.metadata.resource_version.unwrap_or_default();
+        let (Ok(known), Ok(newest)) = (version.parse::<u64>(), newest.parse::<u64>()) else { return Ok(true) };
+        if newest < known {
+            let kind = &self.kind;
+            tracing::warn!(kind, known, newest, "the API server was restored from a backup; listing all objects again");
+        }
+        Ok(newest >= known)
+    }
+
+    fn selectors(&self) -> ListParams {
+        ListParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            ..ListParams::default()
+        }
+    }
+
+    async fn list(&self) -> Result<(String, Vec<K>), Error> {
+        let mut params = ListParams { limit: self.config.page_size, ..self.selectors() };
+        let mut objects = vec![];
+        loop {
+            let page = with_timeout(self.api.list(&params)).await?;
+            // Each page is filtered before the next one is read, so that filtered objects never add up in memory.
+            let matching = page.items.into_iter().filter(|object| self.filter.is_none_or(|filter| filter(object)));
+            objects.extend(matching.map(strip_managed_fields));
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                self.metrics.record_list(&self.kind);
+                return Ok((page.metadata.resource_version.unwrap_or_default(), objects));
+            }
+        }
+    }
+
+    async fn watch(&mut self, version: String, sink: &mut impl FnMut(Event<K>)) -> Result<usize, Error> {
+        let seconds = self.config.timeout.unwrap_or(WATCH_SECONDS);
+        let params = WatchParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            timeout: Some(seconds),
+            ..WatchParams::default()
+        };
+        let requested = Duration::from_secs(seconds.into());
+        let started = Instant::now();
+        let mut events = with_timeout(self.api.watch(&params, &version)).await?.boxed();
+        let mut received = 0;
+        // Without this timeout a connection that broke unnoticed would stay silent for ever.
+        while let Ok(event) = timeout(requested + Duration::from_secs(10), events.try_next()).await {
+            match event.map_err(Error::Api)? {
+                None => {
+                    self.is_interrupted = started.elapsed() + Duration::from_secs(1) < requested;
+                    return Ok(received);
+                }
+                Some(event) => self.forward(event, sink)?,
+            }
+            received += 1;
+        }
+        self.is_interrupted = true;
+        Ok(received)
+    }
+
+    fn forward(&mut self, event: WatchEvent<K>, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                self.version = object.resource_version();
+                sink(Event::Apply(strip_managed_fields(object)));
+            }
+            WatchEvent::Deleted(object) => {
+                self.version = object.resource_version();
+                sink(Event::Delete(strip_managed_fields(object)));
+            }
+            WatchEvent::Bookmark(bookmark) => self.version = Some(bookmark.metadata.resource_version),
+            WatchEvent::Error(status) => return Err(Error::WatchStatus(status)),
+        }
+        self.recovered();
+        Ok(())
+    }
+}
+
+async fn with_timeout<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+    timeout(REQUEST_TIMEOUT, request).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
+}
+
+// Managed fields are half of an object's bytes, and no code reads them.
+fn strip_managed_fields<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
