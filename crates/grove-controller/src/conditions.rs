@@ -35,7 +35,7 @@ impl From<bool> for ConditionStatus {
 
 /// What a condition shall say now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ConditionUpdate {
     /// The condition's type.
     pub type_: &'static str,
     /// Whether it holds.
@@ -49,8 +49,8 @@ pub struct Verdict {
 }
 
 /// Replaces the condition of the verdict's type; the transition time moves only when the status does.
-pub fn set_condition(conditions: &mut Vec<Condition>, verdict: Verdict, now: Timestamp) {
-    let Verdict { type_, status, reason, message, observed_generation } = verdict;
+pub fn set_status_condition(conditions: &mut Vec<Condition>, verdict: ConditionUpdate, now: Timestamp) {
+    let ConditionUpdate { type_, status, reason, message, observed_generation } = verdict;
     let old = conditions.iter().position(|old| old.type_ == type_).map(|at| conditions.remove(at));
     let since = match old {
         Some(old) if old.status == status.as_str() => old.last_transition_time,
@@ -68,26 +68,26 @@ pub fn set_condition(conditions: &mut Vec<Condition>, verdict: Verdict, now: Tim
 }
 
 /// Drops the condition of that type, if there is one.
-pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
+pub fn remove_status_condition(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }
 
 /// The condition of that type.
-pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+pub fn find_status_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Whether the condition of that type is there and holds.
-pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
-    find_condition(conditions, type_).is_some_and(|condition| condition.status == "True")
+pub fn is_status_condition_true(conditions: &[Condition], type_: &str) -> bool {
+    find_status_condition(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn verdict(type_: &'static str, holds: bool, reason: &str) -> Verdict {
-        Verdict {
+    fn verdict(type_: &'static str, holds: bool, reason: &str) -> ConditionUpdate {
+        ConditionUpdate {
             type_,
             status: holds.into(),
             reason: reason.into(),
@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
         let mut conditions = vec![];
-        set_condition(&mut conditions, verdict("Ready", true, "First"), at(1));
-        set_condition(&mut conditions, verdict("Ready", true, "Second"), at(2));
+        set_status_condition(&mut conditions, verdict("Ready", true, "First"), at(1));
+        set_status_condition(&mut conditions, verdict("Ready", true, "Second"), at(2));
         assert_eq!((conditions[0].reason.as_str(), conditions[0].last_transition_time.0), ("Second", at(1)));
-        set_condition(&mut conditions, verdict("Ready", false, "Third"), at(3));
+        set_status_condition(&mut conditions, verdict("Ready", false, "Third"), at(3));
         assert_eq!((conditions.len(), conditions[0].last_transition_time.0), (1, at(3)));
     }
 
@@ -114,12 +114,12 @@ mod tests {
     fn conditions_are_sorted_by_type() {
         let mut conditions = vec![];
         for type_ in ["Ready", "Available", "Scheduled"] {
-            set_condition(&mut conditions, verdict(type_, true, "X"), at(1));
+            set_status_condition(&mut conditions, verdict(type_, true, "X"), at(1));
         }
         let types: Vec<_> = conditions.iter().map(|condition| condition.type_.as_str()).collect();
         assert_eq!(types, ["Available", "Ready", "Scheduled"]);
-        assert!(is_true(&conditions, "Ready"));
-        remove_condition(&mut conditions, "Ready");
-        assert!(!is_true(&conditions, "Ready"));
+        assert!(is_status_condition_true(&conditions, "Ready"));
+        remove_status_condition(&mut conditions, "Ready");
+        assert!(!is_status_condition_true(&conditions, "Ready"));
     }
 }

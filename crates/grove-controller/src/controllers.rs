@@ -4,25 +4,31 @@ use std::ops::Deref;
 
 use grove_runtime::runtime::{Drain, Runtime};
 
-use crate::{events::Recorder, executor::Executor, load::Load};
+use crate::{
+    api_latency::ApiLatency, controller::queue_metrics::WorkQueueMetrics, events::EventBroadcaster, executor::Executor,
+};
 
 /// The runtime of a process together with its one writer. Cheap to clone; all clones share everything.
 #[derive(Clone)]
 pub struct Controllers {
     runtime: Runtime,
     executor: Executor,
-    recorder: Recorder,
-    load: Load,
+    events: EventBroadcaster,
+    work_queue_metrics: WorkQueueMetrics,
 }
 
 impl Controllers {
     /// Starts the event broadcaster, and creates the executor. Needs a tokio runtime.
-    pub fn new(runtime: &Runtime) -> Self {
-        let load = Load::default();
-        let recorder = Recorder::start(runtime.client(), runtime.name(), load.clone());
-        let executor = Executor::new(runtime.client(), recorder.clone(), runtime.metrics().clone());
-        let executor = executor.gated_by_leadership(runtime.leadership().clone()).with_load(load.clone());
-        Self { runtime: runtime.clone(), executor, recorder, load }
+    ///
+    /// # Errors
+    /// If the metrics of the work queues cannot be registered, which means that they are registered already.
+    pub fn new(runtime: &Runtime) -> anyhow::Result<Self> {
+        let latency = ApiLatency::default();
+        let events = EventBroadcaster::start(runtime.client(), runtime.name(), latency.clone());
+        let executor = Executor::new(runtime.client(), events.clone(), runtime.metrics().clone());
+        let executor = executor.gated_by_leadership(runtime.leadership().clone()).with_latency_tracker(latency);
+        let work_queue_metrics = WorkQueueMetrics::register(runtime.metrics().registry())?;
+        Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics })
     }
 
     /// The one writer.
@@ -30,9 +36,8 @@ impl Controllers {
         &self.executor
     }
 
-    /// The write latency of the API server.
-    pub fn load(&self) -> &Load {
-        &self.load
+    pub(crate) fn work_queue_metrics(&self) -> &WorkQueueMetrics {
+        &self.work_queue_metrics
     }
 
     /// Runs `work` as [`Runtime::run`] does, and drains the events and the writes at the end.
@@ -54,7 +59,7 @@ impl Deref for Controllers {
 
 impl Drain for Controllers {
     async fn flush(&self) {
-        self.recorder.flush().await;
+        self.events.flush().await;
     }
 
     async fn wait_idle(&self) {

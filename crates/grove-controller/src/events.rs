@@ -14,7 +14,7 @@ use tokio::{
 
 use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT};
 
-use crate::load::Load;
+use crate::api_latency::ApiLatency;
 
 /// Announcements that may wait; more are dropped, for events are a courtesy.
 const QUEUE: usize = 4096;
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_mins(10);
 
 /// Takes announcements. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Recorder {
+pub struct EventBroadcaster {
     queue: mpsc::Sender<Job>,
     reporter: &'static str,
     /// Whether somebody waits for all of them.
@@ -48,12 +48,12 @@ struct Announced {
     event: Event,
 }
 
-impl Recorder {
+impl EventBroadcaster {
     /// Starts the task that publishes in the name of `reporter`.
-    pub fn start(client: Client, reporter: &'static str, load: Load) -> Self {
+    pub fn start(client: Client, reporter: &'static str, latency: ApiLatency) -> Self {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let hurry = watch::Sender::new(false);
-        tokio::spawn(publish_all(client, jobs, hurry.subscribe(), load));
+        tokio::spawn(publish_all(client, jobs, hurry.subscribe(), latency));
         Self { queue, reporter, hurry }
     }
 
@@ -64,7 +64,7 @@ impl Recorder {
     }
 
     /// A recorder whose announcements go nowhere.
-    pub fn silent() -> Self {
+    pub fn discarding() -> Self {
         Self { queue: mpsc::channel(1).0, reporter: "", hurry: watch::Sender::new(false) }
     }
 
@@ -87,7 +87,12 @@ impl Recorder {
     }
 }
 
-async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: watch::Receiver<bool>, load: Load) {
+async fn publish_all(
+    client: Client,
+    mut jobs: mpsc::Receiver<Job>,
+    mut hurry: watch::Receiver<bool>,
+    latency: ApiLatency,
+) {
     let mut warnings = Warnings::default();
     let mut publishers = BTreeMap::new();
     while let Some(job) = jobs.recv().await {
@@ -102,7 +107,7 @@ async fn publish_all(client: Client, mut jobs: mpsc::Receiver<Job>, mut hurry: w
                         warnings.forget(&about, &event);
                     }
                     let took = began.elapsed();
-                    let pause = (took * SHARE).min(LONGEST_PAUSE).max(load.pause_after(took));
+                    let pause = (took * SHARE).min(LONGEST_PAUSE).max(latency.throttle_delay(took));
                     // An error means that nobody can hurry any more.
                     let hurried = hurry.wait_for(|hurry| *hurry);
                     tokio::select! { () = sleep(pause) => {}, _ = hurried => {} }
@@ -185,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
         let (client, log) = mock_api_server::client(|asked| MockResponse::ok(asked.body.clone()));
-        let recorder = Recorder::start(client.clone(), "some-service", Load::default());
+        let recorder = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
         let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap())
             .with_reporting_controller("map-controller");
         let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
@@ -194,8 +199,8 @@ mod tests {
             let child: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
             Step::delete(&child)
         });
-        let stage = Stage::new("surplus", children).announcing("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
-        assert!(executor.carry_out(&subject, &Plan::new().stage(stage)).await.succeeded());
+        let stage = Stage::new("surplus", children).with_event("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
+        assert!(executor.execute(&subject, &Plan::new().stage(stage)).await.succeeded());
         recorder.flush().await;
         let events: Vec<_> = log.requests().into_iter().filter(|asked| asked.path.contains("/events")).collect();
         assert_eq!(events.len(), 1, "one per stage");
@@ -274,7 +279,7 @@ mod tests {
             let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
             if is_first { MockResponse::error(500, "InternalError") } else { MockResponse::ok(asked.body.clone()) }
         });
-        let recorder = Recorder::start(client, "some-service", Load::default());
+        let recorder = EventBroadcaster::start(client, "some-service", ApiLatency::default());
         let about = ObjectReference { namespace: Some("ns".into()), uid: Some("u".into()), ..Default::default() };
         for _ in 0..3 {
             recorder.record(about.clone(), event(EventType::Warning, "exceeded quota"));
@@ -285,6 +290,6 @@ mod tests {
 
     #[tokio::test]
     async fn flushing_a_silent_recorder_returns() {
-        Recorder::silent().flush().await;
+        EventBroadcaster::discarding().flush().await;
     }
 }

@@ -1,17 +1,18 @@
-//! The only code that writes to the API server: carries plans out, and publishes status.
+//! The only code that writes to the API server: executes plans, and patches statuses.
 //!
-//! Nothing is retried here. A step that is refused fails, the rest of its stage still happens, later stages do not, at least
-//! for the same part of the object, and the controller's backoff brings the object back.
+//! The executor retries nothing. If a step fails, the rest of its stage is still executed, and later stages are not, at
+//! least in the same failure domain. The backoff of the controller then enqueues the object again.
 
-mod announce;
-mod outcome;
+mod execution_result;
 mod requests;
+mod stage_events;
 
 use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
+use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{ApiResource, DynamicObject, PartialObjectMeta},
@@ -24,139 +25,144 @@ use tokio::{
 };
 use tracing::{Instrument, Span, field::Empty};
 
-pub use self::outcome::{Done, Error, Outcome};
-use self::{announce::announcements, outcome::Effect};
-use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
-
+pub use self::execution_result::{Error, ExecutionResult, StepResult};
+use self::{execution_result::Effect, stage_events::stage_events};
 use crate::{
-    events::Recorder,
-    load::Load,
-    merge::merge_patch,
+    api_latency::ApiLatency,
+    events::EventBroadcaster,
+    merge::create_merge_patch,
     plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 
-/// Writes in flight at once.
-pub const IN_FLIGHT: usize = IN_FLIGHT_PERMITS as usize;
-const IN_FLIGHT_PERMITS: u32 = 32;
+/// Writes that are in flight at the same time.
+pub const MAX_IN_FLIGHT_WRITES: usize = MAX_IN_FLIGHT_PERMITS as usize;
+const MAX_IN_FLIGHT_PERMITS: u32 = 32;
 
-/// Carries plans out. Cheap to clone; all clones share one limit of writes in flight.
+/// Executes plans. Cheap to clone; all clones share the limit of writes in flight.
 #[derive(Clone)]
 pub struct Executor {
     client: Client,
-    recorder: Recorder,
+    events: EventBroadcaster,
     metrics: Metrics,
     permits: Arc<Semaphore>,
     leadership: Leadership,
-    load: Load,
+    latency: ApiLatency,
 }
 
 impl Executor {
-    /// An executor that writes through `client`, at most [`IN_FLIGHT`] requests at a time.
-    pub fn new(client: Client, recorder: Recorder, metrics: Metrics) -> Self {
-        let (permits, leadership) = (Arc::new(Semaphore::new(IN_FLIGHT)), Leadership::always());
-        Self { client, recorder, metrics, permits, leadership, load: Load::default() }
+    /// An executor that writes through `client`, at most [`MAX_IN_FLIGHT_WRITES`] requests at a time.
+    pub fn new(client: Client, events: EventBroadcaster, metrics: Metrics) -> Self {
+        let (permits, leadership) = (Arc::new(Semaphore::new(MAX_IN_FLIGHT_WRITES)), Leadership::always());
+        Self { client, events, metrics, permits, leadership, latency: ApiLatency::default() }
     }
 
-    /// The same, writing only while that leadership is held. When it ends, whatever is in flight is broken off.
+    /// The same executor, which writes only while the process leads. The end of the leadership cancels writes in flight.
     #[must_use]
     pub fn gated_by_leadership(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
     }
 
-    /// The same, noting in `load` how long its writes take.
+    /// The same executor, which records the latency of its writes.
     #[must_use]
-    pub fn with_load(self, load: Load) -> Self {
-        Self { load, ..self }
+    pub fn with_latency_tracker(self, latency: ApiLatency) -> Self {
+        Self { latency, ..self }
     }
 
     /// Returns when no write is in flight.
     pub async fn wait_idle(&self) {
         // The semaphore is never closed, so acquiring cannot fail.
-        drop(self.permits.acquire_many(IN_FLIGHT_PERMITS).await);
+        drop(self.permits.acquire_many(MAX_IN_FLIGHT_PERMITS).await);
     }
 
-    /// The same, announcing what it does in the name of `controller`.
+    /// The same executor, whose events carry `controller` as their reporting controller.
     #[must_use]
     pub fn with_reporting_controller(&self, controller: &'static str) -> Self {
-        Self { recorder: self.recorder.named(controller), ..self.clone() }
+        Self { events: self.events.named(controller), ..self.clone() }
     }
 
-    /// Takes the plan's steps, stage by stage, until one fails; if the plan has parts and it is only that object that the
-    /// server does not want, the other parts go on. `subject` is what the events are about.
-    pub async fn carry_out<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> Done {
-        let (mut done, mut incomplete) = (Done::default(), BTreeSet::new());
+    /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan;
+    /// if the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain.
+    pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
+        let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
         for stage in &plan.stages {
-            let stage = possible(plan, stage, &incomplete);
+            let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {
                 continue;
             }
-            let results = self.take_all(&stage.steps).await;
-            self.announce(subject, &stage, &results);
-            let refused = stage.steps.iter().zip(&results).filter(|(_, result)| result.is_err());
-            incomplete.extend(refused.filter_map(|(step, _)| plan.part_of(step)));
-            let outcomes = stage.steps.iter().zip(results).map(|(step, result)| outcome(&stage, step, result));
-            done.outcomes.extend(outcomes);
-            let is_over = plan.parts.is_empty() && !done.succeeded();
-            if is_over || done.failures().any(|failure| !failure.is_object_specific()) {
+            let results = self.execute_steps(&stage.steps).await;
+            self.publish_events(subject, &stage, &results);
+            let failed = stage.steps.iter().zip(&results).filter(|(_, result)| result.is_err());
+            blocked_domains.extend(failed.filter_map(|(step, _)| plan.failure_domain_of(step)));
+            let results = stage.steps.iter().zip(results).map(|(step, result)| step_result(&stage, step, result));
+            execution.steps.extend(results);
+            let ends_plan = plan.failure_domains.is_empty() && !execution.succeeded();
+            if ends_plan || execution.failures().any(|error| !error.is_object_specific()) {
                 break;
             }
         }
-        done
+        execution
     }
 
-    /// Writes what differs between the `old` status and the `new` one; returns whether anything did.
+    /// Patches the difference between the `old` status and the `new` one, and returns whether the server applied it.
     ///
-    /// Holds for the version that was judged: an object that changed meanwhile, or is gone, is left alone, and the event
-    /// of that change brings us back. So the status of one object never lands on its successor of the same name.
-    pub async fn publish<K, S>(&self, object: &K, old: Option<&S>, new: &S) -> Result<bool, Error>
+    /// The patch carries the resourceVersion of `object`. If the object changed or was deleted meanwhile, the server rejects
+    /// the patch, and the watch event of that change triggers the next reconcile. A status therefore never reaches a later
+    /// object of the same name.
+    ///
+    /// # Errors
+    /// If the server rejects the patch for another reason, or does not respond.
+    pub async fn patch_status<K, S>(&self, object: &K, old: Option<&S>, new: &S) -> Result<bool, Error>
     where
         K: Resource<DynamicType = ()>,
         S: Serialize,
     {
         let old = old.map(serde_json::to_value).transpose().map_err(Error::Serialize)?.unwrap_or(Value::Null);
         let new = serde_json::to_value(new).map_err(Error::Serialize)?;
-        let Some(change) = merge_patch(&old, &new) else { return Ok(false) };
+        let Some(change) = create_merge_patch(&old, &new) else { return Ok(false) };
         let target = Target::of(object);
         let patch = json!({ "metadata": { "resourceVersion": object.resource_version() }, "status": change });
         let written = self.write("patch", &target, async {
-            requests::patch_status(&self.client, &target, &patch).await.map(|()| Effect::Done)
+            requests::patch_status(&self.client, &target, &patch).await.map(|()| Effect::Applied)
         });
         match written.await {
             Ok(_) => Ok(true),
-            Err(failure) if matches!(failure.code, 404 | 409) => Ok(false),
-            Err(failure) => Err(Error::Refused { target: Box::new(target), failure }),
+            Err(error) if matches!(error.code, 404 | 409) => Ok(false),
+            Err(error) => Err(Error::Write { target: Box::new(target), error }),
         }
     }
 
-    /// Asks the server itself whether this very object is gone. To be asked before anything is deleted or released
-    /// because its owner seems absent.
-    pub async fn is_gone<K: Resource<DynamicType = ()>>(&self, object: &K) -> Result<bool, Error> {
+    /// Whether a live GET confirms that this object, by UID, does not exist. A controller asks before it deletes or releases
+    /// dependents because the cache lacks their owner.
+    ///
+    /// # Errors
+    /// If the server does not answer the GET.
+    pub async fn confirm_deleted<K: Resource<DynamicType = ()>>(&self, object: &K) -> Result<bool, Error> {
         let target = Target::of(object);
         let live = self.live_meta(&target).await;
-        let live = live.map_err(|failure| Error::Refused { target: Box::new(target.clone()), failure })?;
+        let live = live.map_err(|error| Error::Write { target: Box::new(target.clone()), error })?;
         Ok(live.is_none_or(|live| live.uid() != target.uid))
     }
 
-    /// The results in the order of the steps. No more futures exist than requests may be in flight: each is large.
-    async fn take_all(&self, steps: &[Step]) -> Vec<Result<Effect, ApiError>> {
-        let (mut ahead, mut taking) = (steps.iter().enumerate(), FuturesUnordered::new());
+    /// The results in the order of the steps. There are never more futures than writes in flight, since each future is large.
+    async fn execute_steps(&self, steps: &[Step]) -> Vec<Result<Effect, ApiError>> {
+        let (mut remaining, mut in_flight) = (steps.iter().enumerate(), FuturesUnordered::new());
         let mut results = Vec::with_capacity(steps.len());
         loop {
-            for (at, step) in ahead.by_ref().take(IN_FLIGHT - taking.len()) {
-                taking.push(self.take_numbered(at, step));
+            for (at, step) in remaining.by_ref().take(MAX_IN_FLIGHT_WRITES - in_flight.len()) {
+                in_flight.push(self.execute_step_at(at, step));
             }
-            let Some(result) = taking.next().await else { break };
+            let Some(result) = in_flight.next().await else { break };
             results.push(result);
         }
         results.sort_unstable_by_key(|(at, _)| *at);
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    async fn take_numbered(&self, at: usize, step: &Step) -> (usize, Result<Effect, ApiError>) {
-        (at, self.take(step).await)
+    async fn execute_step_at(&self, at: usize, step: &Step) -> (usize, Result<Effect, ApiError>) {
+        (at, self.execute_step(step).await)
     }
 
-    async fn take(&self, step: &Step) -> Result<Effect, ApiError> {
+    async fn execute_step(&self, step: &Step) -> Result<Effect, ApiError> {
         let target = step.target();
         let result = match step {
             Step::Create(create) => self.create(create).await,
@@ -164,8 +170,8 @@ impl Executor {
             Step::Delete(delete) => self.delete(delete).await,
             Step::Adopt(adopt) => self.adopt(adopt).await,
         };
-        if let Err(failure) = &result {
-            tracing::warn!(verb = step.verb(), %target, namespace = target.namespace, "write failed: {failure}");
+        if let Err(error) = &result {
+            tracing::warn!(verb = step.verb(), %target, namespace = target.namespace, "write failed: {error}");
         }
         result
     }
@@ -175,58 +181,63 @@ impl Executor {
             requests::create(&self.client, target, object).await.map(Effect::Created)
         });
         match created.await {
-            Err(failure) if failure.is_namespace_terminating => Ok(Effect::Moot),
-            Err(failure) if failure.code == 409 && failure.reason == "AlreadyExists" => {
-                self.name_is_taken(target, object, failure).await
+            Err(error) if error.is_namespace_terminating => Ok(Effect::Superseded),
+            Err(error) if error.code == 409 && error.reason == "AlreadyExists" => {
+                self.resolve_already_exists(target, object, error).await
             }
             other => other,
         }
     }
 
-    // The cache may have been behind, and the object there ours already; or the name is somebody else's.
-    async fn name_is_taken(&self, target: &Target, object: &Manifest, failure: ApiError) -> Result<Effect, ApiError> {
-        let Some(live) = self.live_meta(target).await? else { return Err(failure) };
+    // The cache may be stale, so that the object exists and our owner controls it. Otherwise this is a name conflict.
+    async fn resolve_already_exists(
+        &self,
+        target: &Target,
+        object: &Manifest,
+        error: ApiError,
+    ) -> Result<Effect, ApiError> {
+        let Some(live) = self.live_meta(target).await? else { return Err(error) };
         let object = object.value();
         let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
         let theirs = controller_of(&live.metadata);
         match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::Found(live.uid())),
-            _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..failure }),
+            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::AlreadyOwned(live.uid())),
+            _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..error }),
         }
     }
 
     async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
         let patched = self.write("patch", target, async {
-            requests::patch(&self.client, target, change).await.map(|()| Effect::Done)
+            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
         });
         match patched.await {
-            // Somebody was faster; the event of that brings us back.
-            Err(failure) if matches!(failure.code, 404 | 409) => Ok(Effect::Moot),
-            Err(failure) if failure.is_failed_test && has_test(change) => Ok(Effect::Moot),
+            // Another client was faster. The watch event of its write triggers the next reconcile.
+            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
+            Err(error) if error.is_failed_test && has_test(change) => Ok(Effect::Superseded),
             other => other,
         }
     }
 
     async fn delete(&self, Delete { target }: &Delete) -> Result<Effect, ApiError> {
-        let deleted =
-            self.write("delete", target, async { requests::delete(&self.client, target).await.map(|()| Effect::Done) });
+        let deleted = self
+            .write("delete", target, async { requests::delete(&self.client, target).await.map(|()| Effect::Applied) });
         match deleted.await {
-            // Gone already, or another object by now.
-            Err(failure) if matches!(failure.code, 404 | 409) => Ok(Effect::Moot),
+            // The object was deleted, or the name belongs to another object now.
+            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
             other => other,
         }
     }
 
-    // Both are asked for, not only the cache: an owner that is leaving may have released its children on purpose, and an
-    // object that changes all the time would hardly ever be met in the version that was seen.
+    // Two live GETs instead of the cache: a terminating owner may have released its children on purpose, and an object that
+    // changes all the time would hardly ever have the observed resourceVersion.
     async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
         let stays =
             |live: &PartialObjectMeta<DynamicObject>, seen: &Target| live.uid() == seen.uid && !is_terminating(live);
         let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
         let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
         let live = live.filter(|live| controller_of(&live.metadata).is_none());
-        let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Moot) };
+        let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Superseded) };
         let others = metadata.owner_references.into_iter().flatten();
         let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));
         let references: Vec<_> = others.chain(reference.iter().cloned()).collect();
@@ -250,12 +261,12 @@ impl Executor {
             let result = tokio::select! {
                 biased;
                 _ = self.leadership.stopped_leading() => Err(ApiError::not_leading()),
-                result = in_time(call) => result,
+                result = with_timeout(call) => result,
             };
-            result.inspect(|_| self.load.wrote(began.elapsed()))
+            result.inspect(|_| self.latency.observe(began.elapsed()))
         };
         let result = asking.instrument(span.clone()).await;
-        let code = result.as_ref().map_or_else(|failure| failure.code.to_string(), |_| "success".to_owned());
+        let code = result.as_ref().map_or_else(|error| error.code.to_string(), |_| "success".to_owned());
         span.record("result", &code);
         if result.is_err() {
             span.record("otel.status_code", "ERROR");
@@ -265,11 +276,11 @@ impl Executor {
     }
 
     async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, ApiError> {
-        match in_time(self.api(target).get_metadata(&target.name)).await {
+        match with_timeout(self.api(target).get_metadata(&target.name)).await {
             Ok(live) => Ok(Some(live)),
-            // A kind that is not served says nothing about an object of it.
-            Err(failure) if failure.code == 404 && failure.reason != ApiError::NOT_SERVED => Ok(None),
-            Err(failure) => Err(failure),
+            // If the kind is not served, the server does not know whether the object exists.
+            Err(error) if error.code == 404 && error.reason != ApiError::NOT_SERVED => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -278,44 +289,44 @@ impl Executor {
         api_of(self.client.clone(), resource, namespace.as_deref())
     }
 
-    fn announce<K: Resource<DynamicType = ()>>(
+    fn publish_events<K: Resource<DynamicType = ()>>(
         &self,
         subject: &K,
         stage: &Stage,
         results: &[Result<Effect, ApiError>],
     ) {
-        // Of a replica that lost the lead nobody wants to hear that it is refused.
+        // Rejected writes of a replica that lost its lease are no news for users.
         if !self.leadership.is_held() {
             return;
         }
-        for event in announcements(stage, results) {
-            self.recorder.record(subject.object_ref(&()), event);
+        for event in stage_events(stage, results) {
+            self.events.record(subject.object_ref(&()), event);
         }
     }
 }
 
-/// What of the stage can be done though some parts of the plan are incomplete.
-fn possible<'a>(plan: &Plan, stage: &'a Stage, incomplete: &BTreeSet<i32>) -> Cow<'a, Stage> {
-    if incomplete.is_empty() {
+/// What of the stage can be done though some parts of the plan are blocked_domains.
+fn without_blocked_steps<'a>(plan: &Plan, stage: &'a Stage, blocked_domains: &BTreeSet<i32>) -> Cow<'a, Stage> {
+    if blocked_domains.is_empty() {
         return Cow::Borrowed(stage);
     }
-    let steps = stage.steps.iter().filter(|step| !plan.is_held_up(step, incomplete)).cloned().collect();
-    Cow::Owned(Stage { name: stage.name, steps, announce: stage.announce.clone() })
+    let steps = stage.steps.iter().filter(|step| !plan.is_blocked(step, blocked_domains)).cloned().collect();
+    Cow::Owned(Stage { name: stage.name, steps, events: stage.events.clone() })
 }
 
-/// For traces; in the log only with `debug`.
+/// The span of one write. It is in traces, and in the log at level `debug`.
 fn span(verb: &str, target: &Target) -> Span {
     let Target { resource, namespace, name, uid: _ } = target;
     let (kind, namespace) = (&resource.kind, namespace.as_deref());
     tracing::debug_span!("write", verb, kind, namespace, name, result = Empty, otel.status_code = Empty)
 }
 
-fn outcome(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> Outcome {
+fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> StepResult {
     let (target, result) = match result {
-        Ok(effect) => (effect.learned(step.target()), Ok(())),
-        Err(failure) => (step.target().clone(), Err(failure)),
+        Ok(effect) => (effect.resolve(step.target()), Ok(())),
+        Err(error) => (step.target().clone(), Err(error)),
     };
-    Outcome { stage: stage.name, verb: step.verb(), target, result }
+    StepResult { stage: stage.name, verb: step.verb(), target, result }
 }
 
 fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -330,7 +341,7 @@ fn has_test(change: &PatchBody) -> bool {
     patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
+async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
     match timeout(REQUEST_TIMEOUT, call).await {
         Ok(result) => result.map_err(|error| ApiError::from(&error)),
         Err(_) => Err(ApiError::new(0, "Timeout", format!("no answer within {REQUEST_TIMEOUT:?}"))),

@@ -18,11 +18,12 @@ pub mod executor;
 pub mod events;
 
 pub mod conditions;
+pub mod create_backoff;
 pub mod merge;
 pub mod name_conflict;
-pub mod refusals;
 
-pub mod load;
-pub mod pace;
+pub mod api_latency;
+pub mod status_policy;
+pub mod status_throttle;
 
 pub mod slim;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// The patch, or nothing when there is no difference. Nulls in either value count as absent.
-pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+pub fn create_merge_patch(old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             let patch = object_patch(old, new);
@@ -18,7 +18,7 @@ fn object_patch(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<Strin
     let removed = old.iter().filter(|(key, value)| !value.is_null() && new.get(*key).is_none_or(Value::is_null));
     let removed = removed.map(|(key, _)| (key.clone(), Value::Null));
     let changed = new.iter().filter(|(_, value)| !value.is_null()).filter_map(|(key, value)| {
-        let patch = merge_patch(old.get(key).unwrap_or(&Value::Null), value)?;
+        let patch = create_merge_patch(old.get(key).unwrap_or(&Value::Null), value)?;
         Some((key.clone(), patch))
     });
     removed.chain(changed).collect()
@@ -32,7 +32,7 @@ mod tests {
 
     #[track_caller]
     fn check(old: Value, new: &Value, patch: Option<Value>) {
-        assert_eq!(merge_patch(&old, new), patch);
+        assert_eq!(create_merge_patch(&old, new), patch);
         let mut merged = old;
         json_patch::merge(&mut merged, &patch.unwrap_or_else(|| json!({})));
         assert_eq!(&merged, new, "the patch does not lead to the new value");
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn nulls_count_as_absent() {
-        assert_eq!(merge_patch(&json!({ "a": null }), &json!({})), None);
-        assert_eq!(merge_patch(&json!({}), &json!({ "a": null })), None);
+        assert_eq!(create_merge_patch(&json!({ "a": null }), &json!({})), None);
+        assert_eq!(create_merge_patch(&json!({}), &json!({ "a": null })), None);
     }
 }

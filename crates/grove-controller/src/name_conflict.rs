@@ -80,7 +80,7 @@ impl<Owner: Resource<DynamicType = ()>> NameConflicts<'_, Owner> {
             return plan;
         }
         let mut waiting = vec![];
-        let resolved = plan.sifted(|step| {
+        let resolved = plan.filter_map_steps(|step| {
             let Step::Create(create) = &step else { return Some(step) };
             match self.conflicts.iter().find(|conflict| conflict.is_about(&create.target)) {
                 None => Some(step),
@@ -159,7 +159,7 @@ mod tests {
         let plan = Plan::new()
             .stage(Stage::new("services", ["0-service", "1-service"].map(wanted)))
             .stage(Stage::new("workers", ["0-worker", "1-worker"].map(wanted)))
-            .in_parts(parts.map(|(name, part)| (name.to_owned(), part)).into());
+            .with_failure_domains(parts.map(|(name, part)| (name.to_owned(), part)).into());
         let labels = BTreeMap::from([("part-of".to_owned(), "o".to_owned())]);
         let conflicts = NameConflicts { owner: &owner, conflicts, labels: &labels };
         expected.assert_eq(&conflicts.resolve(plan).to_string());

@@ -14,7 +14,7 @@ use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-mod parts;
+mod failure_domains;
 
 /// Everything one reconciliation wants done.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,9 +24,9 @@ pub struct Plan {
     /// Why nothing more is done now. Feeds conditions and logs.
     pub waiting: Vec<Waiting>,
     /// The next known deadline; absent when only an event can change anything.
-    pub revisit: Option<Duration>,
+    pub requeue_after: Option<Duration>,
     /// Parts of the object that do not need one another, by the names of children. Without parts all is one.
-    pub parts: BTreeMap<String, i32>,
+    pub failure_domains: BTreeMap<String, i32>,
 }
 
 impl Plan {
@@ -53,13 +53,13 @@ impl Plan {
 
     /// Asks for another look after `delay`; the earliest of several wins.
     #[must_use]
-    pub fn revisit_in(mut self, delay: Duration) -> Self {
-        self.revisit = Some(self.revisit.map_or(delay, |earlier| earlier.min(delay)));
+    pub fn requeue_after(mut self, delay: Duration) -> Self {
+        self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
         self
     }
 
     /// Whether the plan leaves the cluster as it is.
-    pub fn is_still(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.stages.iter().all(|stage| stage.steps.is_empty())
     }
 
@@ -71,14 +71,14 @@ impl Plan {
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.is_still() && self.waiting.is_empty() && self.revisit.is_none() {
+        if self.is_empty() && self.waiting.is_empty() && self.requeue_after.is_none() {
             return writeln!(f, "nothing to do");
         }
         for stage in &self.stages {
             stage.steps.iter().try_for_each(|step| writeln!(f, "{}: {step}", stage.name))?;
         }
         self.waiting.iter().try_for_each(|waiting| writeln!(f, "wait: {waiting}"))?;
-        self.revisit.iter().try_for_each(|delay| writeln!(f, "revisit: in {delay:?}"))
+        self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))
     }
 }
 
@@ -90,47 +90,47 @@ pub struct Stage {
     /// Independent of each other.
     pub steps: Vec<Step>,
     /// The events to publish about the stage: one about all of it, or one per kind.
-    pub announce: Vec<Announcement>,
+    pub events: Vec<StageEvent>,
 }
 
 impl Stage {
     /// A stage that is carried out silently.
     pub fn new(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { name, steps: steps.into_iter().collect(), announce: vec![] }
+        Self { name, steps: steps.into_iter().collect(), events: vec![] }
     }
 
     /// Publishes one event about the stage: reason `success` with the note `<verb> <Kind>s: a, b`, or a warning with
     /// reason `failure` and the server's words.
     #[must_use]
-    pub fn announcing(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
-        self.announce.push(Announcement { kind: None, success: Some(success), failure, verb });
+    pub fn with_event(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
+        self.events.push(StageEvent { kind: None, success: Some(success), failure, verb });
         self
     }
 
     /// Publishes an event about the stage only if something was refused: a warning with this reason and the server's words.
     #[must_use]
-    pub fn announcing_refusals(mut self, failure: &'static str) -> Self {
-        self.announce.push(Announcement { kind: None, success: None, failure, verb: "" });
+    pub fn with_failure_event(mut self, failure: &'static str) -> Self {
+        self.events.push(StageEvent { kind: None, success: None, failure, verb: "" });
         self
     }
 
     /// What was done and what was refused about the steps of one kind, so that a stage of several kinds has one event for each.
     #[must_use]
-    pub fn announcing_kind(
+    pub fn with_event_for_kind(
         mut self,
         kind: &'static str,
         success: &'static str,
         failure: &'static str,
         verb: &'static str,
     ) -> Self {
-        self.announce.push(Announcement { kind: Some(kind), success: Some(success), failure, verb });
+        self.events.push(StageEvent { kind: Some(kind), success: Some(success), failure, verb });
         self
     }
 }
 
 /// How a stage is told to the user who looks at the object's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announcement {
+pub struct StageEvent {
     /// The kind of the children it is about; absent for all of them.
     pub kind: Option<&'static str>,
     /// Reason of the event when the stage succeeded; absent if that is not told.
@@ -271,7 +271,7 @@ impl Step {
     }
 
     /// Merges `change` into the object only if it is still the version that was seen.
-    pub fn merge_patch_guarded<K: Resource<DynamicType = ()>>(object: &K, mut change: Value) -> Self {
+    pub fn merge_patch_with_optimistic_lock<K: Resource<DynamicType = ()>>(object: &K, mut change: Value) -> Self {
         json_patch::merge(&mut change, &json!({ "metadata": { "resourceVersion": object.resource_version() } }));
         Self::merge_patch(object, change)
     }

@@ -12,12 +12,12 @@ use axum::{Router, body::Bytes, extract::State, routing::post};
 use futures::{StreamExt, stream};
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_controller::{
-    controller::{Next, Wiring},
+    controller::{ControllerBuilder, Requeue},
     controllers::Controllers,
     plan::{Plan, Stage, Step},
 };
 use grove_runtime::{
-    caches::Delta,
+    caches::{Cache, Delta},
     client::{self, Clients},
     runtime::Runtime,
     telemetry::{Who, settings::Settings, traces::Traces},
@@ -70,20 +70,21 @@ async fn reconcile_once() {
     });
     let clients = Clients { requests: client.clone(), watches: client };
     let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
-    let controllers = Controllers::new(&runtime);
-    let came = Delta { old: None, new: Some(Arc::new(map("subject"))) };
+    let controllers = Controllers::new(&runtime).unwrap();
+    let created = Delta { old: None, new: Some(Arc::new(map("subject"))) };
+    let cache = Cache::from_objects([map("subject")]);
     let (executor, shutdown) = (controllers.executor().clone(), runtime.shutdown().clone());
-    let wiring = Wiring::new("maps", stream::iter([came]).chain(stream::pending()));
+    let builder = ControllerBuilder::new("maps", cache, stream::iter([created]).chain(stream::pending()));
     let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {
         let (executor, shutdown) = (executor.clone(), shutdown.clone());
         async move {
             let steps = [Step::create(&map("child")), Step::delete(&map("kept"))];
-            let done = executor.carry_out(&*object, &Plan::new().stage(Stage::new("s", steps))).await;
+            let done = executor.execute(&*object, &Plan::new().stage(Stage::new("s", steps))).await;
             shutdown.ask();
-            done.into_result().map(|()| Next::Event)
+            done.into_result().map(|()| Requeue::AwaitChange)
         }
     };
-    wiring.run(&controllers, Arc::new(()), reconcile).await;
+    builder.run(&controllers, Arc::new(()), reconcile).await;
 }
 
 fn text(attributes: &[Attribute], key: &str) -> Option<String> {
@@ -127,7 +128,7 @@ async fn a_reconciliation_is_a_trace_with_the_objects_key_and_its_writes_below_i
     assert_eq!(
         lines(&spans),
         [
-            "reconcile > write verb=create kind=ConfigMap namespace=ns name=child result=ok",
+            "reconcile > write verb=create kind=ConfigMap namespace=ns name=child result=success",
             "reconcile > write verb=delete kind=ConfigMap namespace=ns name=kept result=403 failed",
             "reconcile controller=maps namespace=ns name=subject failed",
         ]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controller::{Next, Wiring};
+use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::executor;
 use grove_controller::plan::Plan;
@@ -44,11 +44,11 @@ pub enum Error {
 /// When the service cannot listen for signals or is stopped by force.
 pub async fn run(service: &Controllers, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
     let orphaned = Arc::clone(&ctx);
-    let wiring = Wiring::new(CONTROLLER, changes.cliques)
+    let wiring = ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), changes.cliques)
         .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
-        .woken_by(changes.touched)
-        .relieved_by(changes.relieved)
-        .orphans(move |gone| left_behind(&orphaned, gone));
+        .watches(changes.touched)
+        .retry_on(changes.relieved)
+        .on_deleted(move |gone| left_behind(&orphaned, gone));
     service
         .run(async {
             wiring.run(service, ctx, reconcile).await;
@@ -57,35 +57,35 @@ pub async fn run(service: &Controllers, ctx: Arc<Ctx>, changes: observe::Changes
         .await
 }
 
-async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Next, Error> {
+async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let lists = *ctx.caches.pods.relists().borrow();
     let seen = observe::observe(&ctx, &clique, lists);
     let plan = plan::plan(&seen);
     ctx.memory.keep_asked(seen.uid(), &plan, lists);
-    let done = ctx.executor.carry_out(&*clique, &plan).await;
+    let done = ctx.executor.execute(&*clique, &plan).await;
     ctx.memory.keep_answers(seen.uid(), &done);
     ctx.memory.keep_told(seen.uid(), &done, seen.gang.as_deref().and_then(ResourceExt::resource_version));
     ctx.starved.note(&clique, &done);
     let mut telling = None;
-    if !seen.is_leaving() && !done.will_be_heard_of() {
+    if !seen.is_leaving() && !done.has_pending_watch_events() {
         let told = status::status(&seen, &plan, &done, now);
-        if let Err(wait) = ctx.pace.keep(&*clique, status::tidings(&seen, clique.status.as_ref(), &told)) {
+        if let Err(wait) = ctx.pace.admit(&*clique, status::tidings(&seen, clique.status.as_ref(), &told)) {
             telling = Some(wait);
         } else {
-            let published = ctx.executor.publish(&*clique, clique.status.as_ref(), &told).await;
+            let published = ctx.executor.patch_status(&*clique, clique.status.as_ref(), &told).await;
             published.map_err(Error::Publish)?;
         }
     }
     done.into_result().map_err(Error::CarryOut)?;
-    Ok(Next::after(&plan, telling))
+    Ok(Requeue::after(&plan, telling))
 }
 
 /// What is to be done about the pods of a clique that is gone.
 fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
     let uid = gone.uid().unwrap_or_default();
     ctx.memory.forget(&uid);
-    ctx.pace.rest(gone);
+    ctx.pace.forget(gone);
     ctx.starved.forget(gone);
     ctx.caches.pods.forget_owner(&uid);
     plan::farewell(gone, &ctx.caches.pods.owned_by(&uid))

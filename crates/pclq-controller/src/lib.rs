@@ -7,7 +7,8 @@ use std::sync::Arc;
 use grove_api_types::scheduler::Scheduler;
 use grove_controller::controllers::Controllers;
 use grove_controller::executor::Executor;
-use grove_controller::pace::Pace;
+use grove_controller::status_policy::StatusPolicy;
+use grove_controller::status_throttle::StatusThrottle;
 use grove_runtime::clock::Clock;
 use grove_runtime::runtime::Runtime;
 
@@ -25,7 +26,7 @@ pub struct Ctx {
     memory: memory::Memory,
     starved: starved::Starved,
     executor: Executor,
-    pace: Pace,
+    pace: StatusThrottle,
     clock: Clock,
     /// Who schedules pods that do not say.
     default_scheduler: Scheduler,
@@ -36,12 +37,12 @@ pub struct Ctx {
 /// # Errors
 /// When the service cannot listen for signals or is stopped by force.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
-    let service = &Controllers::new(runtime);
+    let service = &Controllers::new(runtime)?;
     let (memory, starved) = (memory::Memory::default(), starved::Starved::default());
     let (caches, changes) = clique::observe::watch(service, starved.clone());
     let executor = service.executor().with_reporting_controller(clique::CONTROLLER);
     let (clock, default_scheduler) = (service.clock(), service.config().schedulers.default_profile);
-    let pace = Pace::default();
+    let pace = StatusThrottle::new(StatusPolicy::DEFAULT);
     let ctx = Arc::new(Ctx { caches, memory, starved, executor, pace, clock, default_scheduler });
     clique::run(service, ctx, changes).await
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use grove_api_types::labels;
-use grove_controller::executor::{Done, Outcome};
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Create, Plan, Step};
 use grove_controller::slim::SlimPod;
 use grove_runtime::api_error::ApiError;
@@ -78,8 +78,8 @@ impl Memory {
     }
 
     /// Remembers which pods the API server answered with, and which names foreign pods were found to have.
-    pub fn keep_answers(&self, clique_uid: &str, done: &Done) {
-        for Outcome { stage: _, verb: _, target, result } in &done.outcomes {
+    pub fn keep_answers(&self, clique_uid: &str, done: &ExecutionResult) {
+        for StepResult { stage: _, verb: _, target, result } in &done.steps {
             let mut all = self.lock();
             let Some(Recollection { asked, refused, told: _ }) = all.get_mut(clique_uid) else { return };
             match result {
@@ -97,8 +97,8 @@ impl Memory {
     }
 
     /// Remembers that the references in this version of the gang were replaced.
-    pub fn keep_told(&self, clique_uid: &str, done: &Done, gang_version: Option<String>) {
-        if done.outcomes.iter().any(|outcome| outcome.stage == stage::REFERENCES && outcome.result.is_ok()) {
+    pub fn keep_told(&self, clique_uid: &str, done: &ExecutionResult, gang_version: Option<String>) {
+        if done.steps.iter().any(|outcome| outcome.stage == stage::REFERENCES && outcome.result.is_ok()) {
             self.lock().entry(clique_uid.to_owned()).or_default().told = gang_version;
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::executor::Done;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::slim::SlimPod;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Delta;
@@ -19,8 +19,8 @@ pub struct Starved {
 
 impl Starved {
     /// Takes note of what came of the plan for a clique.
-    pub fn note(&self, clique: &PodClique, done: &Done) {
-        let creates = || done.outcomes.iter().filter(|outcome| outcome.verb == "create");
+    pub fn note(&self, clique: &PodClique, done: &ExecutionResult) {
+        let creates = || done.steps.iter().filter(|outcome| outcome.verb == "create");
         if creates().any(|outcome| outcome.result.as_ref().is_err_and(is_for_lack_of_leave)) {
             let mut all = self.lock();
             all.entry(clique.namespace().unwrap_or_default()).or_default().insert(clique.name_any());
@@ -67,7 +67,7 @@ fn is_for_lack_of_leave(failure: &ApiError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use grove_controller::executor::Outcome;
+    use grove_controller::executor::StepResult;
     use grove_controller::plan::Target;
     use serde_json::json;
 
@@ -80,12 +80,12 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn created(results: &[Result<(), ApiError>]) -> Done {
+    fn created(results: &[Result<(), ApiError>]) -> ExecutionResult {
         let outcome = |result: &Result<(), ApiError>| {
             let target = Target::of(&clique("ns", "pod"));
-            Outcome { stage: "pods", verb: "create", target, result: result.clone() }
+            StepResult { stage: "pods", verb: "create", target, result: result.clone() }
         };
-        Done { outcomes: results.iter().map(outcome).collect() }
+        ExecutionResult { steps: results.iter().map(outcome).collect() }
     }
 
     fn pod_gone(namespace: &str) -> Delta<SlimPod> {
@@ -113,7 +113,7 @@ mod tests {
         let (starved, a) = (Starved::default(), clique("ns", "a"));
         for over in [|starved: &Starved, a: &PodClique| starved.note(a, &created(&[Ok(())])), Starved::forget] {
             starved.note(&a, &created(&[refused(403)]));
-            starved.note(&a, &Done::default());
+            starved.note(&a, &ExecutionResult::default());
             assert!(starved.holds(&a), "nothing was asked for, so nothing is known anew");
             over(&starved, &a);
             assert!(!starved.holds(&a));

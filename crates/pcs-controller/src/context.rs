@@ -6,9 +6,10 @@ use std::time::Duration;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::controllers::Controllers;
+use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::executor::Executor;
-use grove_controller::pace::{Pace, Tidings};
-use grove_controller::refusals::Refusals;
+use grove_controller::status_policy::StatusPolicy;
+use grove_controller::status_throttle::{StatusChange, StatusThrottle};
 use grove_runtime::clock::Clock;
 use kube::Resource;
 use serde::Serialize;
@@ -21,7 +22,7 @@ pub(crate) struct Context {
     pub(crate) caches: Caches,
     pub(crate) create_backoffs: CreateBackoffs,
     pub(crate) executor: Executor,
-    pub(crate) status_throttle: Pace,
+    pub(crate) status_throttle: StatusThrottle,
     pub(crate) clock: Clock,
     /// The scheduler of pods whose template names none.
     pub(crate) default_scheduler: Scheduler,
@@ -30,8 +31,8 @@ pub(crate) struct Context {
 /// The creates that the API server rejected, by the kind of the owner.
 #[derive(Clone, Default)]
 pub(crate) struct CreateBackoffs {
-    pub(crate) sets: Refusals<PodCliqueSet>,
-    pub(crate) groups: Refusals<PodCliqueScalingGroup>,
+    pub(crate) sets: CreateBackoff<PodCliqueSet>,
+    pub(crate) groups: CreateBackoff<PodCliqueScalingGroup>,
 }
 
 impl Context {
@@ -41,7 +42,7 @@ impl Context {
             caches: caches.clone(),
             create_backoffs: CreateBackoffs::default(),
             executor: service.executor().with_reporting_controller(controller),
-            status_throttle: Pace::default(),
+            status_throttle: StatusThrottle::new(StatusPolicy::DEFAULT),
             clock: service.clock(),
             default_scheduler: service.config().schedulers.default_profile,
         })
@@ -53,16 +54,16 @@ impl Context {
         object: &K,
         old: Option<&S>,
         new: &S,
-        change: Tidings,
+        change: StatusChange,
     ) -> Result<Option<Duration>, Error>
     where
         K: Resource<DynamicType = ()>,
         S: Serialize,
     {
-        if let Err(delay) = self.status_throttle.keep(object, change) {
+        if let Err(delay) = self.status_throttle.admit(object, change) {
             return Ok(Some(delay));
         }
-        self.executor.publish(object, old, new).await.map_err(Error::WriteStatus)?;
+        self.executor.patch_status(object, old, new).await.map_err(Error::WriteStatus)?;
         Ok(None)
     }
 }

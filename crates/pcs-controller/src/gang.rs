@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_controller::controller::{Next, Wake, Wiring};
+use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
 
@@ -33,9 +33,9 @@ pub(crate) const CONTROLLER: &str = "podgang-status-controller";
 /// Reconciles gangs until the service is stopped.
 pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GangDeltas) {
     let cleanup = Arc::clone(&ctx);
-    triggers(deltas)
+    triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_gang.concurrent_syncs)
-        .orphans(move |deleted| cleanup_plan(&cleanup, deleted))
+        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
         .await;
 }
@@ -43,30 +43,30 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GangDe
 /// What triggers a reconcile of a gang:
 /// - a change of the gang itself;
 /// - a change of a clique whose pods belong to the gang, which triggers a status update.
-fn triggers(deltas: GangDeltas) -> Wiring<PodGang> {
+fn triggers(ctx: &Context, deltas: GangDeltas) -> ControllerBuilder<PodGang> {
     let GangDeltas { cliques, gangs } = deltas;
-    Wiring::new(CONTROLLER, gangs)
-        .woken_by(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Wake::Tell))))
+    ControllerBuilder::new(CONTROLLER, ctx.caches.gangs.clone(), gangs)
+        .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::StatusOnly))))
 }
 
-async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context>) -> Result<Next, Error> {
+async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &gang);
     let plan = plan::plan(&observed, now);
-    let result = ctx.executor.carry_out(&*gang, &plan).await;
+    let result = ctx.executor.execute(&*gang, &plan).await;
     if observed.is_terminating() {
-        ctx.status_throttle.rest(&*gang);
-        return Ok(Next::Event);
+        ctx.status_throttle.forget(&*gang);
+        return Ok(Requeue::AwaitChange);
     }
     let status = status::status(&observed, &plan, &result, now);
     let change = status::status_change(&observed, &status);
     let status_delay = ctx.write_status(&*gang, gang.status.as_ref(), &status, change).await?;
     result.into_result().map_err(Error::Execute)?;
-    Ok(Next::after(&plan, status_delay))
+    Ok(Requeue::after(&plan, status_delay))
 }
 
 /// Drops the in-memory state of a deleted gang, which has no children.
 fn cleanup_plan(ctx: &Context, deleted: &PodGang) -> Plan {
-    ctx.status_throttle.rest(deleted);
+    ctx.status_throttle.forget(deleted);
     Plan::new()
 }

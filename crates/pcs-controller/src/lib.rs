@@ -28,7 +28,7 @@ pub const NAME: &str = "pcs-controller";
 /// # Errors
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
-    let service = &Controllers::new(runtime);
+    let service = &Controllers::new(runtime)?;
     let (caches, deltas) = informers::start(service);
     let ctx = |controller| Context::new(service, &caches, controller);
     // On the heap: together they would make a large future.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_controller::controller::{Next, Wake, Wiring};
+use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::{metadata_or_generation_changed, needs_reconcile};
@@ -36,7 +36,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupD
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
-        .orphans(move |deleted| cleanup_plan(&cleanup, deleted))
+        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
         .await;
 }
@@ -48,38 +48,38 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupD
 /// - a change or a deletion of a clique. It enqueues the current and the previous controller, and the groups that wait for
 ///   the name of the clique. A creation and a change of only the status trigger a status update;
 /// - the deletion of a clique anywhere in the namespace, if creates of the group were rejected: it may release quota.
-fn triggers(ctx: &Context, deltas: GroupDeltas) -> Wiring<PodCliqueScalingGroup> {
+fn triggers(ctx: &Context, deltas: GroupDeltas) -> ControllerBuilder<PodCliqueScalingGroup> {
     let GroupDeltas { sets, groups, cliques, gangs } = deltas;
     let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
     let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.groups);
     let sets = sets.filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
-    Wiring::new(CONTROLLER, groups)
-        .woken_by(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Wake::Act)))
-        .woken_by(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Wake::Act)))
-        .woken_by(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, &quota))
-        .relieved_by(retries)
+    ControllerBuilder::new(CONTROLLER, ctx.caches.groups.clone(), groups)
+        .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
+        .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
+        .watches(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, &quota))
+        .retry_on(retries)
 }
 
-async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Result<Next, Error> {
+async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &group);
     let plan = plan::plan(&observed, now);
-    let result = ctx.executor.carry_out(&*group, &plan).await;
-    ctx.create_backoffs.groups.note(&*group, &observed.backed_off, &result);
+    let result = ctx.executor.execute(&*group, &plan).await;
+    ctx.create_backoffs.groups.record(&*group, &observed.backed_off, &result);
     let mut status_delay = None;
-    if !observed.is_terminating() && !result.will_be_heard_of() {
+    if !observed.is_terminating() && !result.has_pending_watch_events() {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
         status_delay = ctx.write_status(&*group, group.status.as_ref(), &status, change).await?;
     }
     result.into_result().map_err(Error::Execute)?;
-    Ok(Next::after(&plan, status_delay))
+    Ok(Requeue::after(&plan, status_delay))
 }
 
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.
 fn cleanup_plan(ctx: &Context, deleted: &PodCliqueScalingGroup) -> Plan {
     ctx.create_backoffs.groups.forget(deleted);
-    ctx.status_throttle.rest(deleted);
+    ctx.status_throttle.forget(deleted);
     plan::delete_children(deleted, &observe::children(&ctx.caches, deleted))
 }

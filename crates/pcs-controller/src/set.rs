@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_controller::controller::{Next, Wiring};
+use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::needs_reconcile;
@@ -35,7 +35,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDel
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
-        .orphans(move |deleted| cleanup_plan(&cleanup, deleted))
+        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
         .await;
 }
@@ -46,34 +46,34 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDel
 ///   the name of the child. A creation, a change of only the status, and a change of only the pod references of a gang
 ///   trigger a status update;
 /// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota.
-fn triggers(ctx: &Context, deltas: SetDeltas) -> Wiring<PodCliqueSet> {
+fn triggers(ctx: &Context, deltas: SetDeltas) -> ControllerBuilder<PodCliqueSet> {
     let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
     let caches = &ctx.caches;
     let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.sets);
-    Wiring::new(CONTROLLER, sets)
-        .woken_by(enqueue_owners(&caches.groups, groups, needs_reconcile, &quota))
-        .woken_by(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &quota))
-        .woken_by(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &quota))
-        .woken_by(enqueue_owners(&caches.services, services, needs_reconcile, &quota))
-        .woken_by(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, &quota))
-        .relieved_by(retries)
+    ControllerBuilder::new(CONTROLLER, caches.sets.clone(), sets)
+        .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, &quota))
+        .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &quota))
+        .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &quota))
+        .watches(enqueue_owners(&caches.services, services, needs_reconcile, &quota))
+        .watches(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, &quota))
+        .retry_on(retries)
 }
 
-async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Next, Error> {
+async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &set);
     let plan = plan::plan(&observed, now);
-    let result = ctx.executor.carry_out(&*set, &plan).await;
-    ctx.create_backoffs.sets.note(&*set, &observed.backed_off, &result);
+    let result = ctx.executor.execute(&*set, &plan).await;
+    ctx.create_backoffs.sets.record(&*set, &observed.backed_off, &result);
     observe::wait_for_cache(&ctx.caches, &result).await;
     let mut status_delay = None;
-    if !observed.is_terminating() && !result.will_be_heard_of() {
+    if !observed.is_terminating() && !result.has_pending_watch_events() {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
         status_delay = ctx.write_status(&*set, set.status.as_ref(), &status, change).await?;
     }
     result.into_result().map_err(Error::Execute)?;
-    Ok(Next::after(&plan, status_delay))
+    Ok(Requeue::after(&plan, status_delay))
 }
 
 /// Drops the in-memory state of a deleted set, and plans the deletion of its children.

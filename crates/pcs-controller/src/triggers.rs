@@ -2,8 +2,8 @@
 
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use grove_controller::controller::Wake;
-use grove_controller::refusals::Refusals;
+use grove_controller::controller::Trigger;
+use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::triggers::owners_and_name_waiters;
 use grove_runtime::caches::{Cache, Delta};
 use kube::Resource;
@@ -12,7 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 /// Enqueues the owners in a namespace whose creates are backed off when an object of that namespace is deleted, because
 /// the delete may release quota.
 pub(crate) struct QuotaReleaseNotifier<Owner: Resource<DynamicType = ()>> {
-    backoff: Refusals<Owner>,
+    backoff: CreateBackoff<Owner>,
     retries: mpsc::UnboundedSender<ObjectRef<Owner>>,
 }
 
@@ -24,7 +24,7 @@ impl<Owner: Resource<DynamicType = ()>> Clone for QuotaReleaseNotifier<Owner> {
 
 impl<Owner: Resource<DynamicType = ()>> QuotaReleaseNotifier<Owner> {
     /// The notifier, and the owners to retry.
-    pub(crate) fn new(backoff: &Refusals<Owner>) -> (Self, mpsc::UnboundedReceiver<ObjectRef<Owner>>) {
+    pub(crate) fn new(backoff: &CreateBackoff<Owner>) -> (Self, mpsc::UnboundedReceiver<ObjectRef<Owner>>) {
         let (retries, receiver) = mpsc::unbounded();
         (Self { backoff: backoff.clone(), retries }, receiver)
     }
@@ -32,7 +32,7 @@ impl<Owner: Resource<DynamicType = ()>> QuotaReleaseNotifier<Owner> {
     /// Takes a delta of any kind that a quota may count.
     fn on_delta<Child: Resource>(&self, delta: &Delta<Child>) {
         // The receiver is dropped when the service stops.
-        self.backoff.relieved(delta).into_iter().for_each(|owner| drop(self.retries.unbounded_send(owner)));
+        self.backoff.reset_on_delete(delta).into_iter().for_each(|owner| drop(self.retries.unbounded_send(owner)));
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn enqueue_owners<Child, Owner>(
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
     needs_reconcile: fn(&Delta<Child>) -> bool,
     quota: &QuotaReleaseNotifier<Owner>,
-) -> BoxStream<'static, Wake<Owner>>
+) -> BoxStream<'static, Trigger<Owner>>
 where
     Child: Resource<DynamicType = ()> + Send + Sync + 'static,
     Owner: Resource<DynamicType = ()> + 'static,
@@ -52,7 +52,7 @@ where
     let triggers = move |delta: Delta<Child>| {
         quota.on_delta(&delta);
         let needs_reconcile = needs_reconcile(&delta);
-        stream::iter(owners_and_name_waiters(&cache, &delta)).map(move |owner| Wake::new(needs_reconcile, owner))
+        stream::iter(owners_and_name_waiters(&cache, &delta)).map(move |owner| Trigger::new(needs_reconcile, owner))
     };
     deltas.flat_map(triggers).boxed()
 }

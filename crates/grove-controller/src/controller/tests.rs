@@ -1,15 +1,21 @@
-//! The wiring: backoff per object, orphans, drain.
+//! The controller: backoff per object, orphans, drain.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    future::ready,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use grove_api_types::configuration::OperatorConfiguration;
+use grove_runtime::{api_error::ApiError, client::Clients, runtime::Runtime};
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use grove_runtime::{client::Clients, runtime::Runtime};
-use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
-
 use crate::plan::{Stage, Step};
 
 mod standby;
@@ -22,33 +28,43 @@ fn service(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'st
     let (client, log) = mock_api_server::client(script);
     let clients = Clients { requests: client.clone(), watches: client };
     let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
-    (Controllers::new(&runtime), log)
+    (Controllers::new(&runtime).unwrap(), log)
 }
 
 fn object(name: &str) -> Arc<ConfigMap> {
     Arc::new(serde_json::from_value(config_map(name, 1, "owner")).unwrap())
 }
 
-fn came(name: &str) -> Delta<ConfigMap> {
+fn created(name: &str) -> Delta<ConfigMap> {
     Delta { old: None, new: Some(object(name)) }
 }
 
-/// Changes that arrive now, on a stream that stays open.
-fn changes(now: Vec<Delta<ConfigMap>>) -> impl Stream<Item = Delta<ConfigMap>> + Send + 'static {
-    stream::iter(now).chain(stream::pending())
+fn deleted(name: &str) -> Delta<ConfigMap> {
+    Delta { old: Some(object(name)), new: None }
 }
 
-/// Runs the wiring for that long, then stops the service and waits for the drain.
-async fn run_for<F, R>(wiring: Wiring<ConfigMap>, service: &Controllers, time: Duration, reconcile: F)
+/// A controller of the objects `cached`, whose deltas arrive now.
+fn controller_of(cached: &[&str], deltas: Vec<Delta<ConfigMap>>) -> ControllerBuilder<ConfigMap> {
+    let cache = Cache::from_objects(cached.iter().map(|name| (*object(name)).clone()));
+    ControllerBuilder::new("maps", cache, stream::iter(deltas).chain(stream::pending()))
+}
+
+/// The same; each object is created now.
+fn controller<const N: usize>(names: [&str; N]) -> ControllerBuilder<ConfigMap> {
+    controller_of(&names, names.iter().map(|name| created(name)).collect())
+}
+
+/// Runs the controller for this time, then stops the service and waits for the drain.
+async fn run_for<F, R>(builder: ControllerBuilder<ConfigMap>, service: &Controllers, time: Duration, reconcile: F)
 where
     F: Fn(Arc<ConfigMap>, Arc<()>) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<Next, Broken>> + Send + 'static,
+    R: Future<Output = Result<Requeue, Broken>> + Send + 'static,
 {
     let stop = async {
         sleep(time).await;
         service.shutdown().ask();
     };
-    futures::join!(wiring.run(service, Arc::new(()), reconcile), stop);
+    futures::join!(builder.run(service, Arc::new(()), reconcile), stop);
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,11 +72,11 @@ async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
-    let wiring = Wiring::new("maps", changes(vec![came("bad"), came("good")])).concurrency(1);
-    run_for(wiring, &service, Duration::from_mins(10), move |object, _| {
+    let builder = controller(["bad", "good"]).concurrency(1);
+    run_for(builder, &service, Duration::from_mins(10), move |object, _| {
         let name = object.name_any();
         noted.lock().unwrap().push((name.clone(), began.elapsed()));
-        async move { if name == "bad" { Err(Broken(ApiError::new(500, "X", "x"))) } else { Ok(Next::Event) } }
+        async move { if name == "bad" { Err(Broken(ApiError::new(500, "X", "x"))) } else { Ok(Requeue::AwaitChange) } }
     })
     .await;
     let tries = tries.lock().unwrap();
@@ -74,8 +90,8 @@ async fn the_servers_wish_to_be_left_alone_is_obeyed() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
-    let wiring = Wiring::new("maps", changes(vec![came("a")]));
-    run_for(wiring, &service, Duration::from_secs(25), move |_, _| {
+    let builder = controller(["a"]);
+    run_for(builder, &service, Duration::from_secs(25), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         let mut failure = ApiError::new(429, "X", "x");
         failure.retry_after = Some(Duration::from_secs(10));
@@ -91,15 +107,15 @@ async fn nothing_is_reconciled_before_all_caches_are_filled() {
     let pods = service.ready().register("pods");
     let tries = Arc::new(AtomicUsize::new(0));
     let (counted, seen) = (Arc::clone(&tries), Arc::clone(&tries));
-    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    let builder = controller(["a"]);
     let filled = async move {
         sleep(Duration::from_secs(5)).await;
         assert_eq!(seen.load(Ordering::SeqCst), 0);
         pods.ready();
     };
-    let running = run_for(wiring, &service, Duration::from_secs(10), move |_, _| {
+    let running = run_for(builder, &service, Duration::from_secs(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Ok(Next::Event))
+        ready(Ok(Requeue::AwaitChange))
     });
     futures::join!(running, filled);
     assert_eq!(tries.load(Ordering::SeqCst), 1);
@@ -110,13 +126,13 @@ async fn what_was_begun_is_finished_before_the_drain_ends() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let finished = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&finished);
-    let wiring = Wiring::new("maps", changes(vec![came("a")]));
-    run_for(wiring, &service, Duration::from_secs(1), move |_, _| {
+    let builder = controller(["a"]);
+    run_for(builder, &service, Duration::from_secs(1), move |_, _| {
         let counted = Arc::clone(&counted);
         async move {
             sleep(Duration::from_secs(8)).await;
             counted.fetch_add(1, Ordering::SeqCst);
-            Ok(Next::Event)
+            Ok(Requeue::AwaitChange)
         }
     })
     .await;
@@ -130,10 +146,10 @@ async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
     let counted = Arc::clone(&tries);
     let later = stream::once(sleep(Duration::from_secs(1)))
         .flat_map(|()| stream::iter(["a", "absent"]).map(|name| ObjectRef::new(name).within("ns")));
-    let wiring = Wiring::new("maps", changes(vec![came("a")])).woken_by(later.chain(stream::pending()));
-    run_for(wiring, &service, Duration::from_secs(5), move |_, _| {
+    let builder = controller(["a"]).watches(later.chain(stream::pending()));
+    run_for(builder, &service, Duration::from_secs(5), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Ok(Next::Event))
+        ready(Ok(Requeue::AwaitChange))
     })
     .await;
     assert_eq!(tries.load(Ordering::SeqCst), 2);
@@ -149,10 +165,9 @@ async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it(
             "GET" => MockResponse::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
             _ => MockResponse::ok(config_map("child", 1, "uid-gone")),
         });
-        let left = Delta { old: Some(object("gone")), new: None };
-        let wiring = Wiring::new("maps", changes(vec![came("gone"), left]))
-            .orphans(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
-        run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
+        let builder = controller_of(&[], vec![created("gone"), deleted("gone")])
+            .on_deleted(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
+        run_for(builder, &service, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
         assert_eq!(log.methods_and_names(), expected);
     }
 }
@@ -169,15 +184,15 @@ async fn a_kind_that_comes_to_be_served_wakes_everything() {
     let _watched = service.watch::<ConfigMap>(kube::runtime::watcher::Config::default(), None);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
-    let wiring = Wiring::new("maps", changes(vec![came("a")]));
+    let builder = controller(["a"]);
     let install = async {
         sleep(Duration::from_mins(1)).await;
         assert_eq!(tries.load(Ordering::SeqCst), 1);
         installed.store(true, Ordering::SeqCst);
     };
-    let running = run_for(wiring, &service, Duration::from_mins(2), move |_, _| {
+    let running = run_for(builder, &service, Duration::from_mins(2), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        ready(Ok(Next::Event))
+        ready(Ok(Requeue::AwaitChange))
     });
     futures::join!(running, install);
     assert_eq!(tries.load(Ordering::SeqCst), 2);
@@ -189,8 +204,8 @@ async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
     let tries: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
     let relief = stream::once(sleep(Duration::from_mins(10))).map(|()| ObjectRef::new("a").within("ns"));
-    let wiring = Wiring::new("maps", changes(vec![came("a")])).relieved_by(relief.chain(stream::pending()));
-    run_for(wiring, &service, Duration::from_mins(11), move |_, _| {
+    let builder = controller(["a"]).retry_on(relief.chain(stream::pending()));
+    run_for(builder, &service, Duration::from_mins(11), move |_, _| {
         noted.lock().unwrap().push(began.elapsed());
         ready(Err(Broken(ApiError::new(403, "X", "x"))))
     })
@@ -202,14 +217,13 @@ async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
 #[tokio::test(start_paused = true)]
 async fn the_reconciler_gets_the_caches_own_object_and_no_copy_of_it() {
     let (service, _) = service(|_| MockResponse::NoResponse);
-    let cached = object("a");
-    let (expected, seen) = (Arc::clone(&cached), Arc::new(AtomicUsize::new(0)));
+    let builder = controller(["a"]);
+    let (expected, seen) = (builder.cache.get("ns", "a").unwrap(), Arc::new(AtomicUsize::new(0)));
     let noted = Arc::clone(&seen);
-    let wiring = Wiring::new("maps", changes(vec![Delta { old: None, new: Some(cached) }]));
-    run_for(wiring, &service, Duration::from_secs(1), move |object, _| {
+    run_for(builder, &service, Duration::from_secs(1), move |object, _| {
         assert!(Arc::ptr_eq(&object, &expected));
         noted.fetch_add(1, Ordering::SeqCst);
-        async { Ok(Next::Event) }
+        async { Ok(Requeue::AwaitChange) }
     })
     .await;
     assert_eq!(seen.load(Ordering::SeqCst), 1);

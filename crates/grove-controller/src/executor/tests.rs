@@ -12,7 +12,7 @@ mod leading;
 
 fn executor(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Executor, RequestLog) {
     let (client, log) = mock_api_server::client(script);
-    (Executor::new(client, Recorder::silent(), Metrics::new().unwrap()), log)
+    (Executor::new(client, EventBroadcaster::discarding(), Metrics::new().unwrap()), log)
 }
 
 fn object(name: &str) -> ConfigMap {
@@ -28,9 +28,9 @@ fn tested_patch() -> Step {
 async fn try_step(
     step: Step,
     answer: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static,
-) -> (Done, usize) {
+) -> (ExecutionResult, usize) {
     let (executor, log) = executor(answer);
-    let done = executor.carry_out(&object("subject"), &Plan::new().stage(Stage::new("s", [step]))).await;
+    let done = executor.execute(&object("subject"), &Plan::new().stage(Stage::new("s", [step]))).await;
     (done, log.requests().len())
 }
 
@@ -100,7 +100,7 @@ async fn broken_and_silent_connections_fail_the_step_with_code_0() {
     let (executor, _) = executor(|_| MockResponse::NoResponse);
     let started = Instant::now();
     let plan = Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]));
-    let done = executor.carry_out(&object("subject"), &plan).await;
+    let done = executor.execute(&object("subject"), &plan).await;
     assert_eq!((done.failures().next().unwrap().reason.as_str(), started.elapsed()), ("Timeout", REQUEST_TIMEOUT));
 }
 
@@ -135,13 +135,12 @@ async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_compl
         }
         MockResponse::ok(config_map("a", 1, "owner"))
     });
-    let names: Vec<_> = (0..=3 * IN_FLIGHT).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
+    let names: Vec<_> = (0..=3 * MAX_IN_FLIGHT_WRITES).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
     let steps = names.iter().map(|name| Step::delete(&object(name)));
-    let done = executor.carry_out(&object("subject"), &Plan::new().stage(Stage::new("s", steps))).await;
-    let told: Vec<_> =
-        done.outcomes.iter().map(|outcome| (outcome.target.name.clone(), outcome.result.is_ok())).collect();
+    let done = executor.execute(&object("subject"), &Plan::new().stage(Stage::new("s", steps))).await;
+    let told: Vec<_> = done.steps.iter().map(|outcome| (outcome.target.name.clone(), outcome.result.is_ok())).collect();
     let expected: Vec<_> = names.into_iter().map(|name| (name.clone(), name.starts_with("even"))).collect();
-    assert_eq!((told, log.requests().len()), (expected, 3 * IN_FLIGHT + 1));
+    assert_eq!((told, log.requests().len()), (expected, 3 * MAX_IN_FLIGHT_WRITES + 1));
 }
 
 #[tokio::test]
@@ -170,7 +169,7 @@ async fn adopt(owner: Value, live: Value) -> Vec<RecordedRequest> {
     owner.metadata.uid = Some("owner-uid".into());
     let reference: Vec<_> = owner.controller_owner_ref(&()).into_iter().collect();
     let step = Step::adopt(&owner, Target::of(&object("a")), reference);
-    let done = executor.carry_out(&owner, &Plan::new().stage(Stage::new("s", [step]))).await;
+    let done = executor.execute(&owner, &Plan::new().stage(Stage::new("s", [step]))).await;
     assert!(done.succeeded());
     log.requests().into_iter().filter(|asked| asked.method != "GET").collect()
 }
@@ -227,7 +226,7 @@ async fn a_create_tells_the_uid_of_what_was_made_or_was_there() {
             _ => MockResponse::ok(config_map("a", 2, "owner")),
         })
         .await;
-        let uids: Vec<_> = done.outcomes.iter().map(|outcome| outcome.target.uid.as_deref()).collect();
+        let uids: Vec<_> = done.steps.iter().map(|outcome| outcome.target.uid.as_deref()).collect();
         assert_eq!(uids, [Some(expected)]);
     }
 }
@@ -257,8 +256,8 @@ async fn a_failed_stage_is_finished_and_ends_the_plan() {
         .stage(Stage::new("first", creates(&["a"])))
         .stage(Stage::new("second", creates(&["bad", "b"])))
         .stage(Stage::new("third", creates(&["c"])));
-    let done = executor.carry_out(&object("subject"), &plan).await;
-    let tried: Vec<_> = done.outcomes.iter().map(|o| (o.stage, &*o.target.name, o.result.is_ok())).collect();
+    let done = executor.execute(&object("subject"), &plan).await;
+    let tried: Vec<_> = done.steps.iter().map(|o| (o.stage, &*o.target.name, o.result.is_ok())).collect();
     assert_eq!(tried, [("first", "a", true), ("second", "bad", false), ("second", "b", true)]);
     assert_eq!(log.requests().len(), 3);
     let error = done.into_result().unwrap_err();
@@ -282,11 +281,11 @@ async fn what_is_refused_to_one_part_holds_up_no_other() {
     let plan = Plan::new()
         .stage(Stage::new("first", creates(&["0-first", "1-first"])))
         .stage(Stage::new("later", later))
-        .in_parts(parts.map(|(name, part)| (name.to_owned(), part)).into());
+        .with_failure_domains(parts.map(|(name, part)| (name.to_owned(), part)).into());
     let tried = async |refusal: fn() -> MockResponse| {
-        let done = answers(refusal).0.carry_out(&object("subject"), &plan).await;
+        let done = answers(refusal).0.execute(&object("subject"), &plan).await;
         assert!(!done.succeeded());
-        done.outcomes.iter().map(|outcome| outcome.target.name.clone()).collect::<Vec<_>>()
+        done.steps.iter().map(|outcome| outcome.target.name.clone()).collect::<Vec<_>>()
     };
     let quota = tried(|| MockResponse::error(403, "Forbidden")).await;
     assert_eq!(quota, ["0-first", "1-first", "1-later", "nobodys", "0-old"]);
@@ -299,15 +298,15 @@ async fn no_more_writes_are_in_flight_than_allowed() {
     let (executor, log) = executor(|_| MockResponse::NoResponse);
     let steps = (0..100).map(|nth| Step::create(&object(&format!("m{nth}"))));
     let plan = Plan::new().stage(Stage::new("s", steps));
-    let waited = timeout(Duration::from_secs(1), async { executor.carry_out(&object("subject"), &plan).await });
+    let waited = timeout(Duration::from_secs(1), async { executor.execute(&object("subject"), &plan).await });
     assert!(waited.await.is_err());
-    assert_eq!(log.requests().len(), IN_FLIGHT);
+    assert_eq!(log.requests().len(), MAX_IN_FLIGHT_WRITES);
 }
 
 #[tokio::test]
 async fn a_delete_names_the_incarnation_and_leaves_children_to_the_background() {
     let (executor, log) = executor(|_| MockResponse::ok(config_map("a", 1, "owner")));
-    executor.carry_out(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
+    executor.execute(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
     let asked = &log.requests()[0];
     assert_eq!(asked.body["preconditions"]["uid"], "uid-a");
     assert_eq!(asked.body["propagationPolicy"], "Background");
@@ -321,8 +320,8 @@ async fn status_is_published_only_where_it_differs() {
     pod.metadata.resource_version = Some("7".into());
     let old = PodStatus { phase: Some("Running".into()), reason: Some("R".into()), ..PodStatus::default() };
     let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
-    assert!(!executor.publish(&pod, Some(&old), &old).await.unwrap());
-    assert!(executor.publish(&pod, Some(&old), &new).await.unwrap());
+    assert!(!executor.patch_status(&pod, Some(&old), &old).await.unwrap());
+    assert!(executor.patch_status(&pod, Some(&old), &new).await.unwrap());
     assert_eq!(log.methods_and_names(), ["PATCH status"]);
     let judged = json!({ "resourceVersion": "7" });
     assert_eq!(log.requests()[0].body, json!({ "metadata": judged, "status": { "message": "M", "reason": null } }));
@@ -334,12 +333,12 @@ async fn publishing_fails_aloud_unless_the_object_is_gone_or_changed_meanwhile()
     let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
     for code in [404, 409] {
         let (overtaken, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(!overtaken.publish(&pod, None, &new).await.unwrap());
+        assert!(!overtaken.patch_status(&pod, None, &new).await.unwrap());
         assert_eq!(log.requests().len(), 1);
     }
     for code in [429, 500] {
         let (refusing, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(refusing.publish(&pod, None, &new).await.is_err());
+        assert!(refusing.patch_status(&pod, None, &new).await.is_err());
         assert_eq!(log.requests().len(), 1);
     }
 }
@@ -353,7 +352,7 @@ async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
     ] {
         let code = if answer["kind"] == "Status" { 404 } else { 200 };
         let (executor, _) = executor(move |_| MockResponse::Json(code, answer.clone()));
-        assert_eq!(executor.is_gone(&object("a")).await.unwrap(), gone);
+        assert_eq!(executor.confirm_deleted(&object("a")).await.unwrap(), gone);
     }
 }
 
@@ -361,7 +360,7 @@ async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
 async fn a_kind_that_is_not_served_is_named_and_says_nothing_about_its_objects() {
     let not_served = |_: &RecordedRequest| MockResponse::Text(404, "404 page not found\n");
     let (executor, _) = executor(not_served);
-    assert!(executor.is_gone(&object("a")).await.is_err());
+    assert!(executor.confirm_deleted(&object("a")).await.is_err());
     let (done, _) = try_step(Step::create(&object("a")), not_served).await;
     let failure = done.failures().next().unwrap();
     assert_eq!((failure.code, &*failure.reason), (404, ApiError::NOT_SERVED));

@@ -25,13 +25,16 @@ fn a_plan_reads_line_by_line() {
             "edits",
             [
                 Step::merge_patch(&config_map("c"), json!({ "data": { "k": "v" } })),
-                Step::merge_patch_guarded(&config_map("d"), json!({ "metadata": { "labels": { "k": null } } })),
+                Step::merge_patch_with_optimistic_lock(
+                    &config_map("d"),
+                    json!({ "metadata": { "labels": { "k": null } } }),
+                ),
                 Step::json_patch(&config_map("e"), test),
             ],
         ))
         .waiting([Waiting::new("Turn", "replica 1 is updating")])
-        .revisit_in(Duration::from_secs(90))
-        .revisit_in(Duration::from_secs(30));
+        .requeue_after(Duration::from_secs(90))
+        .requeue_after(Duration::from_secs(30));
     expect![[r#"
         maps: create ConfigMap a
         maps: delete ConfigMap b
@@ -39,16 +42,16 @@ fn a_plan_reads_line_by_line() {
         edits: patch ConfigMap d {"metadata":{"labels":{"k":null},"resourceVersion":"7"}}
         edits: patch ConfigMap e [{"op":"test","path":"/metadata/uid","value":"u"}]
         wait: Turn replica 1 is updating
-        revisit: in 30s
+        requeue: after 30s
     "#]]
     .assert_eq(&plan.to_string());
 }
 
 #[test]
 fn an_empty_plan_is_still_and_says_so() {
-    assert!(Plan::new().stage(Stage::new("empty", [])).is_still());
+    assert!(Plan::new().stage(Stage::new("empty", [])).is_empty());
     assert_eq!(Plan::new().to_string(), "nothing to do\n");
-    assert!(!Plan::new().stage(Stage::new("maps", [Step::delete(&config_map("b"))])).is_still());
+    assert!(!Plan::new().stage(Stage::new("maps", [Step::delete(&config_map("b"))])).is_empty());
 }
 
 #[test]

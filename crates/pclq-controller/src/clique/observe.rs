@@ -12,7 +12,7 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controller::Wake;
+use grove_controller::controller::Trigger;
 use grove_controller::controllers::Controllers;
 use grove_controller::slim::SlimPod;
 use grove_controller::{predicates, triggers};
@@ -45,7 +45,7 @@ pub struct Changes {
     /// Changes of cliques.
     pub cliques: BoxStream<'static, Delta<PodClique>>,
     /// Cliques whose pods or gang changed.
-    pub touched: BoxStream<'static, Wake<PodClique>>,
+    pub touched: BoxStream<'static, Trigger<PodClique>>,
     /// Cliques for whose pods there may be room again.
     pub relieved: BoxStream<'static, ObjectRef<PodClique>>,
 }
@@ -64,9 +64,9 @@ pub fn watch(service: &Controllers, starved: Starved) -> (Caches, Changes) {
         // Nobody listens any more when the service stops.
         starved.relieved(&delta).into_iter().for_each(|clique| drop(freed.unbounded_send(clique)));
         let act = needs_reconcile(&delta) || (was_bound(&delta) && is_awaited(&awaiting, &delta));
-        stream::iter(concerned(&delta)).map(move |clique| Wake::new(act, clique))
+        stream::iter(concerned(&delta)).map(move |clique| Trigger::new(act, clique))
     });
-    let waiting = of_others.flat_map(move |delta| stream::iter(waiting.take(&delta)).map(Wake::Act));
+    let waiting = of_others.flat_map(move |delta| stream::iter(waiting.take(&delta)).map(Trigger::Reconcile));
     let members = gang_changes.flat_map(move |delta| {
         let followers =
             delta.object().map(|gang| followers.of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
@@ -75,8 +75,8 @@ pub fn watch(service: &Controllers, starved: Starved) -> (Caches, Changes) {
         let followers = followers.filter(|_| !members.is_empty()).unwrap_or_default();
         // That another list of pods was written is only to be told.
         let act = stands(delta.old.as_deref()) != stands(delta.new.as_deref());
-        let members = members.into_iter().map(move |clique| Wake::new(act, clique));
-        stream::iter(members.chain(followers.into_iter().map(Wake::Act)).collect::<Vec<_>>())
+        let members = members.into_iter().map(move |clique| Trigger::new(act, clique));
+        stream::iter(members.chain(followers.into_iter().map(Trigger::Reconcile)).collect::<Vec<_>>())
     });
     let again = every_time_all_are_read(&pods, cliques.clone());
     let touched = stream::select_all([owners.boxed(), members.boxed(), waiting.boxed(), again.boxed()]).boxed();
@@ -87,12 +87,14 @@ pub fn watch(service: &Controllers, starved: Starved) -> (Caches, Changes) {
 fn every_time_all_are_read(
     pods: &Cache<SlimPod>,
     cliques: Cache<PodClique>,
-) -> impl Stream<Item = Wake<PodClique>> + use<> {
+) -> impl Stream<Item = Trigger<PodClique>> + use<> {
     let lists = stream::unfold(pods.relists(), |mut lists| async move {
         lists.changed().await.ok()?;
         Some(((), lists))
     });
-    lists.flat_map(move |()| stream::iter(cliques.all()).map(|clique| Wake::Tell(ObjectRef::from_obj(&*clique))))
+    lists.flat_map(move |()| {
+        stream::iter(cliques.all()).map(|clique| Trigger::StatusOnly(ObjectRef::from_obj(&*clique)))
+    })
 }
 
 /// What is known about `clique` now that all pods were read so often. Its live replica count is an order: zero means that

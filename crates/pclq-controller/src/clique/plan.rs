@@ -72,7 +72,7 @@ pub fn plan(seen: &Observed) -> Plan {
         .stage(Stage::new(stage::LABELS, identity::lost_labels(seen, &lineage, &indices.kept)))
         .stage(Stage::new(stage::REFERENCES, patch))
         .stage(Stage::new(stage::GATES, opened))
-        .stage(Stage::new(stage::PODS, created).announcing(
+        .stage(Stage::new(stage::PODS, created).with_event(
             events::POD_CREATE_SUCCESSFUL,
             events::POD_CREATE_FAILED,
             "Created",
@@ -101,7 +101,7 @@ fn deleted<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
 }
 
 fn announced(deletes: Stage) -> Stage {
-    deletes.announcing(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
+    deletes.with_event(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
 }
 
 fn label_missing(label: &str) -> Waiting {

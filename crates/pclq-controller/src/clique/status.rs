@@ -3,11 +3,11 @@
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_api_types::{conditions, error_codes};
-use grove_controller::conditions::is_true;
-use grove_controller::executor::{Done, Outcome};
-use grove_controller::pace::Tidings;
+use grove_controller::conditions::is_status_condition_true;
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Plan;
 use grove_controller::slim::SlimPod;
+use grove_controller::status_throttle::StatusChange;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -19,7 +19,7 @@ mod refusals;
 mod verdicts;
 
 /// The status of the clique after `done`.
-pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodCliqueStatus {
+pub fn status(seen: &Observed, plan: &Plan, done: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {
     let old = seen.clique.status.clone().unwrap_or_default();
     let hash = seen.clique.labels().get(labels::TEMPLATE_HASH);
     let count = |holds: &dyn Fn(&SlimPod) -> bool| as_count(seen.live().filter(|pod| holds(pod)).count());
@@ -30,7 +30,7 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let failures = done.refused().map(|(outcome, failure)| error(outcome, failure));
+    let failures = done.rejections().map(|(outcome, failure)| error(outcome, failure));
     let mut conditions = old.conditions;
     verdicts::set(&mut conditions, seen, plan, done, now);
     PodCliqueStatus {
@@ -51,9 +51,9 @@ pub fn status(seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) -> PodC
 
 /// That a clique serves or no longer does, has all it was asked to have, lost what it had, or was refused something, is
 /// news; so is what others wait for.
-pub fn tidings(seen: &Observed, old: Option<&PodCliqueStatus>, new: &PodCliqueStatus) -> Tidings {
+pub fn tidings(seen: &Observed, old: Option<&PodCliqueStatus>, new: &PodCliqueStatus) -> StatusChange {
     let holds = |type_: &str| {
-        let of = |status: &PodCliqueStatus| is_true(&status.conditions, type_);
+        let of = |status: &PodCliqueStatus| is_status_condition_true(&status.conditions, type_);
         (old.is_some_and(of), of(new))
     };
     let (was_serving, serves) = holds(conditions::AVAILABLE);
@@ -70,11 +70,11 @@ pub fn tidings(seen: &Observed, old: Option<&PodCliqueStatus>, new: &PodCliqueSt
         || (old.is_some() && !was_breached && is_breached)
         || (seen.is_awaited && was_scheduled != is_scheduled)
         || errors != new.last_errors;
-    if is_news { Tidings::News } else { Tidings::Progress }
+    if is_news { StatusChange::Significant } else { StatusChange::Progress }
 }
 
 /// A refusal as users and their tools read it.
-fn error(Outcome { stage: _, verb, target, result: _ }: &Outcome, failure: &ApiError) -> (String, String) {
+fn error(StepResult { stage: _, verb, target, result: _ }: &StepResult, failure: &ApiError) -> (String, String) {
     let code = error_codes::of_write(&PodClique::kind(&()), &target.resource.kind, verb);
     (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }

@@ -10,7 +10,7 @@ use grove_api_types::labels::GROVE_PREFIX;
 use grove_api_types::raw::RawMetricSpec;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
-use grove_controller::merge::merge_patch;
+use grove_controller::merge::create_merge_patch;
 use grove_controller::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
@@ -39,7 +39,7 @@ pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<S
     }
     retain_grove_keys(live, &mut desired);
     let change = changed(live, &desired, difference(live, &desired, |gang| &gang.spec));
-    change.map(|change| Step::merge_patch_guarded(live, change))
+    change.map(|change| Step::merge_patch_with_optimistic_lock(live, change))
 }
 
 fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::scheduler_v1alpha1::NamespacedName> {
@@ -107,7 +107,7 @@ where
 {
     let guarded = owners(live, desired).is_some();
     let change = changed(live, desired, difference)?;
-    Some(if guarded { Step::merge_patch_guarded(live, change) } else { Step::merge_patch(live, change) })
+    Some(if guarded { Step::merge_patch_with_optimistic_lock(live, change) } else { Step::merge_patch(live, change) })
 }
 
 fn changed<K: Resource>(live: &K, desired: &K, difference: Option<Value>) -> Option<Value> {
@@ -135,7 +135,7 @@ where
 {
     let same_texts = live.labels() == desired.labels() && live.annotations() == desired.annotations();
     let differs = !same_texts || spec(live) != spec(desired);
-    differs.then(|| merge_patch(&compared(live), &compared(desired))).flatten()
+    differs.then(|| create_merge_patch(&compared(live), &compared(desired))).flatten()
 }
 
 /// What is compared of a child beside its owner: labels, annotations and spec.

@@ -2,17 +2,17 @@
 
 use grove_api_types::conditions::available;
 use grove_api_types::error_codes;
-use grove_controller::executor::Done;
+use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflicts;
 use grove_controller::plan::Target;
-use grove_controller::refusals::Standing;
 use grove_runtime::api_error::ApiError;
 use kube::Resource;
 
 /// The code and the description of each error: rejected writes first, then name conflicts.
 pub(crate) fn last_errors<Owner>(
-    result: &Done,
-    backed_off: &Standing,
+    result: &ExecutionResult,
+    backed_off: &BackedOffCreates,
     conflicts: &NameConflicts<'_, Owner>,
 ) -> Vec<(String, String)>
 where
@@ -29,8 +29,8 @@ where
 
 /// The reason and the message for a condition: the first rejected write with its remedy, otherwise the first name conflict.
 pub(crate) fn first_rejection<Owner>(
-    result: &Done,
-    backed_off: &Standing,
+    result: &ExecutionResult,
+    backed_off: &BackedOffCreates,
     conflicts: &NameConflicts<'_, Owner>,
 ) -> Option<(&'static str, String)>
 where
@@ -41,7 +41,10 @@ where
 }
 
 /// The reason and the message about the first write that the API server rejected: the write, the number of further ones, and the remedy.
-pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<(&'static str, String)> {
+pub(crate) fn rejection_message(
+    result: &ExecutionResult,
+    backed_off: &BackedOffCreates,
+) -> Option<(&'static str, String)> {
     let mut rejected = all(result, backed_off);
     let (verb, target, failure) = rejected.next()?;
     let more = match rejected.count() {
@@ -58,11 +61,11 @@ pub(crate) fn rejection_message(result: &Done, backed_off: &Standing) -> Option<
 
 /// The creates whose backoff has not ended, then the writes that were rejected in this reconcile.
 fn all<'a>(
-    result: &'a Done,
-    backed_off: &'a Standing,
+    result: &'a ExecutionResult,
+    backed_off: &'a BackedOffCreates,
 ) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
     let earlier = backed_off.children.iter().map(|(target, failure)| ("create", target, failure));
-    earlier.chain(result.refused().map(|(outcome, failure)| (outcome.verb, &outcome.target, failure)))
+    earlier.chain(result.rejections().map(|(outcome, failure)| (outcome.verb, &outcome.target, failure)))
 }
 
 fn remedy(failure: &ApiError) -> Option<&'static str> {

@@ -1,7 +1,7 @@
 //! A headless Service and its drift. The API server fills in much of what we leave away, and nobody else has a say in its spec.
 
 use grove_api_types::labels::is_grove_label;
-use grove_controller::merge::merge_patch;
+use grove_controller::merge::create_merge_patch;
 use grove_controller::plan::Step;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
@@ -21,7 +21,7 @@ pub(crate) fn drift(existing: &ByName<Service>, mut desired: Service) -> Option<
     let (live_spec, desired_spec) = (compared(live), compared(&desired));
     let differs = live.labels() != desired.labels() || live_spec != desired_spec;
     let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });
-    let difference = || merge_patch(&value(live, live_spec), &value(&desired, desired_spec));
+    let difference = || create_merge_patch(&value(live, live_spec), &value(&desired, desired_spec));
     patch(live, &desired, differs.then(difference).flatten())
 }
 

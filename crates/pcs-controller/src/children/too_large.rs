@@ -2,7 +2,7 @@
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
-use grove_controller::conditions::{ConditionStatus, Verdict};
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 use grove_controller::plan::Waiting;
 
 /// Why the plan of such an object has no steps.
@@ -15,8 +15,8 @@ pub(crate) fn waiting() -> Waiting {
 }
 
 /// The `Available` condition of such an object.
-pub(crate) fn available_condition(observed_generation: Option<i64>) -> Verdict {
+pub(crate) fn available_condition(observed_generation: Option<i64>) -> ConditionUpdate {
     let Waiting { reason, message } = waiting();
     let (type_, status, reason) = (conditions::AVAILABLE, ConditionStatus::False, reason.to_owned());
-    Verdict { type_, status, reason, message, observed_generation }
+    ConditionUpdate { type_, status, reason, message, observed_generation }
 }

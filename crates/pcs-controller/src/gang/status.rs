@@ -3,16 +3,16 @@
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::conditions::{Verdict, is_true, set_condition};
-use grove_controller::executor::Done;
-use grove_controller::pace::Tidings;
+use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 
 /// The status of the gang.
-pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &Done, now: Timestamp) -> PodGangStatus {
+pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResult, now: Timestamp) -> PodGangStatus {
     let Observed { gang, cliques, has_active_set: _ } = observed;
     let old = gang.status.clone().unwrap_or_default();
     let all = |holds: fn(&PodClique, &PodGroup) -> bool| {
@@ -20,9 +20,9 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &Done, now: Tim
     };
     let generation = gang.metadata.generation;
     let mut conditions = old.conditions;
-    let initialized = is_true(&conditions, conditions::INITIALIZED) || all(has_all_pods);
-    set_condition(&mut conditions, initialized_condition(initialized, generation), now);
-    set_condition(&mut conditions, ready_condition(all(is_ready), generation), now);
+    let initialized = is_status_condition_true(&conditions, conditions::INITIALIZED) || all(has_all_pods);
+    set_status_condition(&mut conditions, initialized_condition(initialized, generation), now);
+    set_status_condition(&mut conditions, ready_condition(all(is_ready), generation), now);
     let phase = match (all(is_scheduled), all(is_ready)) {
         (_, true) => PodGangPhase::Running,
         (true, false) => PodGangPhase::Starting,
@@ -32,13 +32,13 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &Done, now: Tim
 }
 
 /// A change is significant if the gang is running or was running before.
-pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> Tidings {
+pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let old = observed.gang.status.as_ref();
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
     // An unchanged status is not written, so there is nothing to throttle.
     let is_unchanged = old == Some(new);
     let is_significant = is_unchanged || is_running(new) || old.is_some_and(is_running);
-    if is_significant { Tidings::News } else { Tidings::Progress }
+    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 
 fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {
@@ -54,22 +54,34 @@ fn is_ready(clique: &PodClique, group: &PodGroup) -> bool {
 }
 
 /// The condition stays true once it is: schedulers know a gang whose pods have all existed.
-fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> Verdict {
+fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> ConditionUpdate {
     let (reason, message) = if holds {
         (initialized::POD_GANG_PODS_CREATED, "PodGang is fully initialized")
     } else {
         (initialized::POD_GANG_PODS_CREATION_PENDING, "Not all constituent pods have been created yet")
     };
     let type_ = conditions::INITIALIZED;
-    Verdict { type_, status: holds.into(), reason: reason.to_owned(), message: message.to_owned(), observed_generation }
+    ConditionUpdate {
+        type_,
+        status: holds.into(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation,
+    }
 }
 
-fn ready_condition(holds: bool, observed_generation: Option<i64>) -> Verdict {
+fn ready_condition(holds: bool, observed_generation: Option<i64>) -> ConditionUpdate {
     let (reason, message) = if holds {
         (ready::SUFFICIENT_READY_PODS, "every clique has its minimum of ready pods")
     } else {
         (ready::INSUFFICIENT_READY_PODS, "some clique has fewer ready pods than its minimum")
     };
     let type_ = conditions::READY;
-    Verdict { type_, status: holds.into(), reason: reason.to_owned(), message: message.to_owned(), observed_generation }
+    ConditionUpdate {
+        type_,
+        status: holds.into(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation,
+    }
 }

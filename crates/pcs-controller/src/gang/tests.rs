@@ -5,8 +5,8 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::executor::Done;
-use grove_controller::pace::Tidings;
+use grove_controller::executor::ExecutionResult;
+use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn world(row: &str) -> Observed {
 }
 
 fn new_status(observed: &Observed, now: Timestamp) -> PodGangStatus {
-    status::status(observed, &plan::plan(observed, now), &Done::default(), now)
+    status::status(observed, &plan::plan(observed, now), &ExecutionResult::default(), now)
 }
 
 #[track_caller]
@@ -100,7 +100,11 @@ fn what_the_scheduler_says_is_kept_and_what_is_the_same_stays_the_same() {
     told.placement_score = Some(0.5);
     observed.gang.status = Some(told.clone());
     assert_eq!(new_status(&observed, at(99)), told);
-    assert_eq!(status::status_change(&observed, &told), Tidings::News, "nothing to wait for, and nothing is written");
+    assert_eq!(
+        status::status_change(&observed, &told),
+        StatusChange::Significant,
+        "nothing to wait for, and nothing is written"
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
     let siblings: Vec<_> = replica.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // The last group of a name wins, and the group itself is newer than the cache.
     let current_scale = CurrentScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
-    let (cliques, backed_off) = (children(caches, group), ctx.create_backoffs.groups.standing(group));
+    let (cliques, backed_off) = (children(caches, group), ctx.create_backoffs.groups.active(group));
     let (active_gangs, name_conflicts) = (BTreeSet::new(), Vec::new());
     let group = group.clone();
     let mut observed = Observed { group, set, current_scale, cliques, active_gangs, name_conflicts, backed_off };

@@ -7,8 +7,8 @@ use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, SetReplica, o
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
-use grove_controller::refusals::Standing;
 use kube::ResourceExt;
 
 use crate::children::ByName;
@@ -29,7 +29,7 @@ pub(crate) struct Observed {
     /// The objects that have the name of a clique and that the group does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
-    pub(crate) backed_off: Standing,
+    pub(crate) backed_off: BackedOffCreates,
 }
 
 impl Observed {

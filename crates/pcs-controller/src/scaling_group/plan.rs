@@ -32,16 +32,16 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let Some(group) = observed.in_replica(&replica) else { return Plan::new() };
     let (steps, missing_gangs) = reconcile_children(observed, set, replica.index, group);
     let plan = Plan::new()
-        .stage(Stage::new("cliques", steps).announcing(
+        .stage(Stage::new("cliques", steps).with_event(
             events::POD_CLIQUE_CREATE_SUCCESSFUL,
             events::POD_CLIQUE_CREATE_FAILED,
             "Created or updated",
         ))
         .stage(with_delete_events(Stage::new("scale-in", surplus_cliques(observed, group))))
         .waiting(missing_gangs.into_iter().map(gang_not_found));
-    let plan = observed.conflicts(&observed.base_labels()).resolve(plan.in_parts(replica_of_child(group)));
+    let plan = observed.conflicts(&observed.base_labels()).resolve(plan.with_failure_domains(replica_of_child(group)));
     // A rejected clique blocks nothing else, in particular not the deletes that may release quota for it.
-    observed.backed_off.left_out_of(plan)
+    observed.backed_off.remove_from(plan)
 }
 
 /// The replica index of each clique, by name.
@@ -62,7 +62,7 @@ pub(crate) fn delete_children(group: &PodCliqueScalingGroup, cliques: &ByName<Po
 }
 
 fn with_delete_events(stage: Stage) -> Stage {
-    stage.announcing(events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED, "Deleted")
+    stage.with_event(events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED, "Deleted")
 }
 
 /// The creates and patches of cliques, and the missing gangs for which creates wait.

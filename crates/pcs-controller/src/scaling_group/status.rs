@@ -5,10 +5,12 @@ use grove_api_types::expansion::{Clique, ScalingGroup};
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroupStatus};
-use grove_controller::conditions::{ConditionStatus, Verdict, find_condition, is_true, set_condition};
-use grove_controller::executor::Done;
-use grove_controller::pace::Tidings;
+use grove_controller::conditions::{
+    ConditionStatus, ConditionUpdate, find_status_condition, is_status_condition_true, set_status_condition,
+};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -30,7 +32,12 @@ struct ReplicaCounts {
 }
 
 /// The status of the group after its plan was executed.
-pub(crate) fn status(observed: &Observed, plan: &Plan, result: &Done, now: Timestamp) -> PodCliqueScalingGroupStatus {
+pub(crate) fn status(
+    observed: &Observed,
+    plan: &Plan,
+    result: &ExecutionResult,
+    now: Timestamp,
+) -> PodCliqueScalingGroupStatus {
     let old = observed.group.status.clone().unwrap_or_default();
     if observed.is_too_large() {
         return too_large_status(observed, old, now);
@@ -43,8 +50,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &Done, now: Times
     let errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&observed.base_labels()));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
-    set_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
-    set_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
+    set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
+    set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
     PodCliqueScalingGroupStatus {
         observed_generation: if is_complete { observed.group.metadata.generation } else { old.observed_generation },
         last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
@@ -69,22 +76,23 @@ fn too_large_status(
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
     let (mut conditions, observed_generation) = (old.conditions, observed.group.metadata.generation);
-    set_condition(&mut conditions, too_large::available_condition(observed_generation), now);
+    set_status_condition(&mut conditions, too_large::available_condition(observed_generation), now);
     let replicas = Some(observed.group.spec.replicas);
     PodCliqueScalingGroupStatus { observed_generation, replicas, conditions, ..old }
 }
 
 /// A change is significant if the group becomes or stops being available, becomes complete, or has other errors.
-pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStatus) -> Tidings {
+pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStatus) -> StatusChange {
     let old = observed.group.status.as_ref();
-    let is_available = |status: &PodCliqueScalingGroupStatus| is_true(&status.conditions, conditions::AVAILABLE);
+    let is_available =
+        |status: &PodCliqueScalingGroupStatus| is_status_condition_true(&status.conditions, conditions::AVAILABLE);
     let is_complete = Some(new.available_replicas) == new.replicas && new.updated_replicas == new.available_replicas;
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
     let availability_changed = old.is_some_and(is_available) != is_available(new);
     // An unchanged status is not written, so there is nothing to throttle.
     let is_unchanged = old == Some(new);
     let is_significant = is_unchanged || availability_changed || is_complete || old_errors != new.last_errors;
-    if is_significant { Tidings::News } else { Tidings::Progress }
+    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 
 fn replica_counts(observed: &Observed, group: &ScalingGroup<'_>, revision: &Revision) -> ReplicaCounts {
@@ -109,17 +117,21 @@ fn replica_counts(observed: &Observed, group: &ScalingGroup<'_>, revision: &Revi
 }
 
 fn is_scheduled(clique: &PodClique) -> bool {
-    clique.status.as_ref().is_some_and(|status| is_true(&status.conditions, conditions::POD_CLIQUE_SCHEDULED))
+    clique
+        .status
+        .as_ref()
+        .is_some_and(|status| is_status_condition_true(&status.conditions, conditions::POD_CLIQUE_SCHEDULED))
 }
 
 /// Whether the clique reports that it is not in breach of `minAvailable`. A clique without that condition is not healthy, so
 /// that a new group does not look as if it had been healthy before.
 fn is_healthy(clique: &PodClique) -> bool {
     let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    find_condition(conditions, conditions::MIN_AVAILABLE_BREACHED).is_some_and(|breached| breached.status != "True")
+    find_status_condition(conditions, conditions::MIN_AVAILABLE_BREACHED)
+        .is_some_and(|breached| breached.status != "True")
 }
 
-fn min_available_breached_condition(observed: &Observed, counts: ReplicaCounts) -> Verdict {
+fn min_available_breached_condition(observed: &Observed, counts: ReplicaCounts) -> ConditionUpdate {
     let (healthy, needed) = (counts.healthy, observed.group.spec.min_available.unwrap_or(1));
     let (status, reason, message) = if healthy < needed {
         let message = format!("PCSG replicas not in breach ({healthy}) below MinAvailable ({needed})");
@@ -131,7 +143,12 @@ fn min_available_breached_condition(observed: &Observed, counts: ReplicaCounts) 
     condition(observed, conditions::MIN_AVAILABLE_BREACHED, status, reason, message)
 }
 
-fn available_condition(observed: &Observed, counts: ReplicaCounts, plan: &Plan, result: &Done) -> Verdict {
+fn available_condition(
+    observed: &Observed,
+    counts: ReplicaCounts,
+    plan: &Plan,
+    result: &ExecutionResult,
+) -> ConditionUpdate {
     let spec = &observed.group.spec;
     let mut message = format!("{} of {} replicas are available", counts.available, spec.replicas);
     let waiting = plan.waiting.first();
@@ -157,9 +174,9 @@ fn condition(
     status: ConditionStatus,
     reason: &str,
     message: String,
-) -> Verdict {
+) -> ConditionUpdate {
     let observed_generation = observed.group.metadata.generation;
-    Verdict { type_, status, reason: reason.to_owned(), message, observed_generation }
+    ConditionUpdate { type_, status, reason: reason.to_owned(), message, observed_generation }
 }
 
 /// The selector of the group's pods, for autoscalers.

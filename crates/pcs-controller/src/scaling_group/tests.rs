@@ -6,9 +6,9 @@ use std::sync::Arc;
 use grove_api_types::admission;
 use grove_api_types::expansion::CurrentScale;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
-use grove_controller::executor::Done;
+use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Create, Plan, Step};
-use grove_controller::refusals::Standing;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
@@ -60,7 +60,7 @@ fn plan(observed: &Observed) -> Plan {
 
 /// The status after the plan was executed without errors.
 fn status(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus {
-    super::status::status(observed, &plan(observed), &Done::default(), now)
+    super::status::status(observed, &plan(observed), &ExecutionResult::default(), now)
 }
 
 /// The group with this many replicas, without cliques, with the gangs of all its replicas.
@@ -76,7 +76,7 @@ fn new(replicas: i32) -> Observed {
         cliques: ByName::new(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         name_conflicts: Vec::new(),
-        backed_off: Standing::default(),
+        backed_off: BackedOffCreates::default(),
     })
 }
 

@@ -7,10 +7,10 @@ use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
-use grove_controller::executor::Done;
+use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::{NameConflict, name_conflicts};
 use grove_controller::plan::Target;
-use grove_controller::refusals::Standing;
 use grove_runtime::caches::Cache;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
@@ -31,7 +31,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     if !observed.is_terminating() && !observed.is_too_large() {
         observed.adoptable_groups = adoptable_groups(caches, &observed);
         observed.name_conflicts = name_conflicts_of_children(caches, &observed);
-        observed.backed_off = ctx.create_backoffs.sets.standing(set);
+        observed.backed_off = ctx.create_backoffs.sets.active(set);
     }
     observed
 }
@@ -50,7 +50,7 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
         default_scheduler: Scheduler::default(),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
-        backed_off: Standing::default(),
+        backed_off: BackedOffCreates::default(),
     }
 }
 
@@ -84,8 +84,8 @@ fn name_conflicts_of_children(caches: &Caches, observed: &Observed) -> Vec<NameC
 
 /// Waits until the caches contain the objects that were just created, so that the next snapshot contains them. It stops
 /// at a timeout, because another client may have deleted them again.
-pub(super) async fn wait_for_cache(caches: &Caches, result: &Done) {
-    let created = result.outcomes.iter().filter(|outcome| outcome.verb == "create" && outcome.result.is_ok());
+pub(super) async fn wait_for_cache(caches: &Caches, result: &ExecutionResult) {
+    let created = result.steps.iter().filter(|outcome| outcome.verb == "create" && outcome.result.is_ok());
     let created: Vec<_> = created.map(|outcome| &outcome.target).collect();
     let synced = join5(
         wait_for_all(&caches.services, &created),

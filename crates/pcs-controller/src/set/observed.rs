@@ -10,8 +10,8 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
-use grove_controller::refusals::Standing;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
@@ -43,7 +43,7 @@ pub struct Observed {
     /// The objects that have the name of a child and that the set does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The children whose creates were rejected, and that are not created before their backoff ends.
-    pub(crate) backed_off: Standing,
+    pub(crate) backed_off: BackedOffCreates,
 }
 
 impl Observed {
@@ -60,7 +60,7 @@ impl Observed {
             autoscalers: ByName::new(),
             adoptable_groups: ByName::new(),
             name_conflicts: Vec::new(),
-            backed_off: Standing::default(),
+            backed_off: BackedOffCreates::default(),
         }
     }
 

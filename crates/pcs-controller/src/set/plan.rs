@@ -18,14 +18,19 @@ mod scale_in;
 /// Adds the events of a stage that deletes children: one event per kind.
 fn with_delete_events(stage: Stage) -> Stage {
     stage
-        .announcing_kind(
+        .with_event_for_kind(
             "PodCliqueScalingGroup",
             events::POD_CLIQUE_SCALING_GROUP_DELETE_SUCCESSFUL,
             events::POD_CLIQUE_SCALING_GROUP_DELETE_FAILED,
             "Deleted",
         )
-        .announcing_kind("PodClique", events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED, "Deleted")
-        .announcing_kind("PodGang", events::POD_GANG_DELETE_SUCCESSFUL, events::POD_GANG_DELETE_FAILED, "Deleted")
+        .with_event_for_kind(
+            "PodClique",
+            events::POD_CLIQUE_DELETE_SUCCESSFUL,
+            events::POD_CLIQUE_DELETE_FAILED,
+            "Deleted",
+        )
+        .with_event_for_kind("PodGang", events::POD_GANG_DELETE_SUCCESSFUL, events::POD_GANG_DELETE_FAILED, "Deleted")
 }
 
 /// The plan for one set. It creates gangs before their cliques, so that no pod waits for its gang to be created, and
@@ -40,31 +45,31 @@ pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let replicas = expansion::expand(&observed.set, &observed.current_scale());
     let ChildSteps { services, gangs, groups, cliques, autoscalers } = reconcile_children(observed, &replicas);
     let plan = Plan::new()
-        .stage(Stage::new("services", services).announcing_refusals(events::SERVICE_CREATE_OR_UPDATE_FAILED))
-        .stage(Stage::new("gangs", gangs).announcing(
+        .stage(Stage::new("services", services).with_failure_event(events::SERVICE_CREATE_OR_UPDATE_FAILED))
+        .stage(Stage::new("gangs", gangs).with_event(
             events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL,
             events::POD_GANG_CREATE_OR_UPDATE_FAILED,
             "Created or updated",
         ))
-        .stage(Stage::new("groups", groups).announcing(
+        .stage(Stage::new("groups", groups).with_event(
             events::POD_CLIQUE_SCALING_GROUP_CREATE_SUCCESSFUL,
             events::POD_CLIQUE_SCALING_GROUP_CREATE_OR_UPDATE_FAILED,
             "Created or updated",
         ))
-        .stage(Stage::new("cliques", cliques).announcing(
+        .stage(Stage::new("cliques", cliques).with_event(
             events::POD_CLIQUE_CREATE_OR_UPDATE_SUCCESSFUL,
             events::POD_CLIQUE_CREATE_OR_UPDATE_FAILED,
             "Created or updated",
         ))
         .stage(
             Stage::new("autoscalers", autoscalers)
-                .announcing_refusals(events::HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED),
+                .with_failure_event(events::HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED),
         )
         .stage(scale_in::stage(observed, &replicas));
     // A child that cannot be created, because of a name conflict or a rejection, blocks the later stages of its own
     // replica only.
-    let plan = if plan.is_still() { plan } else { plan.in_parts(replica_of_child(&replicas)) };
-    observed.backed_off.left_out_of(observed.conflicts(&labels::base(&observed.name())).resolve(plan))
+    let plan = if plan.is_empty() { plan } else { plan.with_failure_domains(replica_of_child(&replicas)) };
+    observed.backed_off.remove_from(observed.conflicts(&labels::base(&observed.name())).resolve(plan))
 }
 
 /// The replica index of each child, by name. Children of different kinds that share a name are in the same replica.

@@ -4,10 +4,10 @@ use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::{self, Clique, ScalingGroup, SetReplica};
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
-use grove_controller::conditions::{ConditionStatus, Verdict, remove_condition, set_condition};
-use grove_controller::executor::Done;
-use grove_controller::pace::Tidings;
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -18,7 +18,12 @@ use crate::children::{clique, rejections, too_large};
 mod outdated;
 
 /// The status of the set after its plan was executed.
-pub(crate) fn status(observed: &Observed, _plan: &Plan, result: &Done, now: Timestamp) -> PodCliqueSetStatus {
+pub(crate) fn status(
+    observed: &Observed,
+    _plan: &Plan,
+    result: &ExecutionResult,
+    now: Timestamp,
+) -> PodCliqueSetStatus {
     let old = observed.set.status.clone().unwrap_or_default();
     if observed.is_too_large() {
         return too_large_status(observed, old, now);
@@ -34,14 +39,14 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, result: &Done, now: Time
     let rejection = rejections::first_rejection(result, &observed.backed_off, &conflicts);
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
-    set_condition(&mut conditions, available_condition(observed, available, rejection), now);
+    set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
     match unsupported_fields::message(&observed.unsupported_fields) {
-        Some(message) => set_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
-        None => remove_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
+        Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
+        None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
     match outdated::message(observed, &revision, &replicas) {
-        Some(message) => set_condition(&mut conditions, outdated::condition(observed, message), now),
-        None => remove_condition(&mut conditions, conditions::PODS_OUTDATED),
+        Some(message) => set_status_condition(&mut conditions, outdated::condition(observed, message), now),
+        None => remove_status_condition(&mut conditions, conditions::PODS_OUTDATED),
     }
     PodCliqueSetStatus {
         observed_generation: if is_complete { observed.set.metadata.generation } else { old.observed_generation },
@@ -58,14 +63,14 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, result: &Done, now: Time
 }
 
 /// Every change of a set's status is written at once: its cliques and groups already throttle theirs.
-pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> Tidings {
-    Tidings::News
+pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> StatusChange {
+    StatusChange::Significant
 }
 
 /// The status of a set that exceeds the object limit. Its existing children stay and are not counted.
 fn too_large_status(observed: &Observed, old: PodCliqueSetStatus, now: Timestamp) -> PodCliqueSetStatus {
     let (mut conditions, observed_generation) = (old.conditions, observed.set.metadata.generation);
-    set_condition(&mut conditions, too_large::available_condition(observed_generation), now);
+    set_status_condition(&mut conditions, too_large::available_condition(observed_generation), now);
     PodCliqueSetStatus { observed_generation, conditions, replicas: Some(observed.set.spec.replicas), ..old }
 }
 
@@ -96,7 +101,11 @@ fn is_updated(observed: &Observed, revision: &Revision, replica: &SetReplica<'_>
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
-fn available_condition(observed: &Observed, available: i32, rejection: Option<(&'static str, String)>) -> Verdict {
+fn available_condition(
+    observed: &Observed,
+    available: i32,
+    rejection: Option<(&'static str, String)>,
+) -> ConditionUpdate {
     let desired = observed.set.spec.replicas;
     let counts = format!("{available} of {desired} replicas are available");
     let (holds, reason, message) = match rejection {
@@ -104,7 +113,7 @@ fn available_condition(observed: &Observed, available: i32, rejection: Option<(&
         Some((reason, rejection)) => (false, reason, format!("{counts}; {rejection}")),
         None => (false, available::MINIMUM_REPLICAS_UNAVAILABLE, counts),
     };
-    Verdict {
+    ConditionUpdate {
         type_: conditions::AVAILABLE,
         status: holds.into(),
         reason: reason.to_owned(),
@@ -114,8 +123,8 @@ fn available_condition(observed: &Observed, available: i32, rejection: Option<(&
 }
 
 /// Warns users who rely on fields that no service supports.
-fn unsupported_fields_condition(observed: &Observed, message: String) -> Verdict {
-    Verdict {
+fn unsupported_fields_condition(observed: &Observed, message: String) -> ConditionUpdate {
+    ConditionUpdate {
         type_: conditions::UNSUPPORTED_FIELDS,
         status: ConditionStatus::True,
         reason: conditions::unsupported_fields::FIELDS_NOT_SUPPORTED.to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSetStatus};
-use grove_controller::executor::Done;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Create, Manifest, Plan, Step};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
@@ -47,7 +47,7 @@ fn plan(observed: &Observed) -> Plan {
 }
 
 /// The status after the plan was executed with `result`.
-fn status(observed: &Observed, result: &Done, now: Timestamp) -> PodCliqueSetStatus {
+fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
     super::status::status(observed, &plan(observed), result, now)
 }
 

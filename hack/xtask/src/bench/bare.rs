@@ -9,8 +9,8 @@ use super::workload::{NAMESPACE, PODS_PER_REPLICA, set};
 use crate::plane::Plane;
 use anyhow::{Context, Result, bail};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
-use grove_controller::events::Recorder;
-use grove_controller::executor::{Done, Executor};
+use grove_controller::events::EventBroadcaster;
+use grove_controller::executor::{ExecutionResult, Executor};
 use grove_controller::plan::{Create, Delete, Plan, Stage, Step, Target};
 use grove_runtime::client::Clients;
 use grove_runtime::metrics::Metrics;
@@ -25,7 +25,7 @@ pub(super) async fn run(plane: &mut Plane, clients: &Clients, round: Round, samp
     plane.stop_controllers().await?;
     let tally = Tally::begin(clients).await?;
     tally.until_empty().await?;
-    let executor = Executor::new(clients.requests.clone(), Recorder::silent(), Metrics::new()?);
+    let executor = Executor::new(clients.requests.clone(), EventBroadcaster::discarding(), Metrics::new()?);
     let hand = Hand { plane, tally, round, executor, sets: Api::namespaced(clients.requests.clone(), NAMESPACE) };
     plane.while_alive(hand.lived(samples)).await
 }
@@ -44,9 +44,9 @@ impl Hand<'_> {
         let meter = self.begin(Phase::Deploy)?;
         let set = self.sets.create(&PostParams::default(), &set).await?;
         let implied = creates(&children(&set));
-        let parents = self.carry_out(&set, implied.clone()).await?;
+        let parents = self.execute(&set, implied.clone()).await?;
         let pods = cliques(&implied, &parents)?.into_iter().flat_map(pods).collect();
-        self.carry_out(&set, pods).await?;
+        self.execute(&set, pods).await?;
         let wanted = self.round.replicas * PODS_PER_REPLICA;
         let created = self.tally.until("all pods are created", |counts| counts.pods == wanted).await?;
         meter.reached(samples, "created", created);
@@ -55,7 +55,7 @@ impl Hand<'_> {
         meter.end(&self.tally, samples).await?;
 
         let meter = self.begin(Phase::Delete)?;
-        self.carry_out(&set, self.deletes(&set, parents)).await?;
+        self.execute(&set, self.deletes(&set, parents)).await?;
         meter.reached(samples, "gone", self.tally.until_empty().await?);
         meter.end(&self.tally, samples).await
     }
@@ -64,8 +64,8 @@ impl Hand<'_> {
         Meter::begin(self.plane, &self.tally, Place { round: self.round, who: Who::Bare, phase })
     }
 
-    async fn carry_out(&self, set: &PodCliqueSet, steps: Vec<Step>) -> Result<Done> {
-        let done = self.executor.carry_out(set, &Plan::new().stage(Stage::new("bare", steps))).await;
+    async fn execute(&self, set: &PodCliqueSet, steps: Vec<Step>) -> Result<ExecutionResult> {
+        let done = self.executor.execute(set, &Plan::new().stage(Stage::new("bare", steps))).await;
         if let Some(failure) = done.failures().next() {
             bail!("the API server refused: {failure}");
         }
@@ -73,10 +73,10 @@ impl Hand<'_> {
     }
 
     /// Children before their owners, so that there is nothing that the garbage collector would have to do.
-    fn deletes(&self, set: &PodCliqueSet, parents: Done) -> Vec<Step> {
+    fn deletes(&self, set: &PodCliqueSet, parents: ExecutionResult) -> Vec<Step> {
         let pods = self.tally.pods();
         let pods = pods.iter().map(|pod| Step::delete(&**pod));
-        let mut parents: Vec<Target> = parents.outcomes.into_iter().map(|outcome| outcome.target).collect();
+        let mut parents: Vec<Target> = parents.steps.into_iter().map(|outcome| outcome.target).collect();
         parents.reverse();
         pods.chain(parents.into_iter().map(|target| Step::Delete(Delete { target })))
             .chain([Step::delete(set)])
@@ -94,9 +94,9 @@ fn creates(plan: &Plan) -> Vec<Step> {
 }
 
 /// The cliques among the steps, with the uids that the API server gave them.
-fn cliques(steps: &[Step], done: &Done) -> Result<Vec<PodClique>> {
+fn cliques(steps: &[Step], done: &ExecutionResult) -> Result<Vec<PodClique>> {
     let mut cliques = Vec::new();
-    for (step, outcome) in steps.iter().zip(&done.outcomes) {
+    for (step, outcome) in steps.iter().zip(&done.steps) {
         let Step::Create(Create { target, object }) = step else { continue };
         if target.resource.kind == "PodClique" {
             let mut clique: PodClique = serde_json::from_str(object.text()).context("not a PodClique")?;

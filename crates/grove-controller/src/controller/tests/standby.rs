@@ -6,11 +6,11 @@ use grove_runtime::leadership::Leadership;
 /// Names in the order in which they were reconciled.
 type Names = Arc<Mutex<Vec<String>>>;
 
-fn noting(names: &Names) -> impl Fn(Arc<ConfigMap>, Arc<()>) -> std::future::Ready<Result<Next, Broken>> + use<> {
+fn noting(names: &Names) -> impl Fn(Arc<ConfigMap>, Arc<()>) -> std::future::Ready<Result<Requeue, Broken>> + use<> {
     let names = Arc::clone(names);
     move |object, _| {
         names.lock().unwrap().push(object.name_any());
-        ready(Ok(Next::Event))
+        ready(Ok(Requeue::AwaitChange))
     }
 }
 
@@ -26,15 +26,15 @@ fn standing_by() -> (Controllers, Leadership, RequestLog) {
     let leadership = Leadership::standby();
     let config = OperatorConfiguration::default();
     let runtime = Runtime::with_leadership(leadership.clone(), ("test", "here".to_owned()), clients, config).unwrap();
-    (Controllers::new(&runtime), leadership, log)
+    (Controllers::new(&runtime).unwrap(), leadership, log)
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_over_reconciles_everything_as_it_is_then() {
     let (service, leadership, _) = standing_by();
     let names = Names::default();
-    let gone = Delta { old: Some(object("b")), new: None };
-    let wiring = Wiring::new("maps", changes(vec![came("a"), came("b"), came("c"), gone]));
+    let deltas = vec![created("a"), created("b"), created("c"), deleted("b")];
+    let builder = controller_of(&["a", "c"], deltas);
     let seen = Arc::clone(&names);
     let script = async {
         sleep(Duration::from_mins(5)).await;
@@ -43,7 +43,7 @@ async fn who_takes_over_reconciles_everything_as_it_is_then() {
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sorted(&seen), ["a", "c"]);
     };
-    futures::join!(run_for(wiring, &service, Duration::from_mins(6), noting(&names)), script);
+    futures::join!(run_for(builder, &service, Duration::from_mins(6), noting(&names)), script);
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,19 +51,21 @@ async fn who_lost_touch_does_nothing_until_it_leads_again() {
     let (service, leadership, _) = standing_by();
     let names = Names::default();
     leadership.extend(Instant::now(), Duration::from_secs(10));
-    let later = stream::once(sleep(Duration::from_secs(30))).map(|()| came("b"));
-    let wiring = Wiring::new("maps", stream::iter([came("a")]).chain(later).chain(stream::pending()));
+    let later = stream::once(sleep(Duration::from_secs(30))).map(|()| created("b"));
+    let cache = Cache::from_objects(["a", "b"].map(|name| (*object(name)).clone()));
+    let deltas = stream::iter([created("a")]).chain(later).chain(stream::pending());
+    let builder = ControllerBuilder::new("maps", cache, deltas);
     let seen = Arc::clone(&names);
     let script = async {
         sleep(Duration::from_secs(5)).await;
-        assert_eq!(sorted(&seen), ["a"]);
+        assert_eq!(sorted(&seen), ["a", "b"], "a new leader reconciles the whole cache");
         sleep(Duration::from_mins(1)).await;
         assert_eq!(sorted(&seen), Vec::<String>::new());
         leadership.extend(Instant::now(), Duration::from_hours(1));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sorted(&seen), ["a", "b"]);
     };
-    futures::join!(run_for(wiring, &service, Duration::from_mins(3), noting(&names)), script);
+    futures::join!(run_for(builder, &service, Duration::from_mins(3), noting(&names)), script);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,8 +74,8 @@ async fn a_failure_before_the_lead_was_lost_is_not_tried_again_after_it() {
     leadership.extend(Instant::now(), Duration::from_secs(1));
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
-    let wiring = Wiring::new("maps", changes(vec![came("a")]));
-    run_for(wiring, &service, Duration::from_mins(10), move |_, _| {
+    let builder = controller(["a"]);
+    run_for(builder, &service, Duration::from_mins(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Err(Broken(ApiError::new(500, "X", "x"))))
     })
@@ -86,12 +88,11 @@ async fn who_stands_by_leaves_orphans_alone_and_lets_them_be_forgotten() {
     let (service, _, log) = standing_by();
     let forgotten = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&forgotten);
-    let gone = Delta { old: Some(object("gone")), new: None };
-    let wiring = Wiring::new("maps", changes(vec![came("gone"), gone])).orphans(move |_| {
+    let builder = controller_of(&[], vec![created("gone"), deleted("gone")]).on_deleted(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))]))
     });
-    run_for(wiring, &service, Duration::from_secs(5), |_, _| ready(Ok(Next::Event))).await;
+    run_for(builder, &service, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
     assert_eq!(forgotten.load(Ordering::SeqCst), 1);
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }

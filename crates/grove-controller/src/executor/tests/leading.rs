@@ -11,17 +11,17 @@ const TEN: Duration = Duration::from_secs(10);
 
 fn creates(count: usize) -> Plan {
     let steps = (0..count).map(|nth| Step::create(&object(&format!("m{nth}"))));
-    Plan::new().stage(Stage::new("maps", steps).announcing("Created", "NotCreated", "Created"))
+    Plan::new().stage(Stage::new("maps", steps).with_event("Created", "NotCreated", "Created"))
 }
 
 #[tokio::test]
 async fn who_stands_by_sends_nothing() {
     let (executor, log) = executor(|asked| MockResponse::ok(asked.body.clone()));
     let executor = executor.gated_by_leadership(Leadership::standby());
-    let done = executor.carry_out(&object("subject"), &creates(3)).await;
+    let done = executor.execute(&object("subject"), &creates(3)).await;
     assert!(done.failures().all(|failure| failure.reason == ApiError::NOT_LEADING));
     let told = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
-    assert!(executor.publish(&Pod::default(), None, &told).await.is_err());
+    assert!(executor.patch_status(&Pod::default(), None, &told).await.is_err());
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }
 
@@ -32,7 +32,7 @@ async fn what_is_in_flight_when_the_lead_ends_is_broken_off() {
     leadership.extend(Instant::now(), Duration::from_secs(3));
     let executor = executor.gated_by_leadership(leadership);
     let began = Instant::now();
-    let done = executor.carry_out(&object("subject"), &creates(1)).await;
+    let done = executor.execute(&object("subject"), &creates(1)).await;
     assert_eq!(began.elapsed(), Duration::from_secs(3));
     assert_eq!(done.failures().next().unwrap().reason, ApiError::NOT_LEADING);
     assert_eq!(log.requests().len(), 1);
@@ -49,7 +49,7 @@ async fn a_write_outlives_the_end_that_was_known_when_it_began() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         leadership.extend(Instant::now(), TEN);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        executor.carry_out(&object("subject"), &creates(1)).await
+        executor.execute(&object("subject"), &creates(1)).await
     };
     assert!(slow.await.succeeded());
 }

@@ -24,7 +24,7 @@ pub(super) fn lost_labels(seen: &Observed, lineage: &Lineage, kept: &[&SlimPod])
         let lost = wanted.into_iter().filter(|(key, value)| pod.labels().get(key) != Some(value));
         let lost: Map<String, Value> = lost.map(|(key, value)| (key, value.into())).collect();
         let change = || json!({ "metadata": { "labels": lost } });
-        (!lost.is_empty()).then(|| Step::merge_patch_guarded(*pod, change()))
+        (!lost.is_empty()).then(|| Step::merge_patch_with_optimistic_lock(*pod, change()))
     })
     .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use grove_controller::executor::{Done, Outcome};
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_runtime::api_error::ApiError;
 
 /// Different reasons that a message names before it only counts.
@@ -19,9 +19,9 @@ struct Reason<'a> {
 }
 
 /// All refusals in one sentence; the same reason is given once, with the number of times.
-pub(super) fn told(done: &Done) -> Option<String> {
+pub(super) fn told(done: &ExecutionResult) -> Option<String> {
     let mut reasons: Vec<Reason<'_>> = Vec::new();
-    for (Outcome { stage: _, verb, target, result: _ }, failure) in done.refused() {
+    for (StepResult { stage: _, verb, target, result: _ }, failure) in done.rejections() {
         let (kind, words) = (target.resource.kind.as_str(), words(&target.name, failure));
         let gist = gist(words);
         match reasons.iter_mut().find(|reason| (reason.verb, reason.kind, &reason.gist) == (verb, kind, &gist)) {

@@ -1,8 +1,8 @@
 //! The conditions of a clique.
 
 use grove_api_types::conditions::{self, available, min_available_breached, pod_clique_scheduled};
-use grove_controller::conditions::{Verdict, set_condition};
-use grove_controller::executor::Done;
+use grove_controller::conditions::{ConditionUpdate, set_status_condition};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::slim::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -14,7 +14,13 @@ use crate::clique::observed::Observed;
 /// Whether a condition holds, its reason and its message.
 type Judged = (bool, &'static str, String);
 
-pub(super) fn set(conditions: &mut Vec<Condition>, seen: &Observed, plan: &Plan, done: &Done, now: Timestamp) {
+pub(super) fn set(
+    conditions: &mut Vec<Condition>,
+    seen: &Observed,
+    plan: &Plan,
+    done: &ExecutionResult,
+    now: Timestamp,
+) {
     let judged = [
         (conditions::POD_CLIQUE_SCHEDULED, enough_scheduled(seen)),
         (conditions::MIN_AVAILABLE_BREACHED, breach(seen)),
@@ -23,7 +29,7 @@ pub(super) fn set(conditions: &mut Vec<Condition>, seen: &Observed, plan: &Plan,
     for (type_, (holds, reason, message)) in judged {
         let (status, reason) = (holds.into(), reason.to_owned());
         let observed_generation = seen.clique.metadata.generation;
-        set_condition(conditions, Verdict { type_, status, reason, message, observed_generation }, now);
+        set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
     }
 }
 
@@ -71,10 +77,10 @@ fn is_starting(pod: &SlimPod) -> bool {
     })
 }
 
-fn availability(seen: &Observed, plan: &Plan, done: &Done) -> Judged {
+fn availability(seen: &Observed, plan: &Plan, done: &ExecutionResult) -> Judged {
     let ready = as_count(seen.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= seen.clique.spec.needed();
-    let rejected_verb = done.refused().next().map(|(outcome, _)| outcome.verb);
+    let rejected_verb = done.rejections().next().map(|(outcome, _)| outcome.verb);
     let (reason, why) = match (rejected_verb.zip(refusals::told(done)), plan.waiting.first()) {
         (Some((verb, rejection)), _) => (available::failed(verb), format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use grove_controller::executor::{Done, Outcome};
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Create, Delete, Step};
 use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
@@ -116,7 +116,7 @@ impl Cluster {
         laws(&seen, &plan);
         memory.keep_asked("clique-uid", &plan, 1);
         let before = (self.stored.len(), self.unheard.len());
-        let mut done = Done::default();
+        let mut done = ExecutionResult::default();
         for step in plan.steps() {
             let mut target = step.target().clone();
             match step {
@@ -127,7 +127,7 @@ impl Cluster {
                 }
                 Step::Patch(_) | Step::Adopt(_) => {}
             }
-            done.outcomes.push(Outcome { stage: "pods", verb: step.verb(), target, result: Ok(()) });
+            done.steps.push(StepResult { stage: "pods", verb: step.verb(), target, result: Ok(()) });
         }
         memory.keep_answers("clique-uid", &done);
         self.remembered = memory.recall("clique-uid", std::iter::empty(), 1);

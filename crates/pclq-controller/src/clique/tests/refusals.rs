@@ -3,7 +3,7 @@
 #![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
 
 use expect_test::{Expect, expect};
-use grove_controller::executor::{Done, Outcome};
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
@@ -18,13 +18,13 @@ const SECURITY: &str =
     "is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true (container \"main\" must set it)";
 
 /// Creates of these pods, each refused with the words behind its name.
-fn creates(refused: &[(&str, &str)]) -> Done {
+fn creates(refused: &[(&str, &str)]) -> ExecutionResult {
     let outcome = |(name, words): &(&str, &str)| {
         let target = Target { name: (*name).to_owned(), ..Target::of(&*world("{pods: [{i: 0, name: a}]}").pods[0]) };
         let failure = ApiError::new(403, "Forbidden", format!("pods \"{name}\" {words}"));
-        Outcome { stage: "pods", verb: "create", target, result: Err(failure) }
+        StepResult { stage: "pods", verb: "create", target, result: Err(failure) }
     };
-    Done { outcomes: refused.iter().map(outcome).collect() }
+    ExecutionResult { steps: refused.iter().map(outcome).collect() }
 }
 
 #[track_caller]

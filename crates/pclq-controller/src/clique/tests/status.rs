@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use grove_controller::executor::{Done, Outcome};
-use grove_controller::pace::Tidings;
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
+use grove_controller::status_throttle::StatusChange;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -14,20 +14,20 @@ use super::{PodCliqueStatus, world};
 use crate::clique::plan::plan;
 use crate::clique::status::{status, tidings};
 
-fn told(row: &str, done: &Done, second: i64) -> PodCliqueStatus {
+fn told(row: &str, done: &ExecutionResult, second: i64) -> PodCliqueStatus {
     let seen = world(row);
     status(&seen, &plan(&seen), done, Timestamp::from_second(second).unwrap())
 }
 
-fn refused(message: &str) -> Done {
+fn refused(message: &str) -> ExecutionResult {
     let failure = ApiError::new(403, "Forbidden", message);
     let target = Target::of(&*world("{pods: [{i: 0, name: a}]}").pods[0]);
-    let outcome = Outcome { stage: "pods", verb: "create", target, result: Err(failure) };
-    Done { outcomes: vec![outcome.clone(), outcome] }
+    let outcome = StepResult { stage: "pods", verb: "create", target, result: Err(failure) };
+    ExecutionResult { steps: vec![outcome.clone(), outcome] }
 }
 
 #[track_caller]
-fn check(row: &str, done: &Done, expected: &Expect) {
+fn check(row: &str, done: &ExecutionResult, expected: &Expect) {
     let status = told(row, done, 100);
     let mut lines = format!(
         "replicas {:?} ready {} updated {} gated {} scheduled {} generation {:?} hashes {:?} {:?}\n",
@@ -55,7 +55,7 @@ fn check(row: &str, done: &Done, expected: &Expect) {
 fn a_new_clique_is_in_breach_and_says_what_it_lacks() {
     check(
         "{replicas: 2, minAvailable: 2, gang: []}",
-        &Done::default(),
+        &ExecutionResult::default(),
         &expect![[r#"
         replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
         Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 to be created
@@ -71,7 +71,7 @@ fn a_ready_clique_is_available() {
                pods: [{i: 0, name: a, ready: true, container: {name: main, ready: true, started: true, restartCount: 3}}]}";
     check(
         row,
-        &Done::default(),
+        &ExecutionResult::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes Some("1gen") Some("1new")
         Available=True MinimumReplicasAvailable: 1 of 1 pods ready
@@ -87,7 +87,7 @@ fn the_message_counts_what_the_other_pods_lack() {
                {i: 2, name: c}, {i: 3, name: d, bound: true}]}";
     check(
         row,
-        &Done::default(),
+        &ExecutionResult::default(),
         &expect![[r#"
         replicas Some(4) ready 1 updated 4 gated 1 scheduled 2 generation Some(4) hashes None Some("1new")
         Available=False MinimumReplicasUnavailable: 1 of 5 pods ready, 1 to be created, 1 gated, 1 not scheduled, 1 not ready
@@ -102,7 +102,7 @@ fn pods_that_are_starting_do_not_breach_and_those_that_crashed_do() {
     let row =
         |container: &str| format!("{{gang: [a], pods: [{{i: 0, name: a, bound: true, container: {container}}}]}}");
     let breach = |container: &str| {
-        let status = told(&row(container), &Done::default(), 1);
+        let status = told(&row(container), &ExecutionResult::default(), 1);
         let breach = status.conditions.into_iter().find(|condition| condition.type_ == "MinAvailableBreached").unwrap();
         format!("{} {}", breach.status, breach.reason)
     };
@@ -130,7 +130,7 @@ fn a_refusal_becomes_a_condition_with_the_servers_words() {
 fn a_missing_gang_is_named() {
     check(
         "{replicas: 1, pods: [{i: 0, name: a}]}",
-        &Done::default(),
+        &ExecutionResult::default(),
         &expect![[r#"
         replicas Some(1) ready 0 updated 1 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
         Available=False PodGangNotFound: 0 of 1 pods ready, 1 not scheduled; PodGang llm-0 does not exist
@@ -140,7 +140,7 @@ fn a_missing_gang_is_named() {
     );
     check(
         "{replicas: 1, pods: [{i: 0, name: a, ready: true}]}",
-        &Done::default(),
+        &ExecutionResult::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes None Some("1new")
         Available=True MinimumReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
@@ -157,7 +157,7 @@ fn old_pods_keep_the_old_hashes_reported() {
                pods: [{i: 0, name: a, ready: true, hash: 1old}]}";
     check(
         row,
-        &Done::default(),
+        &ExecutionResult::default(),
         &expect![[r#"
         replicas Some(1) ready 1 updated 0 gated 0 scheduled 1 generation Some(4) hashes Some("1then") Some("1old")
         Available=True MinimumReplicasAvailable: 1 of 1 pods ready
@@ -178,15 +178,15 @@ fn errors_are_one_per_reason_keep_their_time_and_go_with_the_next_success() {
     assert_eq!(second.last_errors[0].observed_at, first.last_errors[0].observed_at);
     assert_eq!(second.last_errors[0].description, "could not create Pod llm-0-decode-a: 403 Forbidden: quota, used: 2");
     seen.clique.status = Some(second.clone());
-    let third = status(&seen, &plan(&seen), &Done::default(), at(3));
+    let third = status(&seen, &plan(&seen), &ExecutionResult::default(), at(3));
     assert!(third.last_errors.is_empty());
     seen.clique.status = Some(third.clone());
-    assert_eq!(status(&seen, &plan(&seen), &Done::default(), at(4)), third);
+    assert_eq!(status(&seen, &plan(&seen), &ExecutionResult::default(), at(4)), third);
 }
 
 #[test]
 fn only_standalone_cliques_have_a_pod_selector() {
-    let selector = |row: &str| told(row, &Done::default(), 1).hpa_pod_selector;
+    let selector = |row: &str| told(row, &ExecutionResult::default(), 1).hpa_pod_selector;
     let expected =
         "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=llm,grove.io/podclique=llm-0-decode";
     assert_eq!(selector("").as_deref(), Some(expected));
@@ -198,7 +198,7 @@ fn what_somebody_may_wait_for_is_news_and_the_rest_is_progress() {
     let told = |row: &str, before: Option<&str>| {
         let of = |row: &str| {
             let seen = world(row);
-            let told = status(&seen, &plan(&seen), &Done::default(), Timestamp::UNIX_EPOCH);
+            let told = status(&seen, &plan(&seen), &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
             (seen, told)
         };
         let before = before.map(|row| of(row).1);
@@ -209,11 +209,15 @@ fn what_somebody_may_wait_for_is_news_and_the_rest_is_progress() {
     let created = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a}, {i: 1, name: b}]}";
     let bound = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, bound: true}, {i: 1, name: b, bound: true}]}";
     let ready = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, ready: true}]}";
-    assert_eq!(told(created, None), Tidings::Progress);
-    assert_eq!(told(created, Some(none)), Tidings::Progress);
-    assert_eq!(told(bound, Some(created)), Tidings::Progress);
-    assert_eq!(told(&bound.replacen('{', "{awaited: true, ", 1), Some(created)), Tidings::News, "gates wait for it");
-    assert_eq!(told(ready, Some(bound)), Tidings::News);
-    assert_eq!(told(bound, Some(ready)), Tidings::News, "it serves no longer");
-    assert_eq!(told(created, Some(bound)), Tidings::News, "what was scheduled is not any more");
+    assert_eq!(told(created, None), StatusChange::Progress);
+    assert_eq!(told(created, Some(none)), StatusChange::Progress);
+    assert_eq!(told(bound, Some(created)), StatusChange::Progress);
+    assert_eq!(
+        told(&bound.replacen('{', "{awaited: true, ", 1), Some(created)),
+        StatusChange::Significant,
+        "gates wait for it"
+    );
+    assert_eq!(told(ready, Some(bound)), StatusChange::Significant);
+    assert_eq!(told(bound, Some(ready)), StatusChange::Significant, "it serves no longer");
+    assert_eq!(told(created, Some(bound)), StatusChange::Significant, "what was scheduled is not any more");
 }

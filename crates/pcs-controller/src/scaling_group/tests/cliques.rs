@@ -231,6 +231,6 @@ fn a_group_of_more_than_any_cluster_holds_is_left_as_it_is() {
     let mut observed = carried_out(new(3));
     observed.group.spec.replicas = 100_000;
     let plan = plan(&resized(observed));
-    assert!(plan.is_still(), "{plan}");
+    assert!(plan.is_empty(), "{plan}");
     assert_eq!(plan.waiting[0].reason, "TooManyObjects");
 }

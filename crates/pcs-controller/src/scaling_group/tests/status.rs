@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::PodCliqueStatus;
-use grove_controller::conditions::{ConditionStatus, Verdict, set_condition};
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate, set_status_condition};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{carried_out, change, new, status};
@@ -24,8 +24,8 @@ fn says(observed: &mut Observed, name: &str, scheduled: bool, ready: i32) {
         for (type_, holds) in [("PodCliqueScheduled", scheduled), ("MinAvailableBreached", !scheduled)] {
             let (reason, message) = ("Row".to_owned(), String::new());
             let status_of = ConditionStatus::from(holds);
-            let verdict = Verdict { type_, status: status_of, reason, message, observed_generation: None };
-            set_condition(&mut status.conditions, verdict, at(0));
+            let verdict = ConditionUpdate { type_, status: status_of, reason, message, observed_generation: None };
+            set_status_condition(&mut status.conditions, verdict, at(0));
         }
         clique.status = Some(status);
     });

@@ -3,7 +3,7 @@
 use grove_api_types::conditions::{self, pods_outdated};
 use grove_api_types::expansion::SetReplica;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_controller::conditions::{ConditionStatus, Verdict};
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 
 use crate::children::{Revision, clique};
 use crate::set::observed::Observed;
@@ -31,8 +31,8 @@ pub(super) fn message(observed: &Observed, revision: &Revision, replicas: &[SetR
     (!names.is_empty()).then(|| format!("pods of {first}{more} were created from an older template; {remedy}"))
 }
 
-pub(super) fn condition(observed: &Observed, message: String) -> Verdict {
-    Verdict {
+pub(super) fn condition(observed: &Observed, message: String) -> ConditionUpdate {
+    ConditionUpdate {
         type_: conditions::PODS_OUTDATED,
         status: ConditionStatus::True,
         reason: pods_outdated::TEMPLATE_CHANGED.to_owned(),

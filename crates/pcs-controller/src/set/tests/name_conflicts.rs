@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_controller::executor::Done;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::{Create, Step};
 use k8s_openapi::api::core::v1::Service;
@@ -17,7 +17,7 @@ use crate::set::observed::Observed;
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
     let plan = plan(observed);
-    assert_eq!(plan.revisit, None, "an event brings it back, not time");
+    assert_eq!(plan.requeue_after, None, "an event brings it back, not time");
     expected.assert_eq(&plan.to_string());
 }
 
@@ -72,14 +72,14 @@ fn the_set_names_the_foreign_object_until_it_is_gone() {
     let mut observed = carried_out(new(SET));
     observed.services.remove("llm-0");
     observed.name_conflicts = vec![foreign::<Service>("llm-0")];
-    let told = status(&observed, &Done::default(), Timestamp::UNIX_EPOCH);
+    let told = status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     let text = format!("{}: {}\n{}\n", told.conditions[0].reason, told.conditions[0].message, told.last_errors[0].code);
     expect![[r"
         NameConflict: 0 of 2 replicas are available; Service llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
         ERR_SYNC_PODCLIQUESET_SERVICE
     "]].assert_eq(&text);
     observed.name_conflicts.clear();
-    assert!(status(&observed, &Done::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
+    assert!(status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
 }
 
 #[test]

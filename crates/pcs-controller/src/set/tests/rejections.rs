@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::executor::{Done, Outcome};
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
@@ -18,7 +18,7 @@ const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: sma
 /// The set after the API server refused this a moment ago.
 fn refused<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &K) -> Observed {
     observed.backed_off.children.push((Target::of(child), ApiError::new(403, "Forbidden", QUOTA)));
-    observed.backed_off.wait = Some(Duration::from_secs(8));
+    observed.backed_off.retry_after = Some(Duration::from_secs(8));
     observed
 }
 
@@ -40,7 +40,7 @@ fn what_was_refused_is_not_asked_for_until_its_time_and_holds_up_its_replica_onl
         &refused(refused(nothing(), service), gang),
         &expect![[r"
             services: create Service llm-0
-            revisit: in 8s
+            requeue: after 8s
         "]],
     );
     check(
@@ -50,7 +50,7 @@ fn what_was_refused_is_not_asked_for_until_its_time_and_holds_up_its_replica_onl
             gangs: create PodGang llm-0
             cliques: create PodClique llm-0-prefill
             cliques: create PodClique llm-0-decode
-            revisit: in 8s
+            requeue: after 8s
         "]],
     );
 }
@@ -77,11 +77,16 @@ fn a_refused_clique_keeps_nothing_from_going() {
 fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_waits() {
     let target = |name: &str| Target { name: name.to_owned(), ..Target::of(&clique()) };
     let failure = ApiError::new(403, "Forbidden", QUOTA);
-    let outcome =
-        |name: &str| Outcome { stage: "cliques", verb: "create", target: target(name), result: Err(failure.clone()) };
+    let outcome = |name: &str| StepResult {
+        stage: "cliques",
+        verb: "create",
+        target: target(name),
+        result: Err(failure.clone()),
+    };
     let mut observed = nothing();
     let at = Timestamp::from_second(1).expect("a time");
-    let told = status(&observed, &Done { outcomes: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
+    let told =
+        status(&observed, &ExecutionResult { steps: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
     let available = &told.conditions[0];
     assert_eq!((available.reason.as_str(), available.status.as_str()), ("FailedCreate", "False"));
     assert_eq!(
@@ -93,5 +98,5 @@ fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_wai
     assert_eq!(told.observed_generation, None);
     observed.backed_off.children = ["llm-0-decode", "llm-1-decode"].map(|name| (target(name), failure.clone())).into();
     observed.set.status = Some(told.clone());
-    assert_eq!(status(&observed, &Done::default(), Timestamp::from_second(9).expect("a time")), told);
+    assert_eq!(status(&observed, &ExecutionResult::default(), Timestamp::from_second(9).expect("a time")), told);
 }

@@ -4,33 +4,33 @@ use kube::runtime::events::{Event, EventType};
 
 use grove_runtime::api_error::ApiError;
 
-use super::outcome::Effect;
-use crate::plan::{Announcement, Stage, Step};
+use super::execution_result::Effect;
+use crate::plan::{Stage, StageEvent, Step};
 
 /// Names that a note lists before it only counts.
 const NAMED: usize = 10;
 
-/// For each announcement at most one event for what was done and one for what was refused. What somebody else did is not
+/// For each stage_event at most one event for what was done and one for what was refused. What somebody else did is not
 /// announced.
-pub(super) fn announcements(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
-    stage.announce.iter().flat_map(|announcement| announced(stage, *announcement, results)).collect()
+pub(super) fn stage_events(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
+    stage.events.iter().flat_map(|stage_event| events_of(stage, *stage_event, results)).collect()
 }
 
-fn announced(
+fn events_of(
     stage: &Stage,
-    Announcement { kind, success, failure, verb }: Announcement,
+    StageEvent { kind, success, failure, verb }: StageEvent,
     results: &[Result<Effect, ApiError>],
 ) -> Vec<Event> {
     let is_meant = |step: &Step| kind.is_none_or(|kind| step.target().resource.kind == kind);
     let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_meant(step));
     let done: Vec<_> =
-        steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_ours)).map(|(step, _)| step).collect();
+        steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_own)).map(|(step, _)| step).collect();
     let refused: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
     let mut events = vec![];
     if let (Some(first), Some(success)) = (done.first(), success) {
         let plural = if done.len() > 1 { "s" } else { "" };
         let names: Vec<_> = done.iter().map(|step| step.target().name.as_str()).collect();
-        let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, listed(&names));
+        let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, join_names(&names));
         events.push(event(stage, EventType::Normal, success, &note));
     }
     if let Some((step, refusal)) = refused.first() {
@@ -41,7 +41,7 @@ fn announced(
     events
 }
 
-fn listed(names: &[&str]) -> String {
+fn join_names(names: &[&str]) -> String {
     let (first, rest) = names.split_at(names.len().min(NAMED));
     let first = first.join(", ");
     if rest.is_empty() { first } else { format!("{first} and {} more", rest.len()) }
@@ -65,17 +65,17 @@ mod tests {
             object.metadata.name = Some(format!("m{nth}"));
             Step::create(&object)
         });
-        Stage::new("maps", steps).announcing("MapsCreated", "MapsRefused", "Created")
+        Stage::new("maps", steps).with_event("MapsCreated", "MapsRefused", "Created")
     }
 
     fn notes(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<String> {
-        let events = announcements(stage, results).into_iter();
+        let events = stage_events(stage, results).into_iter();
         events.map(|event| format!("{} {}", event.reason, event.note.unwrap_or_default())).collect()
     }
 
     #[test]
     fn long_lists_are_cut() {
-        let results = vec![Ok(Effect::Done); 12];
+        let results = vec![Ok(Effect::Applied); 12];
         let expected = "MapsCreated Created ConfigMaps: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more";
         assert_eq!(notes(&stage(12), &results), [expected]);
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn refusals_are_told_in_the_servers_words_beside_what_was_done() {
         let refusal = ApiError::new(403, "Forbidden", "exceeded quota");
-        let results = [Ok(Effect::Done), Err(refusal.clone()), Err(refusal), Ok(Effect::Moot)];
+        let results = [Ok(Effect::Applied), Err(refusal.clone()), Err(refusal), Ok(Effect::Superseded)];
         let expected =
             ["MapsCreated Created ConfigMap: m0", "MapsRefused create ConfigMap m1: exceeded quota (and 1 more)"];
         assert_eq!(notes(&stage(4), &results), expected);
@@ -93,18 +93,18 @@ mod tests {
     fn a_stage_of_several_kinds_has_one_event_for_each() {
         let mut secret = Secret::default();
         secret.metadata.name = Some("s".into());
-        let mut mixed = Stage { announce: vec![], ..stage(2) };
+        let mut mixed = Stage { events: vec![], ..stage(2) };
         mixed.steps.push(Step::create(&secret));
-        let mixed = mixed.announcing_kind("Secret", "SecretsCreated", "SecretsRefused", "Created");
-        let mixed = mixed.announcing_kind("ConfigMap", "MapsCreated", "MapsRefused", "Created");
-        let told = notes(&mixed, &[Ok(Effect::Done), Ok(Effect::Done), Ok(Effect::Done)]);
+        let mixed = mixed.with_event_for_kind("Secret", "SecretsCreated", "SecretsRefused", "Created");
+        let mixed = mixed.with_event_for_kind("ConfigMap", "MapsCreated", "MapsRefused", "Created");
+        let told = notes(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
         assert_eq!(told, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
     }
 
     #[test]
     fn what_others_did_and_silent_stages_are_not_announced() {
-        assert_eq!(notes(&stage(1), &[Ok(Effect::Moot)]), Vec::<String>::new());
-        let silent = Stage { announce: vec![], ..stage(1) };
-        assert_eq!(notes(&silent, &[Ok(Effect::Done)]), Vec::<String>::new());
+        assert_eq!(notes(&stage(1), &[Ok(Effect::Superseded)]), Vec::<String>::new());
+        let silent = Stage { events: vec![], ..stage(1) };
+        assert_eq!(notes(&silent, &[Ok(Effect::Applied)]), Vec::<String>::new());
     }
 }

@@ -1,0 +1,74 @@
+//! Deletes the dependents of deleted objects. Kubernetes' garbage collector would do so too, but later.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, channel::mpsc};
+use grove_runtime::{api_error::error_chain, backoff::Backoff};
+use kube::{Resource, ResourceExt};
+
+use crate::{controllers::Controllers, executor::Executor, plan::Plan};
+
+/// Deleted objects whose dependents are deleted at the same time.
+const GC_CONCURRENCY: usize = 32;
+/// After so many attempts Kubernetes' garbage collector does the rest.
+const GC_ATTEMPTS: u32 = 5;
+
+/// Makes the plan that deletes the dependents of a deleted object, and drops what the reconciler stores about the object.
+pub(super) type OnDeleted<K> = Arc<dyn Fn(&K) -> Plan + Send + Sync>;
+
+/// Deletes the dependents of each object of `deleted`.
+pub(super) async fn collect_garbage<K>(
+    controllers: &Controllers,
+    controller: &'static str,
+    on_deleted: Option<OnDeleted<K>>,
+    deleted: mpsc::UnboundedReceiver<Arc<K>>,
+) where
+    K: Resource<DynamicType = ()>,
+{
+    let Some(on_deleted) = on_deleted else { return };
+    let executor = controllers.executor().with_reporting_controller(controller);
+    let collect = async |object: Arc<K>| {
+        if controllers.leadership().is_held() {
+            delete_dependents(controllers, &executor, &on_deleted, &*object).await;
+        } else {
+            // The leader deletes the dependents. Here the call only drops what the reconciler stores.
+            drop(on_deleted(&object));
+        }
+    };
+    deleted.for_each_concurrent(GC_CONCURRENCY, collect).await;
+}
+
+async fn delete_dependents<K>(controllers: &Controllers, executor: &Executor, on_deleted: &OnDeleted<K>, object: &K)
+where
+    K: Resource<DynamicType = ()>,
+{
+    let mut backoff = Backoff::for_objects();
+    for _ in 0..GC_ATTEMPTS {
+        if try_delete_dependents(executor, on_deleted, object).await {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(backoff.failed()) => {}
+            () = controllers.shutdown().asked() => return,
+        }
+    }
+}
+
+/// Whether nothing is left to do: the dependents are deleted, or the object exists after all.
+async fn try_delete_dependents<K>(executor: &Executor, on_deleted: &OnDeleted<K>, object: &K) -> bool
+where
+    K: Resource<DynamicType = ()>,
+{
+    let plan = on_deleted(object);
+    if plan.is_empty() {
+        return true;
+    }
+    match executor.confirm_deleted(object).await {
+        Ok(false) => true,
+        Ok(true) => executor.execute(object, &plan).await.succeeded(),
+        Err(error) => {
+            tracing::warn!(name = object.name_any(), "{}", error_chain(&error));
+            false
+        }
+    }
+}

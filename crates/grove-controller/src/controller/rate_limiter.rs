@@ -1,0 +1,26 @@
+//! The exponential backoff of each object whose reconcile fails.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use grove_runtime::backoff::Backoff;
+use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
+
+/// The backoff of failing objects, by UID. An entry ends with the next success, or with the object.
+#[derive(Debug, Default)]
+pub(super) struct FailureRateLimiter {
+    by_uid: Mutex<BTreeMap<String, Backoff>>,
+}
+
+impl FailureRateLimiter {
+    /// Records a failure, and returns when to retry.
+    pub(super) fn when<K: Resource>(&self, object: &K) -> Duration {
+        let mut by_uid = self.by_uid.lock();
+        by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Backoff::for_objects).failed()
+    }
+
+    /// Drops the failures of an object.
+    pub(super) fn forget<K: Resource>(&self, object: &K) {
+        self.by_uid.lock().remove(&object.uid().unwrap_or_default());
+    }
+}

@@ -1,0 +1,256 @@
+//! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles.
+//!
+//! A key is in one of these states: queued, delayed until a time, or processed by a worker. A trigger that arrives while a
+//! worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it again. Pure: the caller passes the time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::queue_metrics::QueueMetrics;
+use crate::status_policy::StatusPolicy;
+
+/// Fewer cooldowns than this are not worth a search for expired ones.
+const MIN_COOLDOWNS: usize = 64;
+
+/// Namespace and name of an object; the namespace of a cluster-scoped object is empty.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// The order of keys. A status-only key runs behind reconciles, but waits for them at most [`StatusPolicy::max_wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Priority {
+    StatusOnly,
+    Reconcile,
+}
+
+/// How long a reconcile took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Elapsed {
+    pub(super) duration: Duration,
+    /// The part of the duration in which this process computed.
+    pub(super) cpu: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct WorkQueue {
+    policy: StatusPolicy,
+    /// Keys that are processed at the same time.
+    concurrency: usize,
+    metrics: QueueMetrics,
+    /// Keys to reconcile, in order of arrival, with the time of arrival.
+    queue: VecDeque<(Key, Instant)>,
+    queued: BTreeSet<Key>,
+    delayed: BTreeMap<Key, (Instant, Priority)>,
+    /// The delayed keys in order of time, by priority.
+    due_reconciles: BTreeSet<(Instant, Key)>,
+    due_statuses: BTreeSet<(Instant, Key)>,
+    /// Keys that workers process, each with the trigger that arrived meanwhile.
+    processing: BTreeMap<Key, Processing>,
+    /// When a status-only reconcile of the key may run again.
+    cooldowns: BTreeMap<Key, Instant>,
+    /// Expired cooldowns are dropped when there are so many entries.
+    max_cooldowns: usize,
+}
+
+#[derive(Debug)]
+struct Processing {
+    priority: Priority,
+    dirty: Option<Priority>,
+    /// The object was deleted meanwhile.
+    is_forgotten: bool,
+}
+
+impl WorkQueue {
+    pub(super) fn new(policy: StatusPolicy, concurrency: usize, metrics: QueueMetrics) -> Self {
+        Self {
+            policy,
+            concurrency,
+            metrics,
+            queue: VecDeque::new(),
+            queued: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            due_reconciles: BTreeSet::new(),
+            due_statuses: BTreeSet::new(),
+            processing: BTreeMap::new(),
+            cooldowns: BTreeMap::new(),
+            max_cooldowns: MIN_COOLDOWNS,
+        }
+    }
+
+    /// Enqueues the key. A status-only reconcile that waits is merged into it.
+    pub(super) fn add(&mut self, key: Key, now: Instant) {
+        self.metrics.added();
+        self.enqueue(key, now);
+    }
+
+    /// Enqueues the key for a status-only reconcile after a debounce, and not before its cooldown ends.
+    pub(super) fn add_status(&mut self, key: Key, now: Instant) {
+        self.metrics.added();
+        if let Some(processing) = self.processing.get_mut(&key) {
+            processing.mark_dirty(Priority::StatusOnly);
+            return;
+        }
+        // A queued reconcile will observe the change.
+        if !self.queued.contains(&key) {
+            let debounced = now + self.policy.delay(self.due_statuses.len());
+            let due = self.cooldowns.get(&key).map_or(debounced, |cooldown| debounced.max(*cooldown));
+            self.delay_until(key, due, Priority::StatusOnly);
+        }
+    }
+
+    /// Enqueues the key after a delay. If the key is delayed already, the earlier time counts.
+    pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
+        self.metrics.added();
+        if let Some(processing) = self.processing.get_mut(&key) {
+            processing.mark_dirty(priority);
+        } else if !self.queued.contains(&key) {
+            self.delay_until(key, now + delay, priority);
+        }
+    }
+
+    /// The next key for a worker, if one is free and a key is due.
+    pub(super) fn get(&mut self, now: Instant) -> Option<Key> {
+        while let Some((due, key)) = self.due_reconciles.first().filter(|(due, _)| *due <= now).cloned() {
+            self.remove_delayed(&key);
+            self.enqueue(key, due);
+        }
+        if self.processing.len() >= self.concurrency {
+            return None;
+        }
+        let (key, since, priority) = match self.due_status(now) {
+            Some(due) if self.queue.is_empty() || due + self.policy.max_wait <= now => self.pop_status()?,
+            _ => self.pop_reconcile()?,
+        };
+        self.metrics.started(now.saturating_duration_since(since));
+        self.processing.insert(key.clone(), Processing { priority, dirty: None, is_forgotten: false });
+        self.update_depth();
+        Some(key)
+    }
+
+    /// When [`WorkQueue::get`] may return another key although nothing else changes.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        if self.processing.len() >= self.concurrency {
+            return None;
+        }
+        let status = self.due_statuses.first().filter(|_| self.has_status_worker());
+        let reconcile = self.due_reconciles.first();
+        status.into_iter().chain(reconcile).map(|(due, _)| *due).min()
+    }
+
+    /// A worker has processed the key.
+    pub(super) fn done(&mut self, key: &Key, elapsed: Elapsed, now: Instant) {
+        let Some(Processing { priority: _, dirty, is_forgotten }) = self.processing.remove(key) else { return };
+        self.metrics.finished(elapsed.duration);
+        if !is_forgotten {
+            self.drop_expired_cooldowns(now);
+            let cooldown = self.policy.cooldown(elapsed.duration, elapsed.cpu);
+            if cooldown > self.policy.debounce {
+                self.cooldowns.insert(key.clone(), now + cooldown);
+            }
+        }
+        match dirty {
+            Some(Priority::Reconcile) => self.enqueue(key.clone(), now),
+            Some(Priority::StatusOnly) => self.add_status(key.clone(), now),
+            None => {}
+        }
+    }
+
+    /// Drops everything about the key of a deleted object.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.remove_delayed(key);
+        self.cooldowns.remove(key);
+        if self.queued.remove(key) {
+            self.queue.retain(|(queued, _)| queued != key);
+        }
+        if let Some(processing) = self.processing.get_mut(key) {
+            processing.dirty = None;
+            processing.is_forgotten = true;
+        }
+        self.update_depth();
+    }
+
+    fn enqueue(&mut self, key: Key, since: Instant) {
+        if let Some(processing) = self.processing.get_mut(&key) {
+            processing.mark_dirty(Priority::Reconcile);
+            return;
+        }
+        self.remove_delayed(&key);
+        if self.queued.insert(key.clone()) {
+            self.queue.push_back((key, since));
+        }
+        self.update_depth();
+    }
+
+    fn delay_until(&mut self, key: Key, due: Instant, priority: Priority) {
+        if self.delayed.get(&key).is_some_and(|(earlier, _)| *earlier <= due) {
+            return;
+        }
+        self.remove_delayed(&key);
+        self.due(priority).insert((due, key.clone()));
+        self.delayed.insert(key, (due, priority));
+        self.update_depth();
+    }
+
+    fn remove_delayed(&mut self, key: &Key) {
+        if let Some((due, priority)) = self.delayed.remove(key) {
+            self.due(priority).remove(&(due, key.clone()));
+        }
+    }
+
+    fn due(&mut self, priority: Priority) -> &mut BTreeSet<(Instant, Key)> {
+        match priority {
+            Priority::Reconcile => &mut self.due_reconciles,
+            Priority::StatusOnly => &mut self.due_statuses,
+        }
+    }
+
+    fn due_status(&self, now: Instant) -> Option<Instant> {
+        let (due, _) = self.due_statuses.first().filter(|(due, _)| *due <= now && self.has_status_worker())?;
+        Some(*due)
+    }
+
+    fn has_status_worker(&self) -> bool {
+        let statuses = self.processing.values().filter(|processing| processing.priority == Priority::StatusOnly);
+        statuses.count() < self.policy.concurrency
+    }
+
+    fn pop_status(&mut self) -> Option<(Key, Instant, Priority)> {
+        let (due, key) = self.due_statuses.first().cloned()?;
+        self.remove_delayed(&key);
+        Some((key, due, Priority::StatusOnly))
+    }
+
+    fn pop_reconcile(&mut self) -> Option<(Key, Instant, Priority)> {
+        let (key, since) = self.queue.pop_front()?;
+        self.queued.remove(&key);
+        Some((key, since, Priority::Reconcile))
+    }
+
+    /// Looks at all entries only when their number has doubled, so that a reconcile pays for two entries on average.
+    fn drop_expired_cooldowns(&mut self, now: Instant) {
+        if self.cooldowns.len() >= self.max_cooldowns {
+            self.cooldowns.retain(|_, cooldown| *cooldown > now);
+            self.max_cooldowns = (2 * self.cooldowns.len()).max(MIN_COOLDOWNS);
+        }
+    }
+
+    fn update_depth(&self) {
+        self.metrics.set_depth(self.queue.len(), self.due_statuses.len());
+    }
+}
+
+impl Processing {
+    fn mark_dirty(&mut self, priority: Priority) {
+        self.dirty = self.dirty.max(Some(priority));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! The order, the delays and the de-duplication of keys, without a clock.
+
+use super::*;
+
+const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
+const MS: Duration = Duration::from_millis(1);
+
+fn key(name: &str) -> Key {
+    Key { namespace: String::new(), name: name.into() }
+}
+
+fn queue(concurrency: usize) -> WorkQueue {
+    let registry = prometheus::Registry::new();
+    let metrics = crate::controller::queue_metrics::WorkQueueMetrics::register(&registry).unwrap();
+    WorkQueue::new(POLICY, concurrency, metrics.of_queue("test"))
+}
+
+/// The names of all keys that workers get at this time.
+fn names(queue: &mut WorkQueue, now: Instant) -> Vec<String> {
+    std::iter::from_fn(|| queue.get(now)).map(|key| key.name).collect()
+}
+
+fn took(duration: Duration) -> Elapsed {
+    Elapsed { duration, cpu: Duration::ZERO }
+}
+
+#[test]
+fn a_key_is_queued_once_and_processed_once_at_a_time() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    for name in ["a", "b", "a"] {
+        queue.add(key(name), now);
+    }
+    assert_eq!(names(&mut queue, now), ["a", "b"]);
+    queue.add(key("a"), now);
+    queue.add(key("a"), now);
+    assert_eq!(names(&mut queue, now), Vec::<String>::new(), "a worker processes it");
+    queue.done(&key("a"), Elapsed::default(), now);
+    assert_eq!(names(&mut queue, now), ["a"]);
+    queue.done(&key("a"), Elapsed::default(), now);
+    assert_eq!(names(&mut queue, now), Vec::<String>::new());
+}
+
+#[test]
+fn reconciles_run_before_status_only_reconciles_and_replace_them() {
+    let (mut queue, now) = (queue(1), Instant::now());
+    queue.add_status(key("a"), now);
+    queue.add_status(key("b"), now);
+    let due = now + POLICY.delay(1);
+    queue.add(key("b"), due);
+    queue.add(key("c"), due);
+    for expected in ["b", "c", "a"] {
+        assert_eq!(names(&mut queue, due), [expected]);
+        queue.done(&key(expected), Elapsed::default(), due);
+    }
+    assert_eq!(names(&mut queue, due + POLICY.max_delay), Vec::<String>::new());
+}
+
+#[test]
+fn a_status_only_reconcile_waits_behind_reconciles_for_a_bounded_time() {
+    let (mut queue, now) = (queue(1), Instant::now());
+    queue.add_status(key("status"), now);
+    let due = queue.next_due().unwrap();
+    for number in 0..10 {
+        queue.add(key(&number.to_string()), now);
+    }
+    assert_eq!(names(&mut queue, due + POLICY.max_wait - MS), ["0"]);
+    queue.done(&key("0"), Elapsed::default(), due);
+    assert_eq!(names(&mut queue, due + POLICY.max_wait), ["status"]);
+}
+
+#[test]
+fn status_only_triggers_of_one_object_are_merged() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    queue.add_status(key("a"), now);
+    assert_eq!(queue.next_due(), Some(now + POLICY.debounce));
+    queue.add_status(key("a"), now + POLICY.debounce / 2);
+    assert_eq!(names(&mut queue, now + POLICY.debounce - MS), Vec::<String>::new());
+    assert_eq!(names(&mut queue, now + POLICY.debounce), ["a"]);
+    queue.done(&key("a"), Elapsed::default(), now + POLICY.debounce);
+    assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
+}
+
+#[test]
+fn few_status_only_reconciles_run_at_once() {
+    let (mut queue, now) = (queue(100), Instant::now());
+    for number in 0..20 {
+        queue.add_status(key(&number.to_string()), now);
+    }
+    let later = now + POLICY.max_delay;
+    let first = names(&mut queue, later);
+    assert_eq!(first.len(), POLICY.concurrency);
+    assert_eq!(queue.next_due(), None, "the next one starts when one of them is done");
+    queue.done(&key(&first[0]), Elapsed::default(), later);
+    assert_eq!(names(&mut queue, later).len(), 1);
+}
+
+#[test]
+fn the_cooldown_follows_the_duration_and_the_cpu_time_of_the_last_reconcile_up_to_a_bound() {
+    let (short, long) = (Duration::from_millis(50), Duration::from_secs(60));
+    for (elapsed, expected) in [
+        (took(MS), POLICY.debounce),
+        (took(short), short * POLICY.duration_factor),
+        (Elapsed { duration: MS * 2, cpu: MS * 2 }, MS * 2 * POLICY.cpu_factor),
+        (took(long), POLICY.max_delay),
+    ] {
+        let (mut queue, now) = (queue(10), Instant::now());
+        queue.add(key("a"), now);
+        assert_eq!(names(&mut queue, now), ["a"]);
+        queue.done(&key("a"), elapsed, now);
+        queue.add_status(key("a"), now);
+        assert_eq!(queue.next_due(), Some(now + expected), "{elapsed:?}");
+        let later = now + POLICY.max_delay * 10;
+        assert_eq!(names(&mut queue, later), ["a"]);
+        queue.done(&key("a"), Elapsed::default(), later);
+        queue.add_status(key("a"), later);
+        assert_eq!(queue.next_due(), Some(later + POLICY.debounce), "an old reconcile causes no cooldown");
+    }
+}
+
+#[test]
+fn a_status_trigger_during_a_reconcile_leads_to_another_one_after_the_cooldown() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    queue.add(key("a"), now);
+    assert_eq!(names(&mut queue, now), ["a"]);
+    queue.add_status(key("a"), now);
+    queue.done(&key("a"), took(Duration::from_millis(50)), now);
+    assert_eq!(queue.next_due(), Some(now + POLICY.cooldown(Duration::from_millis(50), Duration::ZERO)));
+}
+
+#[test]
+fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    queue.add_after(key("a"), Duration::from_secs(60), Priority::Reconcile, now);
+    queue.add_after(key("a"), Duration::from_secs(5), Priority::Reconcile, now);
+    queue.add_after(key("a"), Duration::from_secs(30), Priority::Reconcile, now);
+    assert_eq!(queue.next_due(), Some(now + Duration::from_secs(5)));
+    queue.add(key("a"), now);
+    assert_eq!(names(&mut queue, now), ["a"]);
+    queue.done(&key("a"), Elapsed::default(), now);
+    assert_eq!(queue.next_due(), None);
+}
+
+#[test]
+fn no_more_keys_are_processed_than_workers_exist() {
+    let (mut queue, now) = (queue(2), Instant::now());
+    for name in ["a", "b", "c"] {
+        queue.add(key(name), now);
+    }
+    assert_eq!(names(&mut queue, now), ["a", "b"]);
+    assert_eq!(queue.next_due(), None);
+    queue.done(&key("b"), Elapsed::default(), now);
+    assert_eq!(names(&mut queue, now), ["c"]);
+}
+
+#[test]
+fn nothing_remains_of_a_deleted_object() {
+    let (mut queue, now) = (queue(1), Instant::now());
+    for name in ["processed", "queued"] {
+        queue.add(key(name), now);
+    }
+    queue.add_status(key("delayed"), now);
+    assert_eq!(names(&mut queue, now), ["processed"]);
+    queue.add(key("processed"), now);
+    for name in ["processed", "queued", "delayed"] {
+        queue.forget(&key(name));
+    }
+    queue.done(&key("processed"), took(Duration::from_secs(1)), now);
+    assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
+    assert!(queue.queued.is_empty() && queue.delayed.is_empty() && queue.due_statuses.is_empty());
+    assert!(queue.processing.is_empty() && queue.cooldowns.is_empty());
+}
+
+#[test]
+fn expired_cooldowns_are_dropped() {
+    let (mut queue, mut now) = (queue(1), Instant::now());
+    for number in 0..1000 {
+        let key = key(&number.to_string());
+        queue.add(key.clone(), now);
+        assert!(queue.get(now).is_some());
+        queue.done(&key, took(Duration::from_millis(50)), now);
+        now += Duration::from_millis(50);
+    }
+    assert!(queue.cooldowns.len() <= MIN_COOLDOWNS, "{} cooldowns", queue.cooldowns.len());
+}

@@ -1,0 +1,119 @@
+//! One reconcile: its span, its metrics, its time limit of leadership, and what its result means for the queue.
+
+use std::{
+    error::Error,
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use grove_runtime::{
+    api_error::{ApiError, error_chain},
+    metrics::{Metrics, ReconcileResult},
+};
+use kube::{Resource, ResourceExt};
+use tracing::{Instrument, Span, field::Empty};
+
+use super::{
+    rate_limiter::FailureRateLimiter,
+    requeue::Requeue,
+    work_queue::{Elapsed, Key, Priority},
+};
+
+/// What the reconciles of one controller share.
+pub(super) struct Worker {
+    pub(super) controller: &'static str,
+    pub(super) metrics: Metrics,
+    pub(super) rate_limiter: Arc<FailureRateLimiter>,
+}
+
+/// A processed key, and when to enqueue it again.
+pub(super) struct Processed {
+    pub(super) key: Key,
+    pub(super) elapsed: Elapsed,
+    pub(super) requeue: Option<(Duration, Priority)>,
+    pub(super) has_failed: bool,
+}
+
+impl Worker {
+    /// Runs `reconcile` for the object.
+    pub(super) async fn reconcile_one<K, E>(
+        &self,
+        key: Key,
+        object: Arc<K>,
+        reconcile: impl Future<Output = Result<Requeue, E>>,
+    ) -> Processed
+    where
+        K: Resource<DynamicType = ()>,
+        E: Error + 'static,
+    {
+        let span = self.span(&*object);
+        let attempt = async {
+            let mut timer = self.metrics.start_reconcile(self.controller);
+            let (result, elapsed) = measure(reconcile).await;
+            timer.set_result(match &result {
+                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_)) => ReconcileResult::Success,
+                Ok(Requeue::After(_)) => ReconcileResult::RequeueAfter,
+                Err(_) => ReconcileResult::Error,
+            });
+            let has_failed = result.is_err();
+            let requeue = match result {
+                Ok(requeue) => {
+                    self.rate_limiter.forget(&*object);
+                    delay(requeue)
+                }
+                Err(error) => Some((self.retry_delay(&*object, &error), Priority::Reconcile)),
+            };
+            Processed { key, elapsed, requeue, has_failed }
+        };
+        attempt.instrument(span).await
+    }
+
+    fn span<K: Resource>(&self, object: &K) -> Span {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        tracing::info_span!("reconcile", controller = self.controller, namespace, name, otel.status_code = Empty)
+    }
+
+    fn retry_delay<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Duration {
+        Span::current().record("otel.status_code", "ERROR");
+        let delay = self.rate_limiter.when(object).max(retry_after(error));
+        let (controller, namespace, name) = (self.controller, object.namespace(), object.name_any());
+        tracing::warn!(controller, namespace, name, ?delay, "reconciliation failed: {}", error_chain(error));
+        delay
+    }
+}
+
+fn delay(requeue: Requeue) -> Option<(Duration, Priority)> {
+    match requeue {
+        Requeue::AwaitChange => None,
+        Requeue::After(delay) => Some((delay, Priority::Reconcile)),
+        Requeue::StatusAfter(delay) => Some((delay, Priority::StatusOnly)),
+    }
+}
+
+/// The server's `Retry-After`, if the error or one of its sources is the answer to a request.
+fn retry_after(error: &(dyn Error + 'static)) -> Duration {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(delay) = error.downcast_ref::<ApiError>().and_then(|error| error.retry_after) {
+            return delay;
+        }
+        next = error.source();
+    }
+    Duration::ZERO
+}
+
+/// Measures how long the future takes, and for how long this process computes for it.
+pub(super) async fn measure<R>(future: impl Future<Output = R>) -> (R, Elapsed) {
+    let mut future = pin!(future);
+    let (began, mut cpu) = (tokio::time::Instant::now(), Duration::ZERO);
+    let result = poll_fn(|context| {
+        let began = Instant::now();
+        let polled = future.as_mut().poll(context);
+        cpu += began.elapsed();
+        polled
+    });
+    let result = result.await;
+    (result, Elapsed { duration: began.elapsed(), cpu })
+}

@@ -1,0 +1,108 @@
+//! The result of a plan's execution: one result per executed step.
+
+use grove_runtime::api_error::ApiError;
+
+use crate::plan::Target;
+
+/// The result of a plan's execution.
+#[derive(Clone, Debug, Default)]
+pub struct ExecutionResult {
+    /// The results of the executed steps, in the order of the plan. Steps that a failed step blocked are missing.
+    pub steps: Vec<StepResult>,
+}
+
+impl ExecutionResult {
+    /// The errors of all failed steps.
+    pub fn failures(&self) -> impl Iterator<Item = &ApiError> {
+        self.steps.iter().filter_map(|step| step.result.as_ref().err())
+    }
+
+    /// The failed steps, each with its error.
+    pub fn rejections(&self) -> impl Iterator<Item = (&StepResult, &ApiError)> {
+        self.steps.iter().filter_map(|step| Some((step, step.result.as_ref().err()?)))
+    }
+
+    /// Whether no step failed.
+    pub fn succeeded(&self) -> bool {
+        self.failures().next().is_none()
+    }
+
+    /// Whether the plan created or deleted objects. Their watch events trigger the next reconcile; a status from before these
+    /// events is outdated.
+    pub fn has_pending_watch_events(&self) -> bool {
+        self.succeeded() && self.steps.iter().any(|step| step.verb != "patch")
+    }
+
+    /// The first failure.
+    ///
+    /// # Errors
+    /// If a step failed. The controller then retries with backoff.
+    pub fn into_result(self) -> Result<(), Error> {
+        let failure = |StepResult { stage: _, verb: _, target, result }| Some((target, result.err()?));
+        match self.steps.into_iter().find_map(failure) {
+            Some((target, error)) => Err(Error::Write { target: Box::new(target), error }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The result of one step.
+#[derive(Clone, Debug)]
+pub struct StepResult {
+    /// The stage of the step.
+    pub stage: &'static str,
+    /// `create`, `patch` or `delete`.
+    pub verb: &'static str,
+    /// The object of the step. The UID is that of the created object, or of the object that existed already.
+    pub target: Target,
+    /// A step also succeeds if another client made the change first.
+    pub result: Result<(), ApiError>,
+}
+
+/// A write that the executor could not make.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server rejected the write, or did not respond.
+    #[error("could not write {target}")]
+    Write {
+        /// The object to write.
+        target: Box<Target>,
+        /// The error of the request.
+        #[source]
+        error: ApiError,
+    },
+    /// The status is not JSON.
+    #[error("could not serialise the status")]
+    Serialize(#[source] serde_json::Error),
+}
+
+/// The effect of a step that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The step changed the object.
+    Applied,
+    /// The step created the object with this UID.
+    Created(Option<String>),
+    /// The object existed already with this UID, and our owner controls it.
+    AlreadyOwned(Option<String>),
+    /// Another client changed or deleted the object first.
+    Superseded,
+}
+
+impl Effect {
+    /// Whether the step changed the cluster.
+    pub(super) fn is_own(&self) -> bool {
+        match self {
+            Self::Applied | Self::Created(_) => true,
+            Self::AlreadyOwned(_) | Self::Superseded => false,
+        }
+    }
+
+    /// The target, with the UID that the step learned.
+    pub(super) fn resolve(self, target: &Target) -> Target {
+        match self {
+            Self::Created(uid) | Self::AlreadyOwned(uid) => Target { uid, ..target.clone() },
+            Self::Applied | Self::Superseded => target.clone(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Parts of a plan that do not need one another: what one lacks holds up what is made for it later, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Create, Plan, Step, Target};
+
+impl Plan {
+    /// Says which children belong to which part of the object: what one part lacks holds up no other.
+    #[must_use]
+    pub fn with_failure_domains(self, failure_domains: BTreeMap<String, i32>) -> Self {
+        Self { failure_domains, ..self }
+    }
+
+    /// The part that a step makes something for; only what is to come needs what comes before it.
+    pub(crate) fn failure_domain_of(&self, step: &Step) -> Option<i32> {
+        let Step::Create(Create { target, object: _ }) = step else { return None };
+        self.failure_domains.get(&target.name).copied()
+    }
+
+    /// The plan without the creates of `rejected`, and without those that come later in the same parts.
+    #[must_use]
+    pub fn skip_creates<'a>(self, rejected: impl IntoIterator<Item = &'a Target>) -> Self {
+        let rejected: BTreeSet<_> =
+            rejected.into_iter().map(|it| (it.resource.kind.as_str(), it.name.as_str())).collect();
+        if rejected.is_empty() {
+            return self;
+        }
+        let is_rejected = |step: &Step| {
+            let target = step.target();
+            matches!(step, Step::Create(_)) && rejected.contains(&(target.resource.kind.as_str(), target.name.as_str()))
+        };
+        self.filter_map_steps(|step| (!is_rejected(&step)).then_some(step))
+    }
+
+    /// The plan with what becomes of each step. Where nothing becomes of one, its part lacks it, and what later stages
+    /// would create in that part goes, too.
+    pub(crate) fn filter_map_steps(mut self, mut becomes: impl FnMut(Step) -> Option<Step>) -> Self {
+        let mut blocked = BTreeSet::new();
+        for mut stage in std::mem::take(&mut self.stages) {
+            let mut failed = BTreeSet::new();
+            for step in std::mem::take(&mut stage.steps) {
+                let domain = self.failure_domain_of(&step);
+                match becomes(step) {
+                    Some(step) if self.is_blocked(&step, &blocked) => {}
+                    Some(step) => stage.steps.push(step),
+                    None => failed.extend(domain),
+                }
+            }
+            blocked.append(&mut failed);
+            self = self.stage(stage);
+        }
+        self
+    }
+
+    /// Whether the step makes something for a part that lacks what comes before it.
+    pub(crate) fn is_blocked(&self, step: &Step, blocked: &BTreeSet<i32>) -> bool {
+        self.failure_domain_of(step).is_some_and(|domain| blocked.contains(&domain))
+    }
+}

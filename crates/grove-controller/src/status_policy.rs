@@ -1,0 +1,64 @@
+//! When a status is written: every constant that delays a status write. Pure.
+
+use std::time::Duration;
+
+/// The delays of status writes. They keep the writes of a busy cluster few, and each of them has a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusPolicy {
+    /// A status-only trigger waits this long for further triggers of the same object.
+    pub debounce: Duration,
+    /// The debounce grows by this for each other object that waits.
+    pub debounce_per_object: Duration,
+    /// After a reconcile, the next status-only reconcile of the object waits this many times its duration.
+    pub duration_factor: u32,
+    /// After a reconcile, the next status-only reconcile of the object waits this many times its CPU time.
+    pub cpu_factor: u32,
+    /// Debounce and cooldown never exceed this.
+    pub max_delay: Duration,
+    /// Status-only reconciles of one controller that run at once.
+    pub concurrency: usize,
+    /// A status-only reconcile that is due and has waited this long for a worker runs before other reconciles.
+    pub max_wait: Duration,
+    /// Progress that nobody waits for is written this long after its first observation.
+    pub progress_interval: Duration,
+    /// The progress interval grows by this for each other object with unwritten progress.
+    pub progress_interval_per_object: Duration,
+    /// The progress interval never exceeds this.
+    pub max_progress_interval: Duration,
+}
+
+impl StatusPolicy {
+    /// The policy of all controllers. ADR 13 has the measurements.
+    pub const DEFAULT: Self = Self {
+        debounce: Duration::from_millis(100),
+        debounce_per_object: Duration::from_millis(1),
+        duration_factor: 12,
+        cpu_factor: 100,
+        max_delay: Duration::from_secs(1),
+        concurrency: 4,
+        max_wait: Duration::from_millis(250),
+        progress_interval: Duration::from_millis(500),
+        progress_interval_per_object: Duration::from_millis(100),
+        max_progress_interval: Duration::from_secs(10),
+    };
+
+    /// The delay of a status-only trigger while `waiting` other objects wait.
+    pub fn delay(&self, waiting: usize) -> Duration {
+        (self.debounce + times(self.debounce_per_object, waiting)).min(self.max_delay)
+    }
+
+    /// The cooldown after a reconcile that took `duration`, of which the process computed for `cpu`.
+    pub fn cooldown(&self, duration: Duration, cpu: Duration) -> Duration {
+        duration.saturating_mul(self.duration_factor).max(cpu.saturating_mul(self.cpu_factor)).min(self.max_delay)
+    }
+
+    /// The interval of progress writes while `waiting` other objects have unwritten progress.
+    pub fn progress_interval(&self, waiting: usize) -> Duration {
+        let interval = self.progress_interval.saturating_add(times(self.progress_interval_per_object, waiting));
+        interval.min(self.max_progress_interval)
+    }
+}
+
+fn times(duration: Duration, count: usize) -> Duration {
+    duration.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+}

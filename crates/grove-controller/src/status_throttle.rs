@@ -1,0 +1,106 @@
+//! Throttles the status writes of an object: a significant change is written at once, progress at intervals.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::status_policy::StatusPolicy;
+
+/// How the new status differs from the stored one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusChange {
+    /// A user or another controller may wait for it: availability changed, a create was rejected, or nothing is missing.
+    Significant,
+    /// The object makes progress; a later status supersedes this one.
+    Progress,
+}
+
+/// The objects with unwritten progress, each with the time at which it is written.
+#[derive(Debug)]
+pub struct StatusThrottle {
+    policy: StatusPolicy,
+    due_by_uid: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl StatusThrottle {
+    /// A throttle without unwritten progress.
+    pub fn new(policy: StatusPolicy) -> Self {
+        Self { policy, due_by_uid: Mutex::default() }
+    }
+
+    /// Whether the status of the object may be written now.
+    ///
+    /// # Errors
+    /// The time after which it may be written.
+    pub fn admit<K: Resource>(&self, object: &K, change: StatusChange) -> Result<(), Duration> {
+        let uid = object.uid().unwrap_or_default();
+        let now = Instant::now();
+        let mut due_by_uid = self.due_by_uid.lock();
+        let interval = self.policy.progress_interval(due_by_uid.len());
+        let due = match change {
+            StatusChange::Significant => now,
+            StatusChange::Progress => *due_by_uid.entry(uid.clone()).or_insert(now + interval),
+        };
+        if due > now {
+            return Err(due - now);
+        }
+        due_by_uid.remove(&uid);
+        Ok(())
+    }
+
+    /// Drops the unwritten progress of a deleted object.
+    pub fn forget<K: Resource>(&self, object: &K) {
+        self.due_by_uid.lock().remove(&object.uid().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
+    const INTERVAL: Duration = POLICY.progress_interval;
+
+    fn object(uid: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.uid = Some(uid.into());
+        object
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_delayed_and_a_significant_change_is_not() {
+        let throttle = StatusThrottle::new(POLICY);
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        tokio::time::advance(INTERVAL / 2).await;
+        assert_eq!(
+            throttle.admit(&object("a"), StatusChange::Progress),
+            Err(INTERVAL / 2),
+            "more progress adds no delay"
+        );
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()));
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL), "a new interval begins");
+        tokio::time::advance(INTERVAL).await;
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_interval_grows_with_the_number_of_objects_up_to_a_bound() {
+        let throttle = StatusThrottle::new(POLICY);
+        for number in 0..50 {
+            let _ = throttle.admit(&object(&number.to_string()), StatusChange::Progress);
+        }
+        let per_object = POLICY.progress_interval_per_object;
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL + per_object * 50));
+        throttle.forget(&object("a"));
+        throttle.forget(&object("0"));
+        assert_eq!(throttle.admit(&object("b"), StatusChange::Progress), Err(INTERVAL + per_object * 49));
+        for number in 100..5000 {
+            let _ = throttle.admit(&object(&number.to_string()), StatusChange::Progress);
+        }
+        assert_eq!(throttle.admit(&object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
+    }
+}
