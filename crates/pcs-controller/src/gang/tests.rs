@@ -69,7 +69,7 @@ fn a_gang_follows_its_cliques() {
     );
     check(
         &world("{a: [2, 1, 1], b: [2, 1, 1]}"),
-        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods News"],
+        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Significant"],
     );
 }
 
@@ -90,7 +90,7 @@ fn a_gang_that_lost_its_pods_runs_no_longer_and_stays_initialized() {
     assert_eq!(running.phase, PodGangPhase::Running);
     observed = world("{a: [0, 0, 0]}");
     observed.gang.status = Some(running);
-    check(&observed, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods News"]);
+    check(&observed, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Significant"]);
 }
 
 #[test]
