@@ -1,9 +1,9 @@
-//! The certificate that the webhooks are served with: where it comes from, and how a new one takes its place while
-//! requests are answered.
+//! The serving certificate of the webhooks: its source, and its rotation while the server runs.
 //!
-//! Made here, it and its authority lie in a Secret that all replicas follow; the one that leads renews both and sees to it
-//! that the API server trusts what is served: [`plan`] says what is next, [`keeper`] does it. Made by others, it is read
-//! from files.
+//! In mode `auto`, a Secret contains the certificate and its CA. All replicas serve the certificate of the Secret. The
+//! leader rotates both and injects the CA bundle into the webhook configurations: [`plan`] decides the next step,
+//! [`execute`] executes it, and [`rotator`] is the loop. In mode `manual`, [`cert_watcher`] reads the certificate from
+//! files.
 
 use std::time::Duration;
 
@@ -11,70 +11,76 @@ use anyhow::Context;
 use grove_api_types::configuration::CertProvisionMode;
 use grove_runtime::runtime::Runtime;
 
-use crate::metrics::Counters;
+use crate::metrics::WebhookMetrics;
 
-pub(crate) mod authority;
-mod files;
-mod identity;
-mod keeper;
+pub(crate) mod ca;
+mod cert_watcher;
+mod cert_writer;
+mod execute;
 mod observe;
 mod observed;
 mod plan;
-mod publish;
+mod propagation;
+mod readiness;
+mod rotator;
+mod secret;
+mod serving_cert;
+mod x509;
 
-pub(crate) use self::identity::Identity;
-use self::keeper::Keeper;
-use self::plan::Terms;
+use self::plan::RotationPolicy;
+use self::readiness::CertReadiness;
+use self::rotator::CertRotator;
+pub(crate) use self::serving_cert::ServingCert;
 
-/// How the certificate is come by, beyond what the configuration says.
-pub(crate) struct Wishes {
-    /// Over the configuration's `certProvisionMode`.
+/// The flags about the certificate.
+pub(crate) struct CertOptions {
+    /// Overrides `certProvisionMode` of the configuration.
     pub(crate) mode: Option<CertProvisionMode>,
-    /// What the API server calls this service: names of hosts and addresses, beyond those of its `Service`.
-    pub(crate) names: Vec<String>,
-    /// After so long a certificate is renewed.
+    /// Subject alternative names of the certificate, in addition to the names of the core/v1 Service.
+    pub(crate) subject_alt_names: Vec<String>,
+    /// Age at which the serving certificate is renewed.
     pub(crate) certificate_period: Duration,
-    /// After so long the authority is.
-    pub(crate) authority_period: Duration,
+    /// Age at which the CA is renewed.
+    pub(crate) ca_period: Duration,
 }
 
-/// Looks after `identity` for as long as the service runs.
+/// Provides the serving certificate until the process shuts down.
 ///
 /// # Errors
-/// When the watches cannot be set up.
-pub(crate) async fn look_after(
-    service: &Runtime,
-    identity: &Identity,
-    wishes: Wishes,
-    counters: &Counters,
+/// If the directory of the certificate files cannot be watched.
+pub(crate) async fn manage(
+    runtime: &Runtime,
+    serving_cert: &ServingCert,
+    options: CertOptions,
+    metrics: &WebhookMetrics,
 ) -> anyhow::Result<()> {
-    let Wishes { mode, names, certificate_period, authority_period } = wishes;
-    let server = &service.config().server.webhooks;
-    let ready = service.ready().register_for_probes("the certificate");
-    let stop = service.shutdown().asked();
-    match mode.unwrap_or(server.cert_provision_mode) {
+    let CertOptions { mode, subject_alt_names, certificate_period, ca_period } = options;
+    let config = &runtime.config().server.webhooks;
+    let readiness = CertReadiness::new(runtime.ready().register_for_probes("the certificate"));
+    let shutdown = runtime.shutdown().asked();
+    match mode.unwrap_or(config.cert_provision_mode) {
         CertProvisionMode::Manual => {
-            let following = files::follow(server.server_cert_dir.as_ref(), identity, ready, counters);
+            let watch = cert_watcher::watch(config.server_cert_dir.as_ref(), serving_cert, readiness, metrics);
             tokio::select! {
-                followed = following => followed.context("could not follow the files of the certificate"),
-                () = stop => Ok(()),
+                result = watch => result.context("could not watch the directory of the certificate"),
+                () = shutdown => Ok(()),
             }
         }
         CertProvisionMode::Auto => {
-            let names = [service_names(service), names].concat();
-            let terms = Terms { names, certificate_period, authority_period };
-            let keeper = Keeper::new(service, terms, (identity.clone(), ready), counters);
+            let subject_alt_names = [service_names(runtime), subject_alt_names].concat();
+            let policy = RotationPolicy { subject_alt_names, certificate_period, ca_period };
+            let rotator = CertRotator::new(runtime, policy, (serving_cert.clone(), readiness), metrics);
             tokio::select! {
-                () = keeper.run(service.ready().clone()) => Ok(()),
-                () = stop => Ok(()),
+                () = rotator.run(runtime.ready().clone()) => Ok(()),
+                () = shutdown => Ok(()),
             }
         }
     }
 }
 
-/// By these names a `Service` is called in its cluster.
-fn service_names(service: &Runtime) -> Vec<String> {
-    let (name, namespace) = (service.name(), service.namespace());
+/// The DNS names of the core/v1 Service.
+fn service_names(runtime: &Runtime) -> Vec<String> {
+    let (name, namespace) = (runtime.name(), runtime.namespace());
     let mut names = vec![name.to_owned()];
     for suffix in ["", ".svc", ".svc.cluster.local"] {
         names.push([name, ".", namespace, suffix].concat());

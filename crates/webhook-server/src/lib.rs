@@ -1,11 +1,11 @@
-//! webhook-server: what is filled in, accepted and refused when objects of Grove are written, who may change what Grove
-//! manages, and the certificates for all that.
+//! webhook-server: the admission webhooks of Grove. They set defaults, validate objects and protect managed objects.
 //!
-//! Pages in reading order: [`question`], what is asked; `routes`, how a request becomes an answer; `answer`, which asks the
-//! rules of `grove_api_types::admission`; `cluster`, what those have to know; `certs`, by which the API server knows us.
-//! No rule of Grove lives here.
+//! Modules in reading order: [`webhook`] lists the webhooks. `routes` reads a request and writes the response. `admit`
+//! calls the rules, which are pure functions of `grove_api_types::admission`. `cluster_facts` provides the facts that
+//! the rules need. `certs` provides the serving certificate.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,51 +16,51 @@ use grove_runtime::runtime::Runtime;
 use grove_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
 
-mod answer;
+mod admit;
 pub mod args;
 mod certs;
-mod cluster;
-mod known;
+mod cluster_facts;
+mod memory_budget;
 mod metrics;
-pub mod question;
 pub mod rbac;
 pub mod registration;
 mod review;
-mod room;
 mod routes;
 mod serve;
+mod transform;
+pub mod webhook;
 
 use args::WebhookArgs;
-use certs::{Identity, Wishes};
-use cluster::Cluster;
-use metrics::Counters;
-use routes::Desk;
+use certs::{CertOptions, ServingCert};
+use cluster_facts::ClusterFacts;
+use metrics::WebhookMetrics;
+use routes::WebhookState;
 
-/// Name of the service: of its `ServiceAccount`, its `Service`, and its user agent.
+/// The name of the service, of its `ServiceAccount` and core/v1 Service, and of its user agent.
 pub const NAME: &str = "webhook-server";
 
-/// Answers until the service is told to stop, and what was asked until then.
+/// Serves the webhooks until the shutdown, and finishes the open requests.
 ///
 /// # Errors
-/// When the address is taken, or the certificate cannot be looked after.
-pub async fn run(service: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
-    let address = args.webhook_address.unwrap_or(service.config().server.webhooks.address.0);
+/// If the address is already in use, or the directory of the certificate files cannot be watched.
+pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
+    let address = args.webhook_address.unwrap_or(runtime.config().server.webhooks.address.0);
     let listener = listen(address).await?;
-    let counters = Counters::new(service.metrics().registry()).context("could not set up the metrics")?;
-    let identity = Identity::default();
-    let wishes = Wishes {
+    let metrics = WebhookMetrics::new(runtime.metrics().registry()).context("could not register the metrics")?;
+    let serving_cert = ServingCert::default();
+    let options = CertOptions {
         mode: args.cert_provision_mode.map(Into::into),
-        names: args.certificate_names.clone(),
+        subject_alt_names: args.certificate_names.clone(),
         certificate_period: args.certificate_period,
-        authority_period: args.authority_period,
+        ca_period: args.ca_period,
     };
-    let desk = Desk::new(Cluster::watch(service, &args.grove_accounts), counters.clone());
-    let looking_after = certs::look_after(service, &identity, wishes, &counters);
-    let answering = answer(service, (listener, desk), identity.clone(), args.shutdown_delay_duration);
-    let parting = part(service.ready(), service.shutdown());
-    // On the heap: together they would make a large future.
-    let work = Box::pin(try_join3(looking_after, answering, parting.map(Ok)));
-    service.run(work.map(|ended| ended.map(drop)), &()).await
+    let state = WebhookState::new(ClusterFacts::start(runtime, &args.grove_accounts), metrics.clone());
+    let certs = certs::manage(runtime, &serving_cert, options, &metrics);
+    let server = serve(runtime, (listener, state), serving_cert.clone(), args.shutdown_delay_duration);
+    let readiness = mark_unready_on_shutdown(runtime.ready(), runtime.shutdown());
+    // Boxed, because the combined future is large.
+    let work = Box::pin(try_join3(certs, server, readiness.map(Ok)));
+    runtime.run(work.map(|result| result.map(drop)), &()).await
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -70,27 +70,29 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Who connects before everything is known waits: no answer is made from empty caches.
-async fn answer(
-    service: &Runtime,
-    (listener, desk): (TcpListener, std::sync::Arc<Desk>),
-    identity: Identity,
-    linger: Duration,
+/// Accepts connections once the caches are synced. Earlier clients wait in the backlog, because rules with empty caches
+/// would give wrong responses.
+async fn serve(
+    runtime: &Runtime,
+    (listener, state): (TcpListener, Arc<WebhookState>),
+    serving_cert: ServingCert,
+    shutdown_delay: Duration,
 ) -> anyhow::Result<()> {
-    let stop = service.shutdown();
+    let shutdown = runtime.shutdown();
     tokio::select! {
-        () = service.ready().wait() => {}
-        () = stop.asked() => return Ok(()),
+        () = runtime.ready().wait() => {}
+        () = shutdown.asked() => return Ok(()),
     }
-    let tls = serve::tls(std::sync::Arc::new(identity)).context("could not set up TLS")?;
-    if !serve::serve(listener, tls, routes::routes(&desk), serve::CONNECTIONS, (stop, linger)).await {
-        tracing::warn!("connections did not end in time and are dropped");
+    let tls = serve::tls(Arc::new(serving_cert)).context("could not set up TLS")?;
+    let routes = routes::routes(&state);
+    if !serve::serve(listener, tls, routes, serve::MAX_CONNECTIONS, (shutdown, shutdown_delay)).await {
+        tracing::warn!("some connections did not end in time and are dropped");
     }
     Ok(())
 }
 
-/// From the request to stop on, the probes say that no more requests should be sent here.
-async fn part(ready: &Ready, stop: &Shutdown) {
-    stop.asked().await;
-    drop(ready.register_for_probes("its successor, this process is stopping"));
+/// Fails the readiness probe from the start of the shutdown on, so that load balancers stop sending requests.
+async fn mark_unready_on_shutdown(ready: &Ready, shutdown: &Shutdown) {
+    shutdown.asked().await;
+    drop(ready.register_for_probes("the end of the shutdown"));
 }

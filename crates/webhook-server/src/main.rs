@@ -1,4 +1,4 @@
-//! The process: reads its flags, puts on the shell and answers.
+//! The process: parses the flags and runs the service.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use grove_runtime::args::CommonArgs;
 use grove_runtime::process;
 use webhook_server::args::WebhookArgs;
 
-/// Fills in defaults of Grove's objects, refuses what makes no sense, and protects what Grove manages.
+/// Admission webhooks of Grove: set defaults, validate objects, and protect managed objects.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -17,10 +17,10 @@ struct Args {
     webhooks: WebhookArgs,
 }
 
-// One thread is plenty: a review takes a fraction of a millisecond, and several replicas share them.
+// One thread is enough: a review takes a fraction of a millisecond, and several replicas share the load.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let Args { common, webhooks } = Args::parse();
-    let work = async |service: &_| webhook_server::run(service, &webhooks).await;
+    let work = async |runtime: &_| webhook_server::run(runtime, &webhooks).await;
     process::run(webhook_server::NAME, &common, work).await
 }

@@ -1,145 +1,150 @@
-//! What is counted: reviews by question and outcome, how long they take, and which rules refuse.
+//! The metrics of the webhooks. Names and labels are those of controller-runtime where it has the metric.
 
 use std::time::Instant;
 
+use axum::http::StatusCode;
 use grove_api_types::admission::Rule;
-use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-use crate::question::Question;
+use crate::webhook::Webhook;
 
-/// From a tenth of a millisecond to the time after which the API server gives up.
-const SECONDS: [f64; 10] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.05, 0.25, 1.0, 10.0];
+/// Seconds, from a tenth of a millisecond to the timeout of the API server.
+const BUCKETS: [f64; 10] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.05, 0.25, 1.0, 10.0];
+/// The code of a request that the client cancels before it gets a response. nginx and others use the same code.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// The counters of this service. Cheap to clone.
+/// The metrics of this service. Clones share the same values.
 #[derive(Clone)]
-pub(crate) struct Counters {
-    reviews: IntCounterVec,
-    seconds: HistogramVec,
-    refusals: IntCounterVec,
-    in_flight: IntGauge,
-    bytes: IntGauge,
-    expiry: Gauge,
+pub(crate) struct WebhookMetrics {
+    requests: IntCounterVec,
+    latency: HistogramVec,
+    in_flight: IntGaugeVec,
+    decisions: IntCounterVec,
+    violations: IntCounterVec,
+    bytes_in_flight: IntGauge,
+    certificate_expiry: Gauge,
 }
 
-/// What came of a review.
+/// The decision of an admission response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// As it was sent.
+pub(crate) enum Decision {
+    /// Allowed without a patch.
     Allowed,
-    /// With changes.
-    Changed,
-    Refused,
-    /// It was no question.
-    Malformed,
-    TooLarge,
-    /// Its body did not come in time.
-    TooSlow,
-    /// There was no room for it in time.
-    Busy,
-    /// Answering it went wrong.
-    Panicked,
-    /// Who asked did not wait for the answer.
-    Abandoned,
+    /// Allowed with a patch.
+    Patched,
+    Denied,
 }
 
-impl Outcome {
-    fn name(self) -> &'static str {
+impl Decision {
+    fn label(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
-            Self::Changed => "changed",
-            Self::Refused => "refused",
-            Self::Malformed => "malformed",
-            Self::TooLarge => "too-large",
-            Self::TooSlow => "too-slow",
-            Self::Busy => "busy",
-            Self::Panicked => "panicked",
-            Self::Abandoned => "abandoned",
+            Self::Patched => "patched",
+            Self::Denied => "denied",
         }
     }
 }
 
-impl Counters {
+impl WebhookMetrics {
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| IntCounterVec::new(Opts::new(name, help), labels);
-        let seconds = HistogramOpts::new(
-            "grove_admission_review_duration_seconds",
-            "Time from the arrival of a review to its answer.",
+        let latency = HistogramOpts::new(
+            "controller_runtime_webhook_latency_seconds",
+            "Latency of admission requests in seconds, by the path of the webhook.",
         );
-        let counters = Self {
-            reviews: counter(
-                "grove_admission_reviews_total",
-                "Reviews by webhook and outcome: allowed, changed, refused, malformed, too-large, too-slow, busy, panicked, \
-                 abandoned.",
-                &["webhook", "outcome"],
+        let in_flight = Opts::new(
+            "controller_runtime_webhook_requests_in_flight",
+            "Admission requests that have no response yet, by the path of the webhook.",
+        );
+        let metrics = Self {
+            requests: counter(
+                "controller_runtime_webhook_requests_total",
+                "Admission requests by the path of the webhook and the HTTP status code; 499: the client cancelled the request.",
+                &["webhook", "code"],
             )?,
-            seconds: HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["webhook"])?,
-            refusals: counter(
-                "grove_admission_refusals_total",
-                "Mistakes that were refused, by rule; docs/admission.md has the rules.",
+            latency: HistogramVec::new(latency.buckets(BUCKETS.to_vec()), &["webhook"])?,
+            in_flight: IntGaugeVec::new(in_flight, &["webhook"])?,
+            decisions: counter(
+                "grove_webhook_decisions_total",
+                "Admission responses by the path of the webhook and the decision: allowed, patched or denied.",
+                &["webhook", "decision"],
+            )?,
+            violations: counter(
+                "grove_webhook_rule_violations_total",
+                "Field errors in denied requests, by rule; docs/admission.md lists the rules.",
                 &["rule"],
             )?,
-            in_flight: IntGauge::new("grove_admission_reviews_in_flight", "Reviews that are not answered yet.")?,
-            bytes: IntGauge::new(
-                "grove_admission_review_bytes_in_flight",
-                "Bytes of reviews that are being received: those that there is room for.",
+            bytes_in_flight: IntGauge::new(
+                "grove_webhook_request_bytes_in_flight",
+                "Bytes of the request bodies that are being received or parsed.",
             )?,
-            expiry: Gauge::new(
+            certificate_expiry: Gauge::new(
                 "grove_webhook_certificate_expiry_timestamp_seconds",
-                "When the certificate that is served expires, in seconds since 1970.",
+                "Expiry of the serving certificate, in seconds since 1970.",
             )?,
         };
-        registry.register(Box::new(counters.reviews.clone()))?;
-        registry.register(Box::new(counters.seconds.clone()))?;
-        registry.register(Box::new(counters.refusals.clone()))?;
-        registry.register(Box::new(counters.in_flight.clone()))?;
-        registry.register(Box::new(counters.bytes.clone()))?;
-        registry.register(Box::new(counters.expiry.clone()))?;
-        Ok(counters)
+        registry.register(Box::new(metrics.requests.clone()))?;
+        registry.register(Box::new(metrics.latency.clone()))?;
+        registry.register(Box::new(metrics.in_flight.clone()))?;
+        registry.register(Box::new(metrics.decisions.clone()))?;
+        registry.register(Box::new(metrics.violations.clone()))?;
+        registry.register(Box::new(metrics.bytes_in_flight.clone()))?;
+        registry.register(Box::new(metrics.certificate_expiry.clone()))?;
+        Ok(metrics)
     }
 
-    /// Measures one review until the guard is dropped.
-    pub(crate) fn review(&self, question: Question) -> Reviewing {
-        self.in_flight.inc();
-        Reviewing { counters: self.clone(), question, outcome: Outcome::Abandoned, began: Instant::now() }
+    /// Starts the measurement of one request. It ends when the timer is dropped.
+    pub(crate) fn start_request(&self, webhook: Webhook) -> RequestTimer {
+        self.in_flight.with_label_values(&[webhook.path()]).inc();
+        RequestTimer { metrics: self.clone(), webhook, code: None, start: Instant::now() }
     }
 
-    /// How many bytes are being received.
-    pub(crate) fn bytes(&self) -> IntGauge {
-        self.bytes.clone()
+    /// The gauge of the bytes in memory.
+    pub(crate) fn bytes_in_flight(&self) -> IntGauge {
+        self.bytes_in_flight.clone()
     }
 
-    pub(crate) fn refused(&self, rule: Rule) {
-        self.refusals.with_label_values(&[rule.name()]).inc();
+    pub(crate) fn count_decision(&self, webhook: Webhook, decision: Decision) {
+        self.decisions.with_label_values(&[webhook.path(), decision.label()]).inc();
     }
 
-    pub(crate) fn serves_until(&self, seconds: i64) {
+    pub(crate) fn count_violation(&self, rule: Rule) {
+        self.violations.with_label_values(&[rule.name()]).inc();
+    }
+
+    /// Records when the serving certificate expires, in seconds since 1970.
+    pub(crate) fn set_certificate_expiry(&self, seconds: i64) {
         #[expect(clippy::cast_precision_loss, reason = "no certificate lives for 2^53 seconds")]
-        self.expiry.set(seconds as f64);
+        self.certificate_expiry.set(seconds as f64);
     }
 }
 
-/// One review on its way.
-pub(crate) struct Reviewing {
-    counters: Counters,
-    question: Question,
-    outcome: Outcome,
-    began: Instant,
+/// The measurement of one request.
+pub(crate) struct RequestTimer {
+    metrics: WebhookMetrics,
+    webhook: Webhook,
+    code: Option<StatusCode>,
+    start: Instant,
 }
 
-impl Reviewing {
-    /// Says what came of it; unsaid, it counts as abandoned.
-    pub(crate) fn ended(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
+impl RequestTimer {
+    /// Sets the status code of the response. Without one, the request counts as cancelled by the client.
+    pub(crate) fn set_code(&mut self, code: StatusCode) {
+        self.code = Some(code);
+    }
+
+    fn final_code(&self) -> u16 {
+        let code = if std::thread::panicking() { Some(StatusCode::INTERNAL_SERVER_ERROR) } else { self.code };
+        code.map_or(CLIENT_CLOSED_REQUEST, |code| code.as_u16())
     }
 }
 
-impl Drop for Reviewing {
+impl Drop for RequestTimer {
     fn drop(&mut self) {
-        let Counters { reviews, seconds, in_flight, .. } = &self.counters;
-        let webhook = self.question.name();
-        let outcome = if std::thread::panicking() { Outcome::Panicked } else { self.outcome };
-        reviews.with_label_values(&[webhook, outcome.name()]).inc();
-        seconds.with_label_values(&[webhook]).observe(self.began.elapsed().as_secs_f64());
-        in_flight.dec();
+        let WebhookMetrics { requests, latency, in_flight, .. } = &self.metrics;
+        let path = self.webhook.path();
+        requests.with_label_values(&[path, &self.final_code().to_string()]).inc();
+        latency.with_label_values(&[path]).observe(self.start.elapsed().as_secs_f64());
+        in_flight.with_label_values(&[path]).dec();
     }
 }

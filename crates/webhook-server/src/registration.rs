@@ -1,6 +1,7 @@
-//! What the API server is told to ask, and about what: the webhook configurations, as they are written into `deploy/`.
+//! The webhook configurations. `cargo xtask generate` writes them into `deploy/`.
 //!
-//! Names of configurations and webhooks that the Go operator has, too, are its own, so that applying ours replaces those.
+//! Configurations and webhooks that the Go operator also has keep its names: `kubectl apply` of these configurations
+//! replaces those of the Go operator.
 
 use grove_api_types::admission::{ALWAYS_EXEMPT, RULED};
 use grove_api_types::labels::{MANAGED_BY, MANAGER};
@@ -14,10 +15,10 @@ use kube::core::ObjectMeta;
 
 use crate::NAME;
 use crate::args::GROVE_ACCOUNTS;
-use crate::question::Question;
+use crate::webhook::Webhook;
 
-/// The label by which this service finds the configurations.
-pub const OURS: (&str, &str) = ("app.kubernetes.io/name", NAME);
+/// Key and value of the label that selects the configurations of this service.
+pub const WEBHOOK_LABEL: (&str, &str) = ("app.kubernetes.io/name", NAME);
 
 const DEFAULT_SET: &str = "podcliqueset-defaulting-webhook";
 const DEFAULT_TOPOLOGY: &str = "clustertopology-defaulting-webhook";
@@ -31,9 +32,9 @@ pub const MUTATING: [&str; 2] = [DEFAULT_SET, DEFAULT_TOPOLOGY];
 /// The names of the validating configurations.
 pub const VALIDATING: [&str; 4] = [VALIDATE_SET, VALIDATE_TOPOLOGY, VALIDATE_SCALE, AUTHORIZE];
 
-/// After so many seconds the API server gives up.
-const TIMEOUT: i32 = 10;
-/// The port of the `Service`.
+/// Seconds that the API server waits for a response.
+const TIMEOUT_SECONDS: i32 = 10;
+/// The port of the core/v1 Service.
 const PORT: i32 = 443;
 
 const GROVE: &str = "grove.io";
@@ -41,51 +42,52 @@ const CREATE: &str = "CREATE";
 const UPDATE: &str = "UPDATE";
 const DELETE: &str = "DELETE";
 
-/// What is being deleted is judged no more, and finalizers may always go.
-const STAYS: (&str, &str) = ("stays", "!has(object.metadata.deletionTimestamp)");
-const CHANGES_SPEC: (&str, &str) = ("changes-the-spec", "oldObject == null || object.spec != oldObject.spec");
-/// Where a scale has no replicas it has none.
-const SCALES: (&str, &str) = ("scales", "object.spec.?replicas.orValue(0) != oldObject.spec.?replicas.orValue(0)");
+/// An object that is terminating passes unchecked, so that its finalizers can always be removed.
+const NOT_TERMINATING: (&str, &str) = ("not-terminating", "!has(object.metadata.deletionTimestamp)");
+const SPEC_CHANGED: (&str, &str) = ("spec-changed", "oldObject == null || object.spec != oldObject.spec");
+/// A `Scale` with zero replicas has no field `replicas`.
+const REPLICAS_CHANGED: (&str, &str) =
+    ("replicas-changed", "object.spec.?replicas.orValue(0) != oldObject.spec.?replicas.orValue(0)");
 
-/// The configurations that fill in.
+/// The configurations of the defaulting webhooks.
 pub fn mutating() -> Vec<MutatingWebhookConfiguration> {
     vec![
-        mutating_configuration(DEFAULT_SET, of_sets("pcs.defaulting.webhooks.grove.io", Question::DefaultSet)),
+        mutating_configuration(DEFAULT_SET, for_sets("pcs.defaulting.webhooks.grove.io", Webhook::DefaultSet)),
         mutating_configuration(
             DEFAULT_TOPOLOGY,
-            of_topologies(
+            for_topologies(
                 "clustertopology.defaulting.webhooks.grove.io",
-                Question::DefaultTopology,
+                Webhook::DefaultTopology,
                 &["clustertopologies"],
             ),
         ),
     ]
 }
 
-/// The configurations that accept or refuse, but for the one that protects what Grove manages.
+/// The configurations of the validating webhooks, without the [`authorizer`].
 pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
     let topologies = ["clustertopologies", "clustertopologybindings"];
     let scales = ["podcliquesets/scale", "podcliquescalinggroups/scale", "podcliques/scale"];
     vec![
-        validating_configuration(VALIDATE_SET, of_sets("pcs.validating.webhooks.grove.io", Question::ValidateSet)),
+        validating_configuration(VALIDATE_SET, for_sets("pcs.validating.webhooks.grove.io", Webhook::ValidateSet)),
         validating_configuration(
             VALIDATE_TOPOLOGY,
-            of_topologies("clustertopology.validating.webhooks.grove.io", Question::ValidateTopology, &topologies),
+            for_topologies("clustertopology.validating.webhooks.grove.io", Webhook::ValidateTopology, &topologies),
         ),
         validating_configuration(
             VALIDATE_SCALE,
-            Webhook {
+            Registration {
                 name: "scale.validating.webhooks.grove.io",
-                question: Question::ValidateScale,
+                webhook: Webhook::ValidateScale,
                 rules: vec![rule(GROVE, "v1alpha1", &scales, &[UPDATE], NAMESPACED)],
-                conditions: vec![SCALES.into()],
+                conditions: vec![REPLICAS_CHANGED.into()],
                 selector: None,
             },
         ),
     ]
 }
 
-/// The configuration that protects what Grove manages; applied only where that is wanted.
+/// The configuration of the webhook that protects managed objects. It is an optional component of the deployment.
 pub fn authorizer() -> ValidatingWebhookConfiguration {
     let every = &[CREATE, UPDATE, DELETE][..];
     let change = &[UPDATE, DELETE][..];
@@ -93,80 +95,88 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
         rule(GROVE, "v1alpha1", &["podcliques", "podcliquescalinggroups"], every, NAMESPACED),
         rule("scheduler.grove.io", "v1alpha1", &["podgangs"], every, NAMESPACED),
         rule("", "v1", &["secrets", "serviceaccounts", "services"], change, NAMESPACED),
-        // To delete a pod is everybody's right who may.
+        // Users may delete pods if RBAC allows it.
         rule("", "v1", &["pods"], &[UPDATE], NAMESPACED),
         rule("rbac.authorization.k8s.io", "v1", &["roles", "rolebindings"], change, NAMESPACED),
         rule("autoscaling", "v2", &["horizontalpodautoscalers"], change, NAMESPACED),
         rule("resource.k8s.io", "v1", &["resourceclaims"], change, NAMESPACED),
-        // Its finalizer holds it, so its deletion may be asked for.
+        // A finalizer delays its deletion, so a delete request needs no check.
         rule("resource.nvidia.com", "v1beta1", &["computedomains"], &[UPDATE], NAMESPACED),
     ];
     let selector = LabelSelector {
         match_labels: Some([(MANAGED_BY.to_owned(), MANAGER.to_owned())].into()),
         ..LabelSelector::default()
     };
-    let strangers = Condition { name: "is-no-account-that-always-may", expression: strangers() };
+    let non_exempt = Condition { name: "user-is-not-exempt", expression: non_exempt_users() };
     validating_configuration(
         AUTHORIZE,
-        Webhook {
+        Registration {
             name: "authorizer.webhooks.grove.io",
-            question: Question::Authorize,
+            webhook: Webhook::Authorize,
             rules,
-            conditions: vec![strangers],
+            conditions: vec![non_exempt],
             selector: Some(selector),
         },
     )
 }
 
-/// Our own services and the controllers that clear away need not ask, also while nobody answers.
-fn strangers() -> String {
-    let ours = GROVE_ACCOUNTS.iter().map(|account| format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"));
-    let all = ours.chain(ALWAYS_EXEMPT.map(str::to_owned));
-    format!("!(request.userInfo.username in [{}])", quoted(all))
+/// Matches all users except Grove's services and the garbage collectors of Kubernetes. These work also while no replica
+/// of this service responds.
+fn non_exempt_users() -> String {
+    let own = GROVE_ACCOUNTS.iter().map(|account| format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"));
+    let all = own.chain(ALWAYS_EXEMPT.map(str::to_owned));
+    format!("!(request.userInfo.username in [{}])", cel_list(all))
 }
 
-/// Nothing that a rule about sets reads is anywhere else.
-fn changes_what_rules_read() -> Condition {
-    let changes = |map: &str| format!("object.metadata.?{map}[?key] != oldObject.metadata.?{map}[?key]");
+/// Matches changes of the fields that the rules about sets read: the spec and some labels and annotations.
+fn validated_fields_changed() -> Condition {
+    let changed = |map: &str| format!("object.metadata.?{map}[?key] != oldObject.metadata.?{map}[?key]");
     let expression = format!(
         "oldObject == null || object.spec != oldObject.spec || [{}].exists(key, {} || {})",
-        quoted(RULED.map(str::to_owned)),
-        changes("labels"),
-        changes("annotations")
+        cel_list(RULED.map(str::to_owned)),
+        changed("labels"),
+        changed("annotations")
     );
-    Condition { name: "changes-what-rules-read", expression }
+    Condition { name: "validated-fields-changed", expression }
 }
 
-fn quoted(texts: impl IntoIterator<Item = String>) -> String {
+/// The items of a CEL list of strings.
+fn cel_list(texts: impl IntoIterator<Item = String>) -> String {
     let quoted: Vec<_> = texts.into_iter().map(|text| format!("'{text}'")).collect();
     quoted.join(", ")
 }
 
 const NAMESPACED: &str = "Namespaced";
-const CLUSTER: &str = "Cluster";
+const CLUSTER: &str = "ClusterFacts";
 
-/// One webhook, mutating or validating.
-struct Webhook {
+/// The parts in which one webhook differs from the others.
+struct Registration {
     name: &'static str,
-    question: Question,
+    webhook: Webhook,
     rules: Vec<RuleWithOperations>,
     conditions: Vec<Condition>,
     selector: Option<LabelSelector>,
 }
 
-/// Asked when a set is created, or changed where a rule reads.
-fn of_sets(name: &'static str, question: Question) -> Webhook {
+/// A webhook for sets that are created or whose validated fields change.
+fn for_sets(name: &'static str, webhook: Webhook) -> Registration {
     let rules = vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)];
-    Webhook { name, question, rules, conditions: vec![STAYS.into(), changes_what_rules_read()], selector: None }
+    Registration {
+        name,
+        webhook,
+        rules,
+        conditions: vec![NOT_TERMINATING.into(), validated_fields_changed()],
+        selector: None,
+    }
 }
 
-/// Asked when a topology of these kinds is created, or its spec changed.
-fn of_topologies(name: &'static str, question: Question, kinds: &[&str]) -> Webhook {
+/// A webhook for topologies of these kinds that are created or whose spec changes.
+fn for_topologies(name: &'static str, webhook: Webhook, kinds: &[&str]) -> Registration {
     let rules = vec![rule(GROVE, "v1alpha1", kinds, &[CREATE, UPDATE], CLUSTER)];
-    Webhook { name, question, rules, conditions: vec![STAYS.into(), CHANGES_SPEC.into()], selector: None }
+    Registration { name, webhook, rules, conditions: vec![NOT_TERMINATING.into(), SPEC_CHANGED.into()], selector: None }
 }
 
-/// A condition in CEL without which the API server does not ask.
+/// A match condition: the API server calls the webhook only if the CEL expression is true.
 struct Condition {
     name: &'static str,
     expression: String,
@@ -185,7 +195,7 @@ impl From<Condition> for MatchCondition {
 }
 
 fn metadata(name: &str) -> ObjectMeta {
-    let labels = [OURS, ("app.kubernetes.io/part-of", "grove")];
+    let labels = [WEBHOOK_LABEL, ("app.kubernetes.io/part-of", "grove")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() }
 }
@@ -201,49 +211,49 @@ fn rule(group: &str, version: &str, resources: &[&str], operations: &[&str], sco
     }
 }
 
-fn client(question: Question) -> WebhookClientConfig {
+fn client_config(webhook: Webhook) -> WebhookClientConfig {
     let service = ServiceReference {
         namespace: SYSTEM_NAMESPACE.to_owned(),
         name: NAME.to_owned(),
-        path: Some(question.path().to_owned()),
+        path: Some(webhook.path().to_owned()),
         port: Some(PORT),
     };
     WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
 }
 
-fn mutating_configuration(name: &str, webhook: Webhook) -> MutatingWebhookConfiguration {
-    let Webhook { name: webhook_name, question, rules, conditions, selector } = webhook;
+fn mutating_configuration(name: &str, registration: Registration) -> MutatingWebhookConfiguration {
+    let Registration { name: webhook_name, webhook, rules, conditions, selector } = registration;
     let webhook = MutatingWebhook {
         name: webhook_name.to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
-        client_config: client(question),
+        client_config: client_config(webhook),
         failure_policy: Some("Fail".to_owned()),
         match_conditions: Some(conditions.into_iter().map(Into::into).collect()),
         match_policy: Some("Equivalent".to_owned()),
         object_selector: selector,
-        // What others change after us gets its defaults, too.
+        // Webhooks that run later may add fields that need defaults.
         reinvocation_policy: Some("IfNeeded".to_owned()),
         rules: Some(rules),
         side_effects: "None".to_owned(),
-        timeout_seconds: Some(TIMEOUT),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
         ..MutatingWebhook::default()
     };
     MutatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(vec![webhook]) }
 }
 
-fn validating_configuration(name: &str, webhook: Webhook) -> ValidatingWebhookConfiguration {
-    let Webhook { name: webhook_name, question, rules, conditions, selector } = webhook;
+fn validating_configuration(name: &str, registration: Registration) -> ValidatingWebhookConfiguration {
+    let Registration { name: webhook_name, webhook, rules, conditions, selector } = registration;
     let webhook = ValidatingWebhook {
         name: webhook_name.to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
-        client_config: client(question),
+        client_config: client_config(webhook),
         failure_policy: Some("Fail".to_owned()),
         match_conditions: Some(conditions.into_iter().map(Into::into).collect()),
         match_policy: Some("Equivalent".to_owned()),
         object_selector: selector,
         rules: Some(rules),
         side_effects: "None".to_owned(),
-        timeout_seconds: Some(TIMEOUT),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
         ..ValidatingWebhook::default()
     };
     ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(vec![webhook]) }

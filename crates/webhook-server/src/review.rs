@@ -1,23 +1,21 @@
-//! `AdmissionReview` in and out. Objects stay the JSON that was sent, so that no field of theirs can be lost here; no rule
-//! of Grove is known.
+//! `AdmissionReview` of `admission.k8s.io/v1`: parses requests and serializes responses.
+//!
+//! Objects remain JSON values, so that unknown fields survive. kube's `AdmissionRequest` would parse them into a type.
+//! kube's `AdmissionResponse` has another wire format: `patch` is a list of numbers in place of a base64 string, and
+//! each allowed response has an empty `status`.
 
 use grove_api_types::admission::{Change, Rule};
 use k8s_openapi::ByteString;
+use kube::core::Status;
+use kube::core::admission::{META_API_VERSION_V1, META_KIND, Operation};
+use kube::core::response::{StatusCause, StatusDetails, reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-const API_VERSION: &str = "admission.k8s.io/v1";
-const KIND: &str = "AdmissionReview";
-
-/// Refused because of what somebody wants.
-const FORBIDDEN: u16 = 403;
-/// Refused because it cannot be read.
-const BAD_REQUEST: u16 = 400;
-
-/// What the API server wants to know about one request.
+/// The attributes of a request that the webhooks read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Request {
+pub(crate) struct AdmissionRequest {
     pub(crate) uid: String,
     #[serde(default)]
     pub(crate) kind: Kind,
@@ -30,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) user_info: UserInfo,
     pub(crate) object: Option<Value>,
     pub(crate) old_object: Option<Value>,
-    /// Which resource the request is for: tells the kind of what a `Scale` scales.
+    /// The resource of the request. For a `Scale` it names the kind of the scaled object.
     #[serde(default)]
     pub(crate) resource: Resource,
 }
@@ -53,45 +51,36 @@ pub(crate) struct UserInfo {
     pub(crate) username: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub(crate) enum Operation {
-    Create,
-    Update,
-    Delete,
-    Connect,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct AdmissionReview {
     #[serde(default)]
     api_version: String,
-    request: Option<Request>,
+    request: Option<AdmissionRequest>,
 }
 
-/// Why what was sent is no question.
+/// Why a body is not a valid `AdmissionReview`.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Malformed {
-    #[error("the body is no AdmissionReview: {0}")]
+pub(crate) enum InvalidReview {
+    #[error("the body is not an AdmissionReview: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("the AdmissionReview is of {0:?}, and only {API_VERSION} is understood")]
+    #[error("the AdmissionReview has version {0:?}; only {META_API_VERSION_V1} is supported")]
     Version(String),
     #[error("the AdmissionReview has no request")]
-    Empty,
+    NoRequest,
 }
 
-impl Request {
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Malformed> {
-        let asked: Asked = serde_json::from_slice(body)?;
-        if asked.api_version != API_VERSION {
-            return Err(Malformed::Version(asked.api_version));
+impl AdmissionRequest {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, InvalidReview> {
+        let review: AdmissionReview = serde_json::from_slice(body)?;
+        if review.api_version != META_API_VERSION_V1 {
+            return Err(InvalidReview::Version(review.api_version));
         }
-        asked.request.ok_or(Malformed::Empty)
+        review.request.ok_or(InvalidReview::NoRequest)
     }
 
-    /// Without all of the objects but their replicas, which is what there is to know of a scale.
-    pub(crate) fn of_scale(self) -> Self {
+    /// Reduces the objects to `spec.replicas`, the only field of a `Scale` that a webhook reads.
+    pub(crate) fn retain_replicas(self) -> Self {
         let replicas = |scale: &Value| {
             let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64);
             json!({ "spec": { "replicas": replicas } })
@@ -100,74 +89,71 @@ impl Request {
         Self { object, old_object, ..self }
     }
 
-    /// `namespace/name`; on creation the name may be the server's to make.
+    /// `namespace/name`. In a create request the name may be empty, because the API server generates it later.
     pub(crate) fn full_name(&self) -> String {
         [self.namespace.as_str(), self.name.as_str()].join("/")
     }
 }
 
-/// What is answered.
+/// The response to an admission request.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Answer {
-    /// What is changed of the object; nothing when it is refused.
-    pub(crate) changes: Vec<Change>,
-    /// Why it may not be.
-    pub(crate) refusal: Option<Refusal>,
-    /// What the user is told either way.
+pub(crate) struct AdmissionResponse {
+    /// The operations of the JSON patch; empty if the request is denied.
+    pub(crate) patch: Vec<Change>,
+    /// `None` if the request is allowed.
+    pub(crate) denial: Option<Denial>,
+    /// Warnings for the user, with either decision.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Why a request is refused.
+/// Why a request is denied.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Refusal {
-    code: u16,
-    message: String,
-    causes: Vec<Cause>,
-    /// The rules that refuse, each once for every error.
+pub(crate) struct Denial {
+    status: Status,
+    /// The violated rules, one entry per field error.
     pub(crate) rules: Vec<Rule>,
 }
 
-/// One mistake, for programs that read refusals.
-#[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct Cause {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-    pub(crate) field: String,
-}
-
-impl Answer {
-    pub(crate) fn refused(message: String, causes: Vec<Cause>, rules: Vec<Rule>) -> Self {
-        let refusal = Refusal { code: FORBIDDEN, message, causes, rules };
-        Self { refusal: Some(refusal), ..Self::default() }
+impl AdmissionResponse {
+    /// Denies the request with 403.
+    pub(crate) fn deny(message: String, causes: Vec<StatusCause>, rules: Vec<Rule>) -> Self {
+        let details = (!causes.is_empty()).then(|| details(causes));
+        let status = Status { code: 403, reason: reason::FORBIDDEN.to_owned(), message, details, ..Status::default() };
+        Self { denial: Some(Denial { status, rules }), ..Self::default() }
     }
 
-    /// The object is not of the kind that it says it is.
-    pub(crate) fn unreadable(message: String) -> Self {
-        let refusal = Refusal { code: BAD_REQUEST, message, causes: vec![], rules: vec![] };
-        Self { refusal: Some(refusal), ..Self::default() }
+    /// Denies the request with 400: the object cannot be parsed.
+    pub(crate) fn bad_request(message: String) -> Self {
+        let status = Status { code: 400, reason: reason::BAD_REQUEST.to_owned(), message, ..Status::default() };
+        Self { denial: Some(Denial { status, rules: vec![] }), ..Self::default() }
     }
 
-    /// The answer as the API server reads it.
+    /// The `AdmissionReview` that contains this response.
     pub(crate) fn to_json(&self, uid: &str) -> Result<Vec<u8>, serde_json::Error> {
-        let patch = match self.changes.as_slice() {
+        let patch = match self.patch.as_slice() {
             [] => None,
-            changes => Some(ByteString(serde_json::to_vec(changes)?)),
+            operations => Some(ByteString(serde_json::to_vec(operations)?)),
         };
         let response = Response {
             uid,
-            allowed: self.refusal.is_none(),
-            status: self.refusal.as_ref().map(Status::of),
+            allowed: self.denial.is_none(),
+            status: self.denial.as_ref().map(|denial| &denial.status),
             patch_type: patch.is_some().then_some("JSONPatch"),
             patch,
             warnings: &self.warnings,
         };
-        serde_json::to_vec(&Answered { api_version: API_VERSION, kind: KIND, response })
+        serde_json::to_vec(&ReviewResponse { api_version: META_API_VERSION_V1, kind: META_KIND, response })
     }
+}
+
+fn details(causes: Vec<StatusCause>) -> StatusDetails {
+    let [name, group, kind, uid] = [const { String::new() }; 4];
+    StatusDetails { name, group, kind, uid, causes, retry_after_seconds: 0 }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answered<'a> {
+struct ReviewResponse<'a> {
     api_version: &'static str,
     kind: &'static str,
     response: Response<'a>,
@@ -179,7 +165,7 @@ struct Response<'a> {
     uid: &'a str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status<'a>>,
+    status: Option<&'a Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,82 +174,59 @@ struct Response<'a> {
     warnings: &'a [String],
 }
 
-#[derive(Serialize)]
-struct Status<'a> {
-    code: u16,
-    reason: &'static str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Details<'a>>,
-}
-
-#[derive(Serialize)]
-struct Details<'a> {
-    causes: &'a [Cause],
-}
-
-impl<'a> Status<'a> {
-    fn of(refusal: &'a Refusal) -> Self {
-        let Refusal { code, message, causes, rules: _ } = refusal;
-        let reason = if *code == FORBIDDEN { "Forbidden" } else { "BadRequest" };
-        let details = (!causes.is_empty()).then_some(Details { causes });
-        Self { code: *code, reason, message, details }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(review: &Value) -> Result<Request, String> {
-        Request::read(review.to_string().as_bytes()).map_err(|error| error.to_string())
+    fn parse(review: &Value) -> Result<AdmissionRequest, String> {
+        AdmissionRequest::parse(review.to_string().as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn what_nobody_here_knows_of_an_object_is_kept() {
+    fn unknown_fields_of_an_object_survive_parsing() {
         let object = json!({ "metadata": { "name": "a" }, "spec": { "newer": { "deep": [1, 2.5, null] } } });
         let request = json!({ "uid": "1", "operation": "CREATE", "object": object, "oldObject": null, "newer": true });
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
-        let request = read(&review).unwrap();
+        let request = parse(&review).unwrap();
         assert_eq!(request.object, Some(object));
         assert_eq!((request.old_object, request.operation), (None, Operation::Create));
     }
 
     #[test]
-    fn of_a_scale_only_the_number_is_kept() {
+    fn only_the_replicas_of_a_scale_are_retained() {
         let scale = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 3 } });
         let odd = json!({ "spec": { "replicas": [[]] } });
         let request = json!({ "uid": "1", "operation": "UPDATE", "name": "a", "object": scale, "oldObject": odd });
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "request": request });
-        let request = read(&review).unwrap().of_scale();
+        let request = parse(&review).unwrap().retain_replicas();
         assert_eq!(request.object, Some(json!({ "spec": { "replicas": 3 } })));
         assert_eq!((request.old_object, request.name.as_str()), (Some(json!({ "spec": { "replicas": null } })), "a"));
     }
 
     #[test]
-    fn what_is_no_question_is_told() {
-        assert!(read(&json!([])).unwrap_err().starts_with("the body is no AdmissionReview"));
+    fn an_invalid_review_is_rejected_with_the_reason() {
+        assert!(parse(&json!([])).unwrap_err().starts_with("the body is not an AdmissionReview"));
         let beta = json!({ "apiVersion": "admission.k8s.io/v1beta1" });
-        assert!(read(&beta).unwrap_err().contains("only admission.k8s.io/v1 is understood"));
+        assert!(parse(&beta).unwrap_err().contains("only admission.k8s.io/v1 is supported"));
         let empty = json!({ "apiVersion": "admission.k8s.io/v1" });
-        assert_eq!(read(&empty).unwrap_err(), "the AdmissionReview has no request");
+        assert_eq!(parse(&empty).unwrap_err(), "the AdmissionReview has no request");
     }
 
-    fn told(answer: &Answer) -> Value {
-        serde_json::from_slice(&answer.to_json("7").unwrap()).unwrap()
+    fn serialized(response: &AdmissionResponse) -> Value {
+        serde_json::from_slice(&response.to_json("7").unwrap()).unwrap()
     }
 
     #[test]
-    fn an_answer_says_no_more_than_there_is() {
-        let review = |response: Value| json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response });
-        assert_eq!(told(&Answer::default()), review(json!({ "uid": "7", "allowed": true })));
+    fn a_response_has_no_empty_fields() {
+        let review = |response: Value| json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
+        assert_eq!(serialized(&AdmissionResponse::default()), review(json!({ "uid": "7", "allowed": true })));
         let change = Change::Remove { path: "/a".to_owned() };
-        let patched = Answer { changes: vec![change], ..Answer::default() };
+        let patched = AdmissionResponse { patch: vec![change], ..AdmissionResponse::default() };
         let patch = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
         let response = json!({ "uid": "7", "allowed": true, "patchType": "JSONPatch", "patch": patch });
-        assert_eq!(told(&patched), review(response));
-        let refused = Answer::unreadable("no set".to_owned());
+        assert_eq!(serialized(&patched), review(response));
+        let denied = AdmissionResponse::bad_request("no set".to_owned());
         let status = json!({ "code": 400, "reason": "BadRequest", "message": "no set" });
-        assert_eq!(told(&refused), review(json!({ "uid": "7", "allowed": false, "status": status })));
+        assert_eq!(serialized(&denied), review(json!({ "uid": "7", "allowed": false, "status": status })));
     }
 }

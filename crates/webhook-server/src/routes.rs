@@ -1,134 +1,123 @@
-//! One route per question. Whatever is sent, there is an answer, it is bounded in size and time, and what goes wrong with
-//! one request is no other's concern.
+//! The HTTP endpoints of the webhooks. Each request gets a response. Size and time of a request are limited, and a
+//! panic ends only its own request.
 
-use std::panic::AssertUnwindSafe;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::Request as HttpRequest;
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use futures::FutureExt;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
+use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::answer::{answer, awaited};
-use crate::cluster::Cluster;
-use crate::metrics::{Counters, Outcome, Reviewing};
-use crate::question::Question;
-use crate::review::{Answer, Request};
-use crate::room::{self, LARGEST, Place, Room};
+use crate::admit::{admit, wait_for_cached_target};
+use crate::cluster_facts::ClusterFacts;
+use crate::memory_budget::{self, BudgetPermit, MAX_REVIEW_BYTES, MemoryBudget};
+use crate::metrics::{Decision, WebhookMetrics};
+use crate::review::{AdmissionRequest, AdmissionResponse};
+use crate::webhook::Webhook;
 
-/// For what arrives slowly; the API server gives up after as long.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a body may take to arrive. It equals the timeout of the API server.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What every request needs.
-pub(crate) struct Desk {
-    cluster: Cluster,
-    counters: Counters,
-    room: Room,
+/// The state that all endpoints share.
+pub(crate) struct WebhookState {
+    cluster: ClusterFacts,
+    metrics: WebhookMetrics,
+    budget: MemoryBudget,
 }
 
-impl Desk {
-    pub(crate) fn new(cluster: Cluster, counters: Counters) -> Arc<Self> {
-        let room = Room::new(counters.bytes());
-        Arc::new(Self { cluster, counters, room })
+impl WebhookState {
+    pub(crate) fn new(cluster: ClusterFacts, metrics: WebhookMetrics) -> Arc<Self> {
+        let budget = MemoryBudget::new(metrics.bytes_in_flight());
+        Arc::new(Self { cluster, metrics, budget })
     }
 }
 
-/// The routes.
-pub(crate) fn routes(desk: &Arc<Desk>) -> Router {
+/// One endpoint per webhook.
+pub(crate) fn routes(state: &Arc<WebhookState>) -> Router {
     let mut router = Router::new();
-    for question in Question::ALL {
-        let desk = Arc::clone(desk);
-        router = router.route(question.path(), post(move |request| isolated(review((desk, question), request))));
+    for webhook in Webhook::ALL {
+        let state = Arc::clone(state);
+        let endpoint = move |request: Request| async move { serve_review(&state, webhook, request).await };
+        router = router.route(webhook.path(), post(endpoint));
     }
-    router
+    router.layer(CatchPanicLayer::custom(panic_response))
 }
 
-/// A panic ends one review and nothing else; its guard counts it.
-async fn isolated(review: impl Future<Output = Response>) -> Response {
-    // Nothing that a review could leave half done is used after it.
-    AssertUnwindSafe(review).catch_unwind().await.unwrap_or_else(|_| {
-        let text = "the review panicked; the log of the webhook server says where";
-        (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
-    })
+fn panic_response(_: Box<dyn Any + Send>) -> Response {
+    let text = "the review panicked; the log of the webhook server says where";
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 
-async fn review((desk, question): (Arc<Desk>, Question), request: HttpRequest) -> Response {
-    let mut reviewing = desk.counters.review(question);
-    let (body, place) = match body(request, &desk.room).await {
-        Ok(received) => received,
-        Err((outcome, code, text)) => return refuse(&mut reviewing, outcome, (code, text)),
-    };
-    let asked = match Request::read(&body) {
-        Ok(asked) => asked,
-        Err(malformed) => {
-            return refuse(&mut reviewing, Outcome::Malformed, (StatusCode::BAD_REQUEST, malformed.to_string()));
-        }
-    };
+/// Serves one request and counts it by the status code of its response.
+async fn serve_review(state: &WebhookState, webhook: Webhook, request: Request) -> Response {
+    let mut timer = state.metrics.start_request(webhook);
+    let response = review(state, webhook, request).await.unwrap_or_else(IntoResponse::into_response);
+    timer.set_code(response.status());
+    response
+}
+
+/// A status code other than 200, and the reason. The API server then treats the call of the webhook as failed.
+type HttpRejection = (StatusCode, String);
+
+async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Result<Response, HttpRejection> {
+    let (body, permit) = admitted_body(request, &state.budget).await?;
+    let request = AdmissionRequest::parse(&body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
     drop(body);
-    // From here on nothing is waited for, but for what is scaled, of which only a number is left: so this thread has no
-    // other object at the same time.
-    let asked = if question == Question::ValidateScale { asked.of_scale() } else { asked };
-    drop(place);
-    awaited(question, &asked, &desk.cluster).await;
-    let answer = answer(question, &asked, &desk.cluster);
-    match answer.to_json(&asked.uid) {
-        Ok(json) => {
-            reviewing.ended(outcome(&answer));
-            count_and_tell(&desk.counters, question, &asked, &answer);
-            ([(header::CONTENT_TYPE, "application/json")], json).into_response()
-        }
-        Err(error) => {
-            let text = format!("the answer cannot be written: {error}");
-            tracing::error!("{text}");
-            refuse(&mut reviewing, Outcome::Panicked, (StatusCode::INTERNAL_SERVER_ERROR, text))
-        }
-    }
+    // Only the validation of a scale awaits below, and its objects are reduced to one number. So at most one parsed
+    // object is in memory, and the permit is not needed any longer.
+    let request = if webhook == Webhook::ValidateScale { request.retain_replicas() } else { request };
+    drop(permit);
+    wait_for_cached_target(webhook, &request, &state.cluster).await;
+    let response = admit(webhook, &request, &state.cluster);
+    let json = response.to_json(&request.uid).map_err(|error| {
+        let text = format!("cannot serialize the response: {error}");
+        tracing::error!("{text}");
+        (StatusCode::INTERNAL_SERVER_ERROR, text)
+    })?;
+    record(&state.metrics, webhook, &request, &response);
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-type Refused = (Outcome, StatusCode, String);
-
-/// What was sent, once there is room for it.
-async fn body(request: HttpRequest, room: &Room) -> Result<(Vec<u8>, Place<'_>), Refused> {
+/// Reads the body as soon as the memory budget has a permit for it.
+async fn admitted_body(request: Request, budget: &MemoryBudget) -> Result<(Vec<u8>, BudgetPermit<'_>), HttpRejection> {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_json = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     if !is_json {
-        let text = "Content-Type must be application/json".to_owned();
-        return Err((Outcome::Malformed, StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json".to_owned()));
     }
     let body = request.into_body();
-    // Who does not say how long it is may send as much as anybody.
-    let length = body.size_hint().upper().map_or(Ok(LARGEST), usize::try_from);
-    let length = length.ok().filter(|length| *length <= LARGEST).ok_or_else(too_large)?;
-    let Some(place) = room.place(length).await else {
-        let text =
-            format!("there was no room for the review within {:?}, as others are large; try again", room::PATIENCE);
-        return Err((Outcome::Busy, StatusCode::SERVICE_UNAVAILABLE, text));
-    };
-    let received = timeout(PATIENCE, received(body, length)).await.unwrap_or_else(|_| {
-        let text = format!("the review did not arrive within {PATIENCE:?}");
-        Err((Outcome::TooSlow, StatusCode::REQUEST_TIMEOUT, text))
+    // A body without Content-Length may have the maximum size.
+    let length = body.size_hint().upper().map_or(Ok(MAX_REVIEW_BYTES), usize::try_from);
+    let length = length.ok().filter(|length| *length <= MAX_REVIEW_BYTES).ok_or_else(too_large)?;
+    let permit = budget.acquire(length).await.ok_or_else(|| {
+        let waited = memory_budget::ACQUIRE_TIMEOUT;
+        let text = format!("other large reviews used the memory budget for {waited:?}; try again");
+        (StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
-    if room::is_too_heavy(&received) {
-        let text = "the review consists of too many small parts".to_owned();
-        return Err((Outcome::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, text));
+    let body = timeout(BODY_TIMEOUT, read_body(body, length)).await.unwrap_or_else(|_| {
+        Err((StatusCode::REQUEST_TIMEOUT, format!("the review did not arrive within {BODY_TIMEOUT:?}")))
+    })?;
+    if memory_budget::exceeds_limit(&body) {
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, "the review consists of too many small parts".to_owned()));
     }
-    Ok((received, place))
+    Ok((body, permit))
 }
 
-/// All that is sent, and no second copy of it.
-async fn received(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
-    let mut bytes = Vec::with_capacity(body.size_hint().upper().map_or(0, |_| most));
+/// Reads at most `max_bytes` into one buffer, which is not reallocated if the length is known.
+async fn read_body(mut body: Body, max_bytes: usize) -> Result<Vec<u8>, HttpRejection> {
+    let mut bytes = Vec::with_capacity(body.size_hint().upper().map_or(0, |_| max_bytes));
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| (Outcome::Malformed, StatusCode::BAD_REQUEST, error.to_string()))?;
-        // Trailers say nothing.
+        let frame = frame.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
-        if data.len() > most - bytes.len() {
+        if data.len() > max_bytes - bytes.len() {
             return Err(too_large());
         }
         bytes.extend_from_slice(&data);
@@ -136,38 +125,30 @@ async fn received(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
     Ok(bytes)
 }
 
-fn too_large() -> Refused {
-    (Outcome::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {LARGEST} bytes"))
+fn too_large() -> HttpRejection {
+    (StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {MAX_REVIEW_BYTES} bytes"))
 }
 
-fn outcome(answer: &Answer) -> Outcome {
-    match (&answer.refusal, answer.changes.is_empty()) {
-        (Some(_), _) => Outcome::Refused,
-        (None, true) => Outcome::Allowed,
-        (None, false) => Outcome::Changed,
+/// Counts the decision, and logs a denial.
+fn record(metrics: &WebhookMetrics, webhook: Webhook, request: &AdmissionRequest, response: &AdmissionResponse) {
+    let Some(denial) = &response.denial else {
+        let decision = if response.patch.is_empty() { Decision::Allowed } else { Decision::Patched };
+        return metrics.count_decision(webhook, decision);
+    };
+    metrics.count_decision(webhook, Decision::Denied);
+    for rule in &denial.rules {
+        metrics.count_violation(*rule);
     }
-}
-
-fn count_and_tell(counters: &Counters, question: Question, asked: &Request, answer: &Answer) {
-    let Some(refusal) = &answer.refusal else { return };
-    for rule in &refusal.rules {
-        counters.refused(*rule);
-    }
-    let rules: Vec<_> = refusal.rules.iter().map(|rule| rule.name()).collect();
+    let rules: Vec<_> = denial.rules.iter().map(|rule| rule.name()).collect();
     tracing::info!(
-        webhook = question.name(),
-        kind = asked.kind.kind,
-        namespace = asked.namespace,
-        name = asked.name,
-        user = asked.user_info.username,
+        webhook = webhook.name(),
+        kind = request.kind.kind,
+        namespace = request.namespace,
+        name = request.name,
+        user = request.user_info.username,
         ?rules,
-        "refused"
+        "denied"
     );
-}
-
-fn refuse(reviewing: &mut Reviewing, outcome: Outcome, answer: (StatusCode, String)) -> Response {
-    reviewing.ended(outcome);
-    answer.into_response()
 }
 
 #[cfg(test)]

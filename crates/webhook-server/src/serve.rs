@@ -1,4 +1,7 @@
-//! Serves the routes over TLS: HTTP/2 and HTTP/1.1, with an end that drops no request.
+//! Serves the endpoints over TLS, with HTTP/2 and HTTP/1.1. A shutdown loses no request.
+//!
+//! The drain is hand-written. hyper-util's `GracefulShutdown` polls the shutdown signal before the connection: it
+//! closes an HTTP/1.1 connection whose request has arrived and has not been read yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,94 +24,96 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-mod traffic;
+mod activity;
 
-use self::traffic::Traffic;
+use self::activity::ConnectionActivity;
 
-/// A handshake that takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for the head of a request over HTTP/1.1. Longer than clients keep idle connections, so that none is closed
-/// at the very moment at which it is used again.
-const HEAD: Duration = Duration::from_mins(2);
-/// The longest delay that can be asked for between the request to stop and the end.
-pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(6);
-/// Who still comes that long after the request to stop comes too late.
-const LONGEST_LINGER: Duration = Duration::from_secs(12);
-/// What was begun may take this long once no new connection is taken.
-const LAST_ANSWERS: Duration = Duration::from_secs(12);
-/// A peer that does not answer a ping for so long is gone.
-const SILENCE: Duration = Duration::from_secs(30);
-/// So much may be sent on one request, and on all of a connection together, before anybody looks at it: small reviews come
-/// whole, and large ones that wait for room do not stop them.
-const WINDOWS: (u32, u32) = (64 << 10, 8 << 20);
-/// Connections at a time; further ones wait.
-pub(crate) const CONNECTIONS: u32 = 1000;
-/// After an error that will last a moment, such as too many open files.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Timeout of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the head of an HTTP/1.1 request, and so of an idle HTTP/1.1 connection. It is longer than clients keep
+/// idle connections, so that no connection closes at the moment of its reuse.
+const HEADER_TIMEOUT: Duration = Duration::from_mins(2);
+/// Longest value of `--shutdown-delay-duration`.
+pub(crate) const MAX_SHUTDOWN_DELAY: Duration = Duration::from_secs(6);
+/// How long new connections are accepted after SIGTERM, at most.
+const MAX_DRAIN: Duration = Duration::from_secs(12);
+/// How long open requests may take after the last connection is accepted.
+const GRACEFUL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
+/// Interval of HTTP/2 pings, and the time to respond. A client that does not respond is disconnected.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// HTTP/2 flow control: how many bytes a client may send before the server reads them, per request and per connection.
+/// Small reviews arrive completely, and large reviews that wait for the memory budget do not block them.
+const HTTP2_WINDOWS: (u32, u32) = (64 << 10, 8 << 20);
+/// Number of concurrent connections. Further ones wait in the backlog of the socket.
+pub(crate) const MAX_CONNECTIONS: u32 = 1000;
+/// Pause after an error of `accept`. Some errors last, such as too many open files.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// TLS 1.2 and 1.3 with whatever certificate `identity` has at the time of each handshake.
-pub(crate) fn tls(identity: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, rustls::Error> {
+/// Accepts TLS 1.2 and 1.3. `cert` provides the certificate of each handshake.
+pub(crate) fn tls(cert: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13, &TLS12])?;
-    let mut config = config.with_no_client_auth().with_cert_resolver(identity);
+    let mut config = config.with_no_client_auth().with_cert_resolver(cert);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections, so many at a time, until it is asked to stop and nobody came for `linger` after that: who balances
-/// load may not have noticed yet, and neither may this process have got the CPU to answer. Then finishes what was begun.
-/// Says whether every connection had ended by then.
+/// Serves at most `max_connections` connections at a time until the shutdown, and then drains.
+///
+/// The drain accepts connections until none arrives for `shutdown_delay`, because load balancers notice late that this
+/// process is not ready. Then it finishes the open requests. Returns whether all connections ended in time.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
-    connections: u32,
-    (stop, linger): (&Shutdown, Duration),
+    max_connections: u32,
+    (shutdown, shutdown_delay): (&Shutdown, Duration),
 ) -> bool {
-    let (traffic, over) = (Traffic::default(), Shutdown::new());
-    let routes = with_last_answers(routes, stop.clone(), traffic.clone());
-    let places = Arc::new(Semaphore::new(connections as usize));
-    let take = |(stream, place): (TcpStream, OwnedSemaphorePermit)| {
-        traffic.note();
-        let (tls, routes, traffic, over) = (tls.clone(), routes.clone(), traffic.clone(), over.clone());
+    let (activity, drained) = (ConnectionActivity::default(), Shutdown::new());
+    let routes = close_http1_on_shutdown(routes, shutdown.clone(), activity.clone());
+    let permits = Arc::new(Semaphore::new(max_connections as usize));
+    let spawn = |(stream, permit): (TcpStream, OwnedSemaphorePermit)| {
+        activity.record();
+        let (tls, routes, activity, drained) = (tls.clone(), routes.clone(), activity.clone(), drained.clone());
         tokio::spawn(async move {
-            carry(stream, &tls, routes, (&traffic, &over)).await;
-            drop(place);
+            serve_connection(stream, &tls, routes, (&activity, &drained)).await;
+            drop(permit);
         });
     };
-    let mut ceased = std::pin::pin!(async {
-        stop.asked().await;
-        traffic.ceases(linger, LONGEST_LINGER).await
+    let mut idle = std::pin::pin!(async {
+        shutdown.asked().await;
+        activity.wait_idle(shutdown_delay, MAX_DRAIN).await
     });
-    let has_ceased = loop {
+    let is_idle = loop {
         tokio::select! {
-            taken = accept(&listener, &places) => taken.into_iter().for_each(&take),
-            has_ceased = &mut ceased => break has_ceased,
+            connection = accept(&listener, &permits) => connection.into_iter().for_each(&spawn),
+            is_idle = &mut idle => break is_idle,
         }
     };
-    if !has_ceased {
-        tracing::warn!("somebody still comes {LONGEST_LINGER:?} after the request to stop, and is sent away");
+    if !is_idle {
+        tracing::warn!("new connections still arrive {MAX_DRAIN:?} after the start of the shutdown and are rejected");
     }
-    // Who stands in the queue already is taken.
-    while let Some(Some(taken)) = accept(&listener, &places).now_or_never() {
-        take(taken);
+    // Connections in the backlog are accepted.
+    while let Some(Some(connection)) = accept(&listener, &permits).now_or_never() {
+        spawn(connection);
     }
     drop(listener);
-    over.ask();
-    timeout(LAST_ANSWERS, places.acquire_many(connections)).await.is_ok()
+    drained.ask();
+    timeout(GRACEFUL_SHUTDOWN_TIMEOUT, permits.acquire_many(max_connections)).await.is_ok()
 }
 
-/// From the request to stop on, each answer over HTTP/1.1 is the last of its connection, and says so. HTTP/2 has a way to
-/// part without that.
-fn with_last_answers(routes: Router, stop: Shutdown, traffic: Traffic) -> Router {
+/// From the shutdown on, adds `Connection: close` to each HTTP/1.1 response. HTTP/2 closes connections without losing
+/// requests.
+fn close_http1_on_shutdown(routes: Router, shutdown: Shutdown, activity: ConnectionActivity) -> Router {
     routes.layer(middleware::from_fn(move |request: Request, next: Next| {
-        let (is_old, stop) = (request.version() <= Version::HTTP_11, stop.clone());
-        if is_old {
-            traffic.note();
+        let (is_http1, shutdown) = (request.version() <= Version::HTTP_11, shutdown.clone());
+        if is_http1 {
+            activity.record();
         }
         async move {
             let mut response = next.run(request).await;
-            if is_old && stop.is_asked() {
+            if is_http1 && shutdown.is_asked() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             response
@@ -116,52 +121,59 @@ fn with_last_answers(routes: Router, stop: Shutdown, traffic: Traffic) -> Router
     }))
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, _)) => Some((stream, permit)),
         Err(error) => {
-            tracing::warn!("cannot take a connection: {error}");
-            sleep(PAUSE).await;
+            tracing::warn!("cannot accept a connection: {error}");
+            sleep(ACCEPT_RETRY_DELAY).await;
             None
         }
     }
 }
 
-async fn carry(stream: TcpStream, tls: &TlsAcceptor, routes: Router, (traffic, over): (&Traffic, &Shutdown)) {
-    let Some(stream) = greet(stream, tls).await else { return };
-    // From here on there is time for a first request.
-    traffic.note();
+async fn serve_connection(
+    stream: TcpStream,
+    tls: &TlsAcceptor,
+    routes: Router,
+    (activity, drained): (&ConnectionActivity, &Shutdown),
+) {
+    let Some(stream) = accept_tls(stream, tls).await else { return };
+    // The client gets time for its first request.
+    activity.record();
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(PATIENCE);
-    builder.http2().initial_stream_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let http2_timer = TokioTimer::new();
+    builder.http2().timer(http2_timer).keep_alive_interval(KEEPALIVE_INTERVAL).keep_alive_timeout(KEEPALIVE_TIMEOUT);
+    let (stream_window, connection_window) = HTTP2_WINDOWS;
+    builder.http2().initial_stream_window_size(stream_window).initial_connection_window_size(connection_window);
     let mut connection =
         std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)));
-    let ended = tokio::select! {
-        // What has arrived already is read first.
+    let result = tokio::select! {
+        // A request that has already arrived is read before the graceful shutdown starts.
         biased;
-        ended = connection.as_mut() => ended,
-        () = over.asked() => {
+        result = connection.as_mut() => result,
+        () = drained.asked() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!("a connection broke: {error}");
+    if let Err(error) = result {
+        tracing::debug!("a connection failed: {error}");
     }
 }
 
-/// The handshake. Those that fail are probes of ports, and clients that do not trust us; the second is what an operator
-/// looks for.
-async fn greet(stream: TcpStream, tls: &TlsAcceptor) -> Option<TlsStream<TcpStream>> {
-    // Without delay, as answers are small; an error would show at the first read, too.
+/// The TLS handshake. It fails for port probes and for clients that do not trust the certificate; the log helps with
+/// the latter.
+async fn accept_tls(stream: TcpStream, tls: &TlsAcceptor) -> Option<TlsStream<TcpStream>> {
+    // Responses are small and are sent without delay. The first read reports an error of the socket.
     let _ = stream.set_nodelay(true);
-    let greeted = timeout(PATIENCE, tls.accept(stream)).await;
-    let greeted = greeted.map_err(|_| format!("no answer within {PATIENCE:?}"));
-    greeted
-        .and_then(|greeted| greeted.map_err(|error| error.to_string()))
-        .inspect_err(|why| tracing::debug!("no TLS came about: {why}"))
+    let handshake = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
+    handshake
+        .map_err(|_| format!("no response within {HANDSHAKE_TIMEOUT:?}"))
+        .and_then(|result| result.map_err(|error| error.to_string()))
+        .inspect_err(|error| tracing::debug!("a TLS handshake failed: {error}"))
         .ok()
 }
 

@@ -9,7 +9,7 @@ use crate::workspace;
 use anyhow::{Result, bail};
 use std::iter;
 use std::path::PathBuf;
-use webhook_server::question::Question;
+use webhook_server::webhook::Webhook;
 
 const DIR: &str = "target/grove-soak";
 /// How Cargo chooses what is fuzzed; optimised, and still checking every number for overflow. Both at once, so that nothing
@@ -58,7 +58,7 @@ async fn run(source: &Source, dir: Option<PathBuf>, (name, counts): (&str, [(&st
 
 /// Long series of inputs, by the same code as the short ones that every `test` has.
 pub(crate) async fn fuzz(wish: &Fuzz) -> Result<()> {
-    let all: Vec<&str> = iter::once(RULES).chain(Question::ALL.map(Question::name)).collect();
+    let all: Vec<&str> = iter::once(RULES).chain(Webhook::ALL.map(Webhook::name)).collect();
     if let Some(unknown) = wish.of.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("nothing called {unknown:?} is fuzzed; --of takes {}", all.join(", "));
     }

@@ -1,4 +1,4 @@
-//! Follows the Secret and the configurations: the caches, and what is seen in them.
+//! Observes the Secret and the webhook configurations through caches.
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
@@ -12,11 +12,17 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 
-use super::observed::{ASKS_CERT_MANAGER, AUTHORITIES, Configuration, Kept, Kind, OF_CERT_MANAGER, Observed};
-use crate::registration::OURS;
+use super::observed::{Observed, WebhookConfigKind, WebhookConfigState};
+use super::secret::{CA_BUNDLE, CERTIFICATE, CERTIFICATE_KEY, CertSecret};
+use crate::registration::WEBHOOK_LABEL;
 
-/// What is followed.
-pub(crate) struct Seen {
+/// cert-manager sets this annotation on the Secrets that it manages.
+const CERT_MANAGER_SECRET: &str = "cert-manager.io/certificate-name";
+/// Prefix of the annotations that ask cert-manager to inject a CA bundle.
+const CERT_MANAGER_INJECT: &str = "cert-manager.io/inject-";
+
+/// The caches that the rotation reads.
+pub(crate) struct CertCaches {
     secrets: Cache<Secret>,
     mutating: Cache<MutatingWebhookConfiguration>,
     validating: Cache<ValidatingWebhookConfiguration>,
@@ -24,68 +30,72 @@ pub(crate) struct Seen {
     secret: String,
 }
 
-/// Starts the watches; the stream has an item for each change.
-pub(crate) fn follow(service: &Runtime) -> (Seen, BoxStream<'static, ()>) {
-    let (namespace, secret) = (service.namespace().to_owned(), service.config().server.webhooks.secret_name.clone());
-    let api = Api::<Secret>::namespaced(service.watch_client(), &namespace);
-    let named = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
-    let ready = service.ready().register("the Secret");
-    let (secrets, of_secrets) = caches::start_informer(api, named, ready, (None, None), service.metrics());
-    let (key, value) = OURS;
-    let ours = || watcher::Config::default().labels(&[key, "=", value].concat());
-    let (mutating, of_mutating) = service.watch(ours(), None);
-    let (validating, of_validating) = service.watch(ours(), None);
-    let changes = stream::select_all([
-        of_secrets.map(drop).boxed(),
-        of_mutating.map(drop).boxed(),
-        of_validating.map(drop).boxed(),
-    ]);
-    (Seen { secrets, mutating, validating, namespace, secret }, changes.boxed())
-}
+impl CertCaches {
+    /// Starts the informers. The stream has one item per watch event.
+    pub(crate) fn start(runtime: &Runtime) -> (Self, BoxStream<'static, ()>) {
+        let (namespace, secret) =
+            (runtime.namespace().to_owned(), runtime.config().server.webhooks.secret_name.clone());
+        let api = Api::<Secret>::namespaced(runtime.watch_client(), &namespace);
+        let by_name = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
+        let ready = runtime.ready().register("the Secret");
+        let (secrets, secret_events) = caches::start_informer(api, by_name, ready, (None, None), runtime.metrics());
+        let (key, value) = WEBHOOK_LABEL;
+        let by_label = || watcher::Config::default().labels(&[key, "=", value].concat());
+        let (mutating, mutating_events) = runtime.watch(by_label(), None);
+        let (validating, validating_events) = runtime.watch(by_label(), None);
+        let events = stream::select_all([
+            secret_events.map(drop).boxed(),
+            mutating_events.map(drop).boxed(),
+            validating_events.map(drop).boxed(),
+        ]);
+        (Self { secrets, mutating, validating, namespace, secret }, events.boxed())
+    }
 
-impl Seen {
-    pub(crate) fn observed(&self) -> Observed {
+    /// The current state, without `ca_injected_since`.
+    pub(crate) fn observe(&self) -> Observed {
         let secret = self.secrets.get(&self.namespace, &self.secret);
         let mutating = self.mutating.all().into_iter().map(|one| {
             let webhooks = one.webhooks.iter().flatten();
-            configuration(Kind::Mutating, &*one, webhooks.map(|webhook| (&webhook.name, &webhook.client_config)))
+            let webhooks = webhooks.map(|webhook| (&webhook.name, &webhook.client_config));
+            configuration(WebhookConfigKind::Mutating, &*one, webhooks)
         });
         let validating = self.validating.all().into_iter().map(|one| {
             let webhooks = one.webhooks.iter().flatten();
-            configuration(Kind::Validating, &*one, webhooks.map(|webhook| (&webhook.name, &webhook.client_config)))
+            let webhooks = webhooks.map(|webhook| (&webhook.name, &webhook.client_config));
+            configuration(WebhookConfigKind::Validating, &*one, webhooks)
         });
-        let theirs = secret.as_ref().filter(|secret| secret.annotations().contains_key(OF_CERT_MANAGER));
-        let authorities = |secret: &Secret| secret.data.as_ref()?.get(AUTHORITIES).cloned();
-        let theirs = theirs.map(|secret| authorities(secret).unwrap_or_default().0);
-        let ours = secret.as_ref().filter(|_| theirs.is_none());
+        let by_cert_manager = secret.as_ref().filter(|secret| secret.annotations().contains_key(CERT_MANAGER_SECRET));
+        let ca_bundle = |secret: &Secret| secret.data.as_ref()?.get(CA_BUNDLE).cloned();
+        let cert_manager_bundle = by_cert_manager.map(|secret| ca_bundle(secret).unwrap_or_default().0);
+        let own = secret.as_ref().filter(|_| cert_manager_bundle.is_none());
         Observed {
-            kept: ours.and_then(|secret| Kept::read(secret.data.as_ref()?)),
-            theirs: theirs.map(|bundle| String::from_utf8_lossy(&bundle).into_owned()),
-            secret: secret.map(|secret| secret.resource_version().unwrap_or_default()),
+            secret: own.and_then(|secret| CertSecret::parse(secret.data.as_ref()?)),
+            cert_manager_bundle: cert_manager_bundle.map(|bundle| String::from_utf8_lossy(&bundle).into_owned()),
+            secret_version: secret.map(|secret| secret.resource_version().unwrap_or_default()),
             configurations: mutating.chain(validating).collect(),
-            trusted_since: None,
+            ca_injected_since: None,
         }
     }
 
-    /// The certificate and the key that the Secret holds.
-    pub(crate) fn pair(&self) -> Option<(ByteString, ByteString)> {
+    /// The serving certificate and its key, as they are in the Secret.
+    pub(crate) fn serving_cert(&self) -> Option<(ByteString, ByteString)> {
         let secret = self.secrets.get(&self.namespace, &self.secret)?;
         let data = secret.data.as_ref()?;
-        Some((data.get(super::observed::CERTIFICATE)?.clone(), data.get(super::observed::CERTIFICATE_KEY)?.clone()))
+        Some((data.get(CERTIFICATE)?.clone(), data.get(CERTIFICATE_KEY)?.clone()))
     }
 }
 
 fn configuration<'a>(
-    kind: Kind,
+    kind: WebhookConfigKind,
     object: &impl Resource,
     webhooks: impl Iterator<Item = (&'a String, &'a WebhookClientConfig)>,
-) -> Configuration {
-    let bundle = |config: &WebhookClientConfig| config.ca_bundle.clone().unwrap_or_default().0;
-    Configuration {
+) -> WebhookConfigState {
+    let ca_bundle = |config: &WebhookClientConfig| config.ca_bundle.clone().unwrap_or_default().0;
+    WebhookConfigState {
         kind,
         name: object.name_any(),
-        version: object.resource_version().unwrap_or_default(),
-        bundles: webhooks.map(|(name, config)| (name.clone(), bundle(config))).collect(),
-        asks_cert_manager: object.annotations().keys().any(|key| key.starts_with(ASKS_CERT_MANAGER)),
+        resource_version: object.resource_version().unwrap_or_default(),
+        ca_bundles: webhooks.map(|(name, config)| (name.clone(), ca_bundle(config))).collect(),
+        uses_cert_manager: object.annotations().keys().any(|key| key.starts_with(CERT_MANAGER_INJECT)),
     }
 }

@@ -1,97 +1,107 @@
-//! What is to be done about certificates next. At any moment the API server trusts whatever any replica serves: a new
-//! authority is trusted everywhere before anything that it vouches for is served, and the old one for long after.
+//! Decides the next rotation step. At any time the API server trusts the certificate of every replica: all
+//! configurations contain a new CA before it signs a certificate, and they contain the previous CA long after that.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::observed::{Configuration, Observed, Parsed};
+use super::observed::{Observed, WebhookConfigState};
+use super::x509::Certificate;
 
-/// API servers take in a configuration a moment after it was written; that moment is generously this long, and shorter
-/// only where authorities change faster.
-const SETTLE: Duration = Duration::from_mins(1);
-/// Part of an authority's period that may be waited for trust.
-const PART: u32 = 4;
+/// How long to wait until all API servers have read the new CA bundle. It is shorter if the CA is renewed at short
+/// intervals.
+const CA_PROPAGATION: Duration = Duration::from_mins(1);
+/// The wait for the propagation takes at most the CA period divided by this number.
+const MAX_PROPAGATION_DIVISOR: u32 = 4;
 
-/// What is wished for.
+/// The rules for the certificates.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Terms {
-    /// By which the API server may call.
-    pub(crate) names: Vec<String>,
-    /// After so long the certificate is renewed.
+pub(crate) struct RotationPolicy {
+    /// DNS names and IP addresses by which the API server calls this service.
+    pub(crate) subject_alt_names: Vec<String>,
+    /// Age at which the serving certificate is renewed.
     pub(crate) certificate_period: Duration,
-    /// After so long the authority is followed by another.
-    pub(crate) authority_period: Duration,
+    /// Age at which the CA is renewed.
+    pub(crate) ca_period: Duration,
 }
 
-/// The next step, or when to look again.
+/// The next step of the rotation.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Plan {
-    /// Nothing that is there can be used: a new authority and a certificate of it.
-    Begin,
-    /// A new authority, trusted beside the others; what is served stays.
-    Authority,
-    /// A new certificate by the newest authority.
-    Certificate,
-    /// The authorities are written into these configurations.
-    Inject(Vec<Configuration>),
-    /// All is well until then.
-    Rest(Timestamp),
+pub(crate) enum RotationStep {
+    /// Issue the first CA and serving certificate, or replace unusable ones.
+    Bootstrap,
+    /// Issue a new CA and add it to the bundle. The serving certificate stays.
+    IssueCa,
+    /// Issue a new serving certificate, signed by the newest CA.
+    IssueServingCert,
+    /// Write the CA bundle into these configurations.
+    InjectCaBundle(Vec<WebhookConfigState>),
+    /// Do nothing until this time.
+    WaitUntil(Timestamp),
 }
 
-/// The next step.
-pub(crate) fn plan(seen: &Observed, terms: &Terms, now: Timestamp) -> Plan {
-    if seen.theirs.is_some() {
-        // Whatever cert-manager writes is left alone.
-        let lacking: Vec<_> = seen.lacking().filter(|one| !one.asks_cert_manager).cloned().collect();
-        return if lacking.is_empty() { Plan::Rest(Timestamp::MAX) } else { Plan::Inject(lacking) };
+/// Decides the next step.
+pub(crate) fn plan(observed: &Observed, policy: &RotationPolicy, now: Timestamp) -> RotationStep {
+    if observed.cert_manager_bundle.is_some() {
+        // cert-manager writes the other configurations.
+        let missing: Vec<_> = observed.missing_ca_bundle().filter(|one| !one.uses_cert_manager).cloned().collect();
+        return match missing.as_slice() {
+            [] => RotationStep::WaitUntil(Timestamp::MAX),
+            _ => RotationStep::InjectCaBundle(missing),
+        };
     }
-    let Some(kept) = &seen.kept else { return Plan::Begin };
-    let (certificate, authority) = (&kept.certificate, &kept.authority);
-    let expires = certificate.expires.min(authority.expires);
-    // Made by a clock that was ahead, it is trusted by nobody until that time comes.
-    if expires <= now || authority.begins > now {
-        return Plan::Begin;
+    let Some(secret) = &observed.secret else { return RotationStep::Bootstrap };
+    let (serving, ca) = (&secret.serving, &secret.ca);
+    let expiry = serving.not_after.min(ca.not_after);
+    // `not_before` lies in the future if the clock was ahead at the time of issue.
+    if expiry <= now || ca.not_before > now {
+        return RotationStep::Bootstrap;
     }
-    if certificate.begins > now {
-        return Plan::Certificate;
+    if serving.not_before > now {
+        return RotationStep::IssueServingCert;
     }
-    let lacking: Vec<_> = seen.lacking().cloned().collect();
-    if !lacking.is_empty() {
-        return Plan::Inject(lacking);
+    let missing: Vec<_> = observed.missing_ca_bundle().cloned().collect();
+    if !missing.is_empty() {
+        return RotationStep::InjectCaBundle(missing);
     }
-    if !kept.is_of_newest {
-        let settled = after(seen.trusted_since.unwrap_or(now), settle(terms));
-        return if settled <= now { Plan::Certificate } else { Plan::Rest(settled.min(expires)) };
+    if !secret.is_signed_by_newest_ca {
+        let trusted_at = after(observed.ca_injected_since.unwrap_or(now), propagation(policy));
+        let is_trusted = trusted_at <= now;
+        return if is_trusted {
+            RotationStep::IssueServingCert
+        } else {
+            RotationStep::WaitUntil(trusted_at.min(expiry))
+        };
     }
-    let authority_due = due(authority, terms.authority_period);
-    let certificate_due = due(certificate, terms.certificate_period);
-    if authority_due <= now {
-        Plan::Authority
-    } else if certificate_due <= now || !names_fit(&certificate.names, &terms.names) {
-        Plan::Certificate
+    let ca_renewal = renewal_time(ca, policy.ca_period);
+    let serving_renewal = renewal_time(serving, policy.certificate_period);
+    if ca_renewal <= now {
+        RotationStep::IssueCa
+    } else if serving_renewal <= now || !has_names(serving, &policy.subject_alt_names) {
+        RotationStep::IssueServingCert
     } else {
-        Plan::Rest(authority_due.min(certificate_due))
+        RotationStep::WaitUntil(ca_renewal.min(serving_renewal))
     }
 }
 
-fn settle(terms: &Terms) -> Duration {
-    SETTLE.min(terms.authority_period / PART)
+fn propagation(policy: &RotationPolicy) -> Duration {
+    CA_PROPAGATION.min(policy.ca_period / MAX_PROPAGATION_DIVISOR)
 }
 
-fn names_fit(had: &[String], wished: &[String]) -> bool {
-    wished.iter().all(|name| had.contains(name))
+fn has_names(certificate: &Certificate, names: &[String]) -> bool {
+    names.iter().all(|name| certificate.subject_alt_names.contains(name))
 }
 
-/// When another has to follow: as long before the end as it is used for, also if it was made for another period, or by a build
-/// that dates back less.
-fn due(made: &Parsed, period: Duration) -> Timestamp {
-    let last = SignedDuration::try_from(period).ok().and_then(|period| made.expires.checked_sub(period).ok());
-    after(made.issued, period).min(last.unwrap_or(made.expires))
+/// The time of renewal: one period after the issue, and at the latest one period before the expiry. The second rule
+/// applies to certificates that were issued with another period or another backdate.
+fn renewal_time(certificate: &Certificate, period: Duration) -> Timestamp {
+    let period_before_expiry =
+        SignedDuration::try_from(period).ok().and_then(|period| certificate.not_after.checked_sub(period).ok());
+    after(certificate.issued_at, period).min(period_before_expiry.unwrap_or(certificate.not_after))
 }
 
 fn after(time: Timestamp, period: Duration) -> Timestamp {
-    // What lies beyond all time never comes.
+    // A time beyond the range of timestamps counts as "never".
     SignedDuration::try_from(period).ok().and_then(|period| time.checked_add(period).ok()).unwrap_or(Timestamp::MAX)
 }
 

@@ -1,4 +1,4 @@
-//! Ends of a server that is asked all the time.
+//! Connections, and the shutdown of a server under load.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,84 +14,89 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::certs::Identity;
-use crate::certs::authority::{authority, certificate};
+use crate::certs::ServingCert;
+use crate::certs::ca::{issue_ca, issue_serving_cert};
 
 const HOST: &str = "webhook-server";
-/// Longer than those who were sent here may be held up themselves on a busy machine.
-const LINGER: Duration = Duration::from_secs(1);
+/// Longer than a busy machine delays the clients of this test.
+const SHUTDOWN_DELAY: Duration = Duration::from_secs(1);
 
-/// Both ends of TLS, the other one of which speaks these versions of it.
-fn ends(versions: &[&'static SupportedProtocolVersion]) -> (TlsAcceptor, TlsConnector) {
+/// A TLS acceptor, and a connector that supports these versions of TLS.
+fn acceptor_and_connector(versions: &[&'static SupportedProtocolVersion]) -> (TlsAcceptor, TlsConnector) {
     let (now, hour) = (Clock::system().now(), Duration::from_hours(1));
-    let ca = authority(now, hour).unwrap();
-    let own = certificate((&ca.certificate, &ca.key), &[HOST.to_owned()], now, hour).unwrap();
-    let identity = Identity::default();
-    identity.assume(own.certificate.as_bytes(), own.key.as_bytes()).unwrap();
+    let ca = issue_ca(now, hour).unwrap();
+    let issued = issue_serving_cert((&ca.certificate, &ca.key), &[HOST.to_owned()], now, hour).unwrap();
+    let serving_cert = ServingCert::default();
+    serving_cert.swap(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.certificate.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
     let client = client.with_root_certificates(roots).with_no_client_auth();
-    (tls(Arc::new(identity)).unwrap(), TlsConnector::from(Arc::new(client)))
+    (tls(Arc::new(serving_cert)).unwrap(), TlsConnector::from(Arc::new(client)))
 }
 
-/// A server in a thread of its own, which can be held up as a process is that gets no CPU.
+/// A server in its own thread. The thread can be blocked, like a process that gets no CPU.
 struct Server {
     address: SocketAddr,
     connector: TlsConnector,
-    stop: Shutdown,
-    /// Whether new connections are sent here.
+    shutdown: Shutdown,
+    /// Whether the readiness probe succeeds, so that clients connect.
     is_ready: Arc<AtomicBool>,
-    /// Says whether every connection ended in time.
+    /// Returns whether all connections ended in time.
     thread: std::thread::JoinHandle<bool>,
 }
 
 impl Server {
-    /// One that gets no CPU for so long from the request to stop on.
-    fn start(held_up: Duration) -> Self {
-        Self::with(ALL_VERSIONS, CONNECTIONS, held_up)
+    /// A server that gets no CPU for `blocked` after the start of the shutdown.
+    fn start(blocked: Duration) -> Self {
+        Self::with(ALL_VERSIONS, MAX_CONNECTIONS, blocked)
     }
 
-    fn with(versions: &[&'static SupportedProtocolVersion], connections: u32, held_up: Duration) -> Self {
-        let (acceptor, connector) = ends(versions);
-        let (stop, is_ready) = (Shutdown::new(), Arc::new(AtomicBool::new(true)));
+    fn with(versions: &[&'static SupportedProtocolVersion], max_connections: u32, blocked: Duration) -> Self {
+        let (acceptor, connector) = acceptor_and_connector(versions);
+        let (shutdown, is_ready) = (Shutdown::new(), Arc::new(AtomicBool::new(true)));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let (asked, ready) = (stop.clone(), Arc::clone(&is_ready));
+        let (server_shutdown, ready) = (shutdown.clone(), Arc::clone(&is_ready));
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let routes = Router::new().route("/", get(|| async { "answered" }));
+                let routes = Router::new().route("/", get(|| async { "done" }));
                 let listener = TcpListener::from_std(listener).unwrap();
-                let holding_up = async {
-                    asked.asked().await;
-                    std::thread::sleep(held_up);
+                let block = async {
+                    server_shutdown.asked().await;
+                    std::thread::sleep(blocked);
                     ready.store(false, Ordering::SeqCst);
                 };
-                tokio::join!(serve(listener, acceptor, routes, connections, (&asked, LINGER)), holding_up).0
+                tokio::join!(
+                    serve(listener, acceptor, routes, max_connections, (&server_shutdown, SHUTDOWN_DELAY)),
+                    block
+                )
+                .0
             })
         });
-        Self { address, connector, stop, is_ready, thread }
+        Self { address, connector, shutdown, is_ready, thread }
     }
 
-    /// Asks on a connection that is kept over HTTP/1.1, until no new one is to be made. How many were answered.
-    async fn load(&self) -> std::io::Result<usize> {
-        let (mut kept, mut answered) = (None, 0);
-        while kept.is_some() || self.is_ready.load(Ordering::SeqCst) {
-            let mut connection = match kept.take() {
+    /// Sends requests over one HTTP/1.1 connection, and reconnects while the server is ready. Returns the number of
+    /// responses.
+    async fn send_load(&self) -> std::io::Result<usize> {
+        let (mut reusable, mut responses) = (None, 0);
+        while reusable.is_some() || self.is_ready.load(Ordering::SeqCst) {
+            let mut connection = match reusable.take() {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
-            let is_last = ask(&mut connection).await?;
-            kept = (!is_last).then_some(connection);
-            answered += 1;
-            if answered == 10 {
-                self.stop.ask();
+            let is_last = send(&mut connection).await?;
+            reusable = (!is_last).then_some(connection);
+            responses += 1;
+            if responses == 10 {
+                self.shutdown.ask();
             }
         }
-        Ok(answered)
+        Ok(responses)
     }
 
     async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
@@ -100,69 +105,69 @@ impl Server {
     }
 }
 
-/// One request. Says whether the answer is the last of its connection.
-async fn ask(connection: &mut TlsStream<TcpStream>) -> std::io::Result<bool> {
+/// Sends one request. Returns whether the response is the last one of its connection.
+async fn send(connection: &mut TlsStream<TcpStream>) -> std::io::Result<bool> {
     connection.write_all(b"GET / HTTP/1.1\r\nhost: webhook-server\r\n\r\n").await?;
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"answered") {
-        if connection.read_buf(&mut answer).await? == 0 {
+    let mut response = Vec::new();
+    while !response.ends_with(b"done") {
+        if connection.read_buf(&mut response).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(String::from_utf8_lossy(&answer).contains("connection: close"))
+    Ok(String::from_utf8_lossy(&response).contains("connection: close"))
 }
 
 #[tokio::test]
-async fn who_was_sent_here_is_answered_even_by_a_process_that_was_held_up() {
-    for held_up in [Duration::ZERO, 3 * LINGER] {
-        let server = Server::start(held_up);
-        let answered = join_all((0..8).map(|_| server.load())).await;
-        assert!(answered.iter().all(|answered| matches!(answered, Ok(1..))), "held up {held_up:?}: {answered:?}");
+async fn a_shutdown_loses_no_request_even_after_time_without_cpu() {
+    for blocked in [Duration::ZERO, 3 * SHUTDOWN_DELAY] {
+        let server = Server::start(blocked);
+        let responses = join_all((0..8).map(|_| server.send_load())).await;
+        assert!(responses.iter().all(|count| matches!(count, Ok(1..))), "blocked {blocked:?}: {responses:?}");
         assert!(server.thread.join().unwrap());
     }
 }
 
 #[tokio::test]
-async fn who_keeps_a_connection_without_asking_does_not_hold_up_the_end() {
+async fn idle_connections_do_not_delay_the_shutdown() {
     let server = Server::start(Duration::ZERO);
-    let mut kept = server.connect().await.unwrap();
-    assert!(!ask(&mut kept).await.unwrap(), "there may be further requests");
+    let mut idle = server.connect().await.unwrap();
+    assert!(!send(&mut idle).await.unwrap(), "there may be further requests");
     let unused = server.connect().await.unwrap();
-    server.stop.ask();
+    server.shutdown.ask();
     assert!(server.thread.join().unwrap());
-    assert!(ask(&mut kept).await.is_err());
+    assert!(send(&mut idle).await.is_err());
     drop(unused);
 }
 
 #[tokio::test]
-async fn both_versions_of_tls_are_spoken() {
+async fn tls_1_2_and_1_3_are_supported() {
     for version in [&TLS12, &TLS13] {
-        let server = Server::with(&[version], CONNECTIONS, Duration::ZERO);
+        let server = Server::with(&[version], MAX_CONNECTIONS, Duration::ZERO);
         let mut connection = server.connect().await.unwrap();
-        assert!(!ask(&mut connection).await.unwrap());
+        assert!(!send(&mut connection).await.unwrap());
         assert_eq!(connection.get_ref().1.protocol_version(), Some(version.version));
-        server.stop.ask();
+        server.shutdown.ask();
         drop(connection);
         assert!(server.thread.join().unwrap());
     }
 }
 
 #[tokio::test]
-async fn one_connection_too_many_waits_until_another_ends() {
+async fn a_connection_above_the_limit_waits_until_another_one_ends() {
     let server = Server::with(ALL_VERSIONS, 2, Duration::ZERO);
     let (mut first, second) = (server.connect().await.unwrap(), server.connect().await.unwrap());
     let (address, connector) = (server.address, server.connector.clone());
     let third = tokio::spawn(async move {
         let stream = TcpStream::connect(address).await?;
-        ask(&mut connector.connect(ServerName::try_from(HOST).unwrap(), stream).await?).await
+        send(&mut connector.connect(ServerName::try_from(HOST).unwrap(), stream).await?).await
     });
     for _ in 0..100 {
-        assert!(!ask(&mut first).await.unwrap());
+        assert!(!send(&mut first).await.unwrap());
     }
-    assert!(!third.is_finished(), "it was taken");
+    assert!(!third.is_finished(), "the connection is accepted");
     drop(second);
-    assert!(!third.await.unwrap().unwrap(), "it is answered like the others");
-    server.stop.ask();
+    assert!(!third.await.unwrap().unwrap(), "it gets a response like the others");
+    server.shutdown.ask();
     drop(first);
     assert!(server.thread.join().unwrap());
 }

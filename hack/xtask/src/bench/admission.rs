@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use webhook_server::question::Question;
+use webhook_server::webhook::Webhook;
 
 /// Connections, each with one review at a time.
 const CONNECTIONS: u64 = 4;
@@ -142,7 +142,7 @@ fn large() -> Result<Vec<Vec<u8>>> {
     let clique = cliques.first().context("the set has no clique")?.clone();
     let count = LARGEST_SET / clique.to_string().len();
     *cliques = vec![clique; count];
-    let path = Question::ValidateSet.path();
+    let path = Webhook::ValidateSet.path();
     let dense = r#"{"":0},"#;
     Ok(vec![
         review(path, &set, Some(&set)),
@@ -174,9 +174,9 @@ fn requests() -> Result<Vec<Vec<u8>>> {
     let mut more = set.clone();
     more["spec"]["replicas"] = json!(2);
     Ok(vec![
-        review(Question::DefaultSet.path(), &set, None),
-        review(Question::ValidateSet.path(), &set, None),
-        review(Question::ValidateSet.path(), &more, Some(&set)),
+        review(Webhook::DefaultSet.path(), &set, None),
+        review(Webhook::ValidateSet.path(), &set, None),
+        review(Webhook::ValidateSet.path(), &more, Some(&set)),
     ])
 }
 

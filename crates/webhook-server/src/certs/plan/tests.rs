@@ -1,63 +1,77 @@
-//! Rows: what is seen of certificates, and what is done next; and the life of a plane's certificates as a film.
+//! Rows of observed states with the next step, and simulations of the rotation.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 
 use super::*;
-use crate::certs::authority::{self, Pair};
-use crate::certs::observed::{AUTHORITIES, AUTHORITY_KEY, CERTIFICATE, CERTIFICATE_KEY, Kept, Kind, Parsed};
+use crate::certs::ca::{self, CertKeyPair};
+use crate::certs::observed::WebhookConfigKind;
+use crate::certs::propagation::CaPropagation;
+use crate::certs::secret::{CA_BUNDLE, CA_KEY, CERTIFICATE, CERTIFICATE_KEY, CertSecret};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn terms() -> Terms {
-    let names = vec!["webhook-server".to_owned()];
-    Terms { names, certificate_period: HOUR, authority_period: HOUR * 24 }
+fn policy() -> RotationPolicy {
+    let subject_alt_names = vec!["webhook-server".to_owned()];
+    RotationPolicy { subject_alt_names, certificate_period: HOUR, ca_period: HOUR * 24 }
 }
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// A cluster that does what it is told: a Secret, two configurations.
-struct World {
+/// A cluster with the Secret and two webhook configurations, `a` and `b`. Each step succeeds at once.
+struct Cluster {
     data: BTreeMap<String, ByteString>,
-    bundles: [Vec<u8>; 2],
-    trusted: Option<(String, Timestamp)>,
+    ca_bundles: [Vec<u8>; 2],
+    propagation: CaPropagation,
     now: Timestamp,
-    /// Whether the Secret is cert-manager's.
-    is_theirs: bool,
-    /// Whether the first configuration asks cert-manager whom to trust.
-    asks: bool,
+    is_managed_by_cert_manager: bool,
+    /// Whether configuration `a` asks cert-manager to inject the CA bundle.
+    uses_cert_manager: bool,
 }
 
-impl World {
+impl Cluster {
     fn new() -> Self {
-        let (data, bundles) = (BTreeMap::new(), [vec![], vec![]]);
-        Self { data, bundles, trusted: None, now: at(0), is_theirs: false, asks: false }
+        Self {
+            data: BTreeMap::new(),
+            ca_bundles: [vec![], vec![]],
+            propagation: CaPropagation::default(),
+            now: at(0),
+            is_managed_by_cert_manager: false,
+            uses_cert_manager: false,
+        }
     }
 
-    fn seen(&mut self) -> Observed {
-        let kept = Kept::read(&self.data).filter(|_| !self.is_theirs);
-        let theirs = self.is_theirs.then(|| self.text(AUTHORITIES));
-        let configuration = |(name, bundle): (&str, &Vec<u8>)| Configuration {
-            kind: Kind::Mutating,
+    /// A cluster after the first two steps: bootstrap and injection.
+    fn bootstrapped(policy: &RotationPolicy) -> Self {
+        let mut cluster = Self::new();
+        cluster.step(policy);
+        cluster.step(policy);
+        cluster
+    }
+
+    fn observe(&mut self) -> Observed {
+        let configuration = |(name, bundle): (&str, &Vec<u8>)| WebhookConfigState {
+            kind: WebhookConfigKind::Mutating,
             name: name.to_owned(),
-            version: String::new(),
-            bundles: BTreeMap::from([("hook".to_owned(), bundle.clone())]),
-            asks_cert_manager: name == "a" && self.asks,
+            resource_version: String::new(),
+            ca_bundles: BTreeMap::from([("hook".to_owned(), bundle.clone())]),
+            uses_cert_manager: name == "a" && self.uses_cert_manager,
         };
-        let configurations: Vec<_> = ["a", "b"].into_iter().zip(&self.bundles).map(configuration).collect();
-        let newest = kept.as_ref().filter(|kept| configurations.iter().all(|one| one.has(&kept.bundle)));
-        self.trusted = newest.map(|kept| match self.trusted.take() {
-            Some((known, since)) if known == kept.authority.pem => (known, since.min(self.now)),
-            _ => (kept.authority.pem.clone(), self.now),
-        });
-        let trusted_since = self.trusted.as_ref().map(|(_, since)| *since);
-        Observed { secret: None, kept, theirs, configurations, trusted_since }
+        let mut observed = Observed {
+            secret_version: None,
+            secret: CertSecret::parse(&self.data).filter(|_| !self.is_managed_by_cert_manager),
+            cert_manager_bundle: self.is_managed_by_cert_manager.then(|| self.text(CA_BUNDLE)),
+            configurations: ["a", "b"].into_iter().zip(&self.ca_bundles).map(configuration).collect(),
+            ca_injected_since: None,
+        };
+        self.propagation.update(&mut observed, self.now);
+        observed
     }
 
-    fn put<const N: usize>(&mut self, data: [(&str, &str); N]) {
+    fn write<const N: usize>(&mut self, data: [(&str, &str); N]) {
         let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
         self.data.extend(data);
     }
@@ -66,199 +80,203 @@ impl World {
         String::from_utf8(self.data[key].0.clone()).unwrap()
     }
 
-    /// Takes the step, or lets time pass, and says what was done.
-    fn step(&mut self, terms: &Terms) -> String {
-        let seen = self.seen();
-        self.nothing_breaks(&seen);
-        match plan(&seen, terms, self.now) {
-            Plan::Begin => {
-                let ca = authority::authority(self.now, terms.authority_period).unwrap();
-                self.put([(AUTHORITIES, &ca.certificate), (AUTHORITY_KEY, &ca.key)]);
-                self.certify(terms);
-                "begin".to_owned()
+    /// Executes the next step, or advances the clock. Returns a description of the step.
+    fn step(&mut self, policy: &RotationPolicy) -> String {
+        let observed = self.observe();
+        self.check_trust(&observed);
+        match plan(&observed, policy, self.now) {
+            RotationStep::Bootstrap => {
+                let ca = ca::issue_ca(self.now, policy.ca_period).unwrap();
+                self.write([(CA_BUNDLE, &ca.certificate), (CA_KEY, &ca.key)]);
+                self.issue_serving_cert(policy);
+                "bootstrap".to_owned()
             }
-            Plan::Authority => {
-                let Pair { certificate, key } = authority::authority(self.now, terms.authority_period).unwrap();
-                let bundle = seen.kept.unwrap().bundle_with(&certificate, self.now, 3);
-                self.put([(AUTHORITIES, &bundle), (AUTHORITY_KEY, &key)]);
-                "authority".to_owned()
+            RotationStep::IssueCa => {
+                let CertKeyPair { certificate, key } = ca::issue_ca(self.now, policy.ca_period).unwrap();
+                let ca_bundle = observed.secret.unwrap().ca_bundle_with(&certificate, self.now, 3);
+                self.write([(CA_BUNDLE, &ca_bundle), (CA_KEY, &key)]);
+                "issue CA".to_owned()
             }
-            Plan::Certificate => {
-                self.certify(terms);
-                "certificate".to_owned()
+            RotationStep::IssueServingCert => {
+                self.issue_serving_cert(policy);
+                "issue serving certificate".to_owned()
             }
-            Plan::Inject(lacking) => {
-                let bundle = self.text(AUTHORITIES).into_bytes();
-                self.bundles = [bundle.clone(), bundle];
-                format!("inject {}", lacking.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(" "))
+            RotationStep::InjectCaBundle(targets) => {
+                let ca_bundle = self.text(CA_BUNDLE).into_bytes();
+                self.ca_bundles = [ca_bundle.clone(), ca_bundle];
+                format!("inject {}", targets.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(" "))
             }
-            Plan::Rest(until) => {
-                assert!(until > self.now, "a rest until {until} at {}", self.now);
-                let waited = until.duration_since(self.now).as_secs();
-                self.now = until;
-                format!("rest {waited} s")
+            RotationStep::WaitUntil(time) => {
+                assert!(time > self.now, "a wait until {time} at {}", self.now);
+                let seconds = time.duration_since(self.now).as_secs();
+                self.now = time;
+                format!("wait {seconds} s")
             }
         }
     }
 
-    fn certify(&mut self, terms: &Terms) {
-        let (newest, key) = (Parsed::all(&self.text(AUTHORITIES)).unwrap().remove(0).pem, self.text(AUTHORITY_KEY));
-        let made = authority::certificate((&newest, &key), &terms.names, self.now, terms.certificate_period).unwrap();
-        self.put([(CERTIFICATE, &made.certificate), (CERTIFICATE_KEY, &made.key)]);
+    fn issue_serving_cert(&mut self, policy: &RotationPolicy) {
+        let (newest_ca, key) =
+            (Certificate::parse_all(&self.text(CA_BUNDLE)).unwrap().remove(0).pem, self.text(CA_KEY));
+        let RotationPolicy { subject_alt_names, certificate_period, ca_period: _ } = policy;
+        let issued = ca::issue_serving_cert((&newest_ca, &key), subject_alt_names, self.now, *certificate_period);
+        let CertKeyPair { certificate, key } = issued.unwrap();
+        self.write([(CERTIFICATE, &certificate), (CERTIFICATE_KEY, &key)]);
     }
 
-    /// Once both configurations trust somebody, what is served is always vouched for by somebody they trust.
-    fn nothing_breaks(&self, seen: &Observed) {
-        let Some(kept) = &seen.kept else { return };
-        for bundle in self.bundles.iter().filter(|bundle| !bundle.is_empty()) {
+    /// Checks that each configuration with a CA bundle trusts the serving certificate.
+    fn check_trust(&self, observed: &Observed) {
+        let Some(secret) = &observed.secret else { return };
+        for ca_bundle in self.ca_bundles.iter().filter(|bundle| !bundle.is_empty()) {
             let mut data = self.data.clone();
-            data.insert(AUTHORITIES.to_owned(), ByteString(bundle.clone()));
-            assert!(Kept::read(&data).is_some(), "nobody trusts the certificate of {}", kept.certificate.issued);
+            data.insert(CA_BUNDLE.to_owned(), ByteString(ca_bundle.clone()));
+            let is_trusted = CertSecret::parse(&data).is_some();
+            assert!(is_trusted, "no CA of the bundle signed the certificate of {}", secret.serving.issued_at);
         }
-        assert!(kept.certificate.expires > self.now && kept.authority.expires > self.now);
+        assert!(secret.serving.not_after > self.now && secret.ca.not_after > self.now);
     }
 }
 
-fn film(terms: &Terms, steps: usize) -> String {
-    let mut world = World::new();
-    (0..steps).map(|_| world.step(terms) + "\n").collect()
+fn simulate(policy: &RotationPolicy, steps: usize) -> String {
+    let mut cluster = Cluster::new();
+    (0..steps).map(|_| cluster.step(policy) + "\n").collect()
 }
 
 #[test]
-fn certificates_are_renewed_and_an_authority_is_trusted_before_it_vouches() {
-    let terms = Terms { authority_period: HOUR * 3, ..terms() };
+fn certificates_are_renewed_and_a_ca_signs_only_after_it_is_injected() {
+    let policy = RotationPolicy { ca_period: HOUR * 3, ..policy() };
     expect_test::expect![[r"
-        begin
+        bootstrap
         inject a b
-        rest 3600 s
-        certificate
-        rest 3600 s
-        certificate
-        rest 3600 s
-        authority
+        wait 3600 s
+        issue serving certificate
+        wait 3600 s
+        issue serving certificate
+        wait 3600 s
+        issue CA
         inject a b
-        rest 60 s
-        certificate
-        rest 3600 s
-        certificate
-        rest 3600 s
-        certificate
-        rest 3540 s
-        authority
+        wait 60 s
+        issue serving certificate
+        wait 3600 s
+        issue serving certificate
+        wait 3600 s
+        issue serving certificate
+        wait 3540 s
+        issue CA
         inject a b
     "]]
-    .assert_eq(&film(&terms, 18));
+    .assert_eq(&simulate(&policy, 18));
 }
 
 #[test]
-fn at_the_quickest_pace_nothing_breaks_either() {
-    let pace = Duration::from_secs(2);
-    film(&Terms { certificate_period: pace, authority_period: pace, ..terms() }, 300);
+fn rotation_at_the_shortest_periods_keeps_every_certificate_trusted() {
+    let period = Duration::from_secs(2);
+    simulate(&RotationPolicy { certificate_period: period, ca_period: period, ..policy() }, 300);
 }
 
 #[test]
-fn what_somebody_takes_away_is_put_back() {
-    let mut world = World::new();
-    world.step(&terms());
-    world.step(&terms());
-    world.bundles[1].clear();
-    assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Inject(vec![world.seen().configurations[1].clone()]));
-    world.step(&terms());
-    world.data.clear();
-    assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Begin);
+fn a_removed_ca_bundle_or_secret_is_restored() {
+    let mut cluster = Cluster::bootstrapped(&policy());
+    cluster.ca_bundles[1].clear();
+    let target = cluster.observe().configurations[1].clone();
+    assert_eq!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::InjectCaBundle(vec![target]));
+    cluster.step(&policy());
+    cluster.data.clear();
+    assert_eq!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::Bootstrap);
 }
 
 #[test]
-fn another_name_asks_for_another_certificate() {
-    let mut world = World::new();
-    world.step(&terms());
-    world.step(&terms());
-    let named = Terms { names: vec!["webhook-server".to_owned(), "127.0.0.1".to_owned()], ..terms() };
-    assert_eq!(plan(&world.seen(), &named, world.now), Plan::Certificate);
-    world.step(&named);
-    assert!(matches!(plan(&world.seen(), &named, world.now), Plan::Rest(_)));
-    assert!(matches!(plan(&world.seen(), &terms(), world.now), Plan::Rest(_)), "a name more does no harm");
+fn a_new_name_leads_to_a_new_certificate_and_a_removed_name_does_not() {
+    let mut cluster = Cluster::bootstrapped(&policy());
+    let names = vec!["webhook-server".to_owned(), "127.0.0.1".to_owned()];
+    let with_address = RotationPolicy { subject_alt_names: names, ..policy() };
+    assert_eq!(plan(&cluster.observe(), &with_address, cluster.now), RotationStep::IssueServingCert);
+    cluster.step(&with_address);
+    assert!(matches!(plan(&cluster.observe(), &with_address, cluster.now), RotationStep::WaitUntil(_)));
+    assert!(matches!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::WaitUntil(_)));
 }
 
 #[test]
-fn what_expired_is_begun_anew() {
-    let mut world = World::new();
-    world.step(&terms());
-    world.step(&terms());
-    world.now = at(24 * 3600 + 1);
-    assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Begin);
+fn an_expired_certificate_leads_to_a_bootstrap() {
+    let mut cluster = Cluster::bootstrapped(&policy());
+    cluster.now = at(24 * 3600 + 1);
+    assert_eq!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::Bootstrap);
 }
 
 #[test]
-fn what_is_not_valid_yet_is_replaced() {
-    // By how many hours the clock was ahead when the authority was made, and the certificate, and what follows once it is right.
-    for (authority, certificate, expected) in [
-        (23, 23, Plan::Rest(at(24 * 3600))),
-        (0, 25, Plan::Certificate),
-        (25, 25, Plan::Begin),
-        (25, 0, Plan::Begin),
-        (24 * 400, 24 * 400, Plan::Begin),
+fn a_certificate_that_is_not_valid_yet_is_replaced() {
+    // How many hours the clock was ahead when the CA and the serving certificate were issued, and the step after its
+    // correction.
+    for (ca_hours, serving_hours, expected) in [
+        (23, 23, RotationStep::WaitUntil(at(24 * 3600))),
+        (0, 25, RotationStep::IssueServingCert),
+        (25, 25, RotationStep::Bootstrap),
+        (25, 0, RotationStep::Bootstrap),
+        (24 * 400, 24 * 400, RotationStep::Bootstrap),
     ] {
-        let mut world = World::new();
-        world.now = at(authority * 3600);
-        world.step(&terms());
-        world.step(&terms());
-        world.now = at(certificate * 3600);
-        world.certify(&terms());
-        assert_eq!(plan(&world.seen(), &terms(), at(0)), expected, "{authority} h, {certificate} h");
+        let mut cluster = Cluster::new();
+        cluster.now = at(ca_hours * 3600);
+        cluster.step(&policy());
+        cluster.step(&policy());
+        cluster.now = at(serving_hours * 3600);
+        cluster.issue_serving_cert(&policy());
+        let step = plan(&cluster.observe(), &policy(), at(0));
+        assert_eq!(step, expected, "{ca_hours} h, {serving_hours} h");
     }
 }
 
 #[test]
-fn nothing_expires_while_it_rests() {
-    let mut world = World::new();
-    world.step(&terms());
-    world.step(&terms());
-    let (seen, hours) = (world.seen(), |hours: i64| at(hours * 3600));
-    let with = |change: fn(&mut Kept)| {
-        let mut seen = seen.clone();
-        change(seen.kept.as_mut().unwrap());
-        seen
+fn no_certificate_expires_during_a_wait() {
+    let (observed, hours) = (Cluster::bootstrapped(&policy()).observe(), |hours: i64| at(hours * 3600));
+    let with = |change: fn(&mut CertSecret)| {
+        let mut observed = observed.clone();
+        change(observed.secret.as_mut().unwrap());
+        observed
     };
-    // Whoever made it dates back less, or made it for a shorter period than it is used for now.
+    // The certificate was issued with another backdate, or with a shorter period than the current one.
     let rows = [
-        (with(|kept| kept.certificate.issued = at(23 * 3600)), HOUR * 2, HOUR * 24, Plan::Rest(hours(22))),
-        (with(|kept| kept.authority.issued = at(23 * 3600)), HOUR * 20, HOUR * 46, Plan::Rest(hours(2))),
-        (with(|kept| kept.authority.issued = at(23 * 3600)), HOUR, HOUR * 49, Plan::Authority),
-        (seen.clone(), HOUR * 25, HOUR * 24, Plan::Certificate),
-        (seen.clone(), Duration::MAX, Duration::MAX, Plan::Rest(hours(24))),
         (
-            with(|kept| (kept.is_of_newest, kept.certificate.expires) = (false, at(10))),
+            with(|secret| secret.serving.issued_at = at(23 * 3600)),
+            HOUR * 2,
+            HOUR * 24,
+            RotationStep::WaitUntil(hours(22)),
+        ),
+        (with(|secret| secret.ca.issued_at = at(23 * 3600)), HOUR * 20, HOUR * 46, RotationStep::WaitUntil(hours(2))),
+        (with(|secret| secret.ca.issued_at = at(23 * 3600)), HOUR, HOUR * 49, RotationStep::IssueCa),
+        (observed.clone(), HOUR * 25, HOUR * 24, RotationStep::IssueServingCert),
+        (observed.clone(), Duration::MAX, Duration::MAX, RotationStep::WaitUntil(hours(24))),
+        (
+            with(|secret| (secret.is_signed_by_newest_ca, secret.serving.not_after) = (false, at(10))),
             HOUR,
             HOUR * 24,
-            Plan::Rest(at(10)),
+            RotationStep::WaitUntil(at(10)),
         ),
     ];
-    for (number, (seen, certificate_period, authority_period, expected)) in rows.into_iter().enumerate() {
-        let terms = Terms { certificate_period, authority_period, ..terms() };
-        assert_eq!(plan(&seen, &terms, at(0)), expected, "row {number}");
+    for (number, (observed, certificate_period, ca_period, expected)) in rows.into_iter().enumerate() {
+        let policy = RotationPolicy { certificate_period, ca_period, ..policy() };
+        assert_eq!(plan(&observed, &policy, at(0)), expected, "row {number}");
     }
 }
 
 #[test]
-fn what_cert_manager_looks_after_is_left_alone() {
-    let mut world = World::new();
-    world.step(&terms());
-    world.step(&terms());
-    // Asked for in the configurations, and not there yet: what was made here goes on.
-    world.asks = true;
-    assert!(matches!(plan(&world.seen(), &terms(), world.now), Plan::Rest(_)));
-    world.bundles[0].clear();
-    assert!(matches!(plan(&world.seen(), &terms(), world.now), Plan::Inject(_)));
+fn a_certificate_of_cert_manager_is_not_rotated() {
+    let mut cluster = Cluster::bootstrapped(&policy());
+    // The configuration asks cert-manager, but cert-manager does not manage the Secret yet: the rotation continues.
+    cluster.uses_cert_manager = true;
+    assert!(matches!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::WaitUntil(_)));
+    cluster.ca_bundles[0].clear();
+    assert!(matches!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::InjectCaBundle(_)));
 
-    // It writes over the Secret; the key of the authority stays in it.
-    world.is_theirs = true;
-    let others = authority::authority(world.now, HOUR).unwrap();
-    world.put([(AUTHORITIES, &others.certificate), (CERTIFICATE, &others.certificate), (CERTIFICATE_KEY, &others.key)]);
-    let unasked = world.seen().configurations[1].clone();
-    assert_eq!(plan(&world.seen(), &terms(), world.now), Plan::Inject(vec![unasked]), "nobody else would");
-    world.bundles[1] = world.text(AUTHORITIES).into_bytes();
+    // cert-manager overwrites the Secret, except the key of the CA.
+    cluster.is_managed_by_cert_manager = true;
+    let CertKeyPair { certificate, key } = ca::issue_ca(cluster.now, HOUR).unwrap();
+    cluster.write([(CA_BUNDLE, &certificate), (CERTIFICATE, &certificate), (CERTIFICATE_KEY, &key)]);
+    let without_annotation = cluster.observe().configurations[1].clone();
+    let step = plan(&cluster.observe(), &policy(), cluster.now);
+    assert_eq!(step, RotationStep::InjectCaBundle(vec![without_annotation]), "cert-manager does not inject there");
+    cluster.ca_bundles[1] = cluster.text(CA_BUNDLE).into_bytes();
     for seconds in [0, 25 * 3600] {
-        assert_eq!(plan(&world.seen(), &terms(), at(seconds)), Plan::Rest(Timestamp::MAX), "even when it has expired");
+        let step = plan(&cluster.observe(), &policy(), at(seconds));
+        assert_eq!(step, RotationStep::WaitUntil(Timestamp::MAX), "after {seconds} s");
     }
 }

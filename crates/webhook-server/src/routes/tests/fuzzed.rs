@@ -1,6 +1,5 @@
-//! Every route, asked about objects that nobody would write, and sent bytes that are no question: there is always an answer,
-//! and it is one that an API server can use. A short series is part of every run of the tests; `cargo xtask soak fuzz` has
-//! long ones.
+//! Fuzzes every endpoint with mutated objects and with bytes that are not a review. Each input gets a response that an
+//! API server can use. A short series runs with every test; `cargo xtask soak fuzz` runs long ones.
 
 use std::iter;
 
@@ -16,37 +15,38 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 
-/// Inputs of the short series, for each route.
-const SHORT: u64 = 1500;
-/// Who asks.
+/// Inputs of the short series, per webhook.
+const SHORT_SERIES: u64 = 1500;
+/// Names of the requesting users.
 const USERS: [&str; 4] =
     ["alice", "system:serviceaccount:grove-system:pcs-controller", "system:kube-controller-manager", ""];
-/// No answer is longer, whatever was asked.
-const LONGEST: usize = 512 * 1024;
-/// What an API server hands on of warnings: these whole, or that many letters of each.
-const WARNINGS: (usize, usize) = (4096, 256);
+/// Largest response in bytes.
+const MAX_RESPONSE_BYTES: usize = 512 * 1024;
+/// Limits of the API server for warnings: it passes on all of them up to this many characters in total, and above that
+/// this many characters of each.
+const WARNING_LIMITS: (usize, usize) = (4096, 256);
 
 thread_local! {
-    /// Time stands still while anything is to be done, and leaps to the next time limit when nothing is.
+    /// The clock is paused. It advances to the next timeout when no task can make progress.
     static RUNTIME: Runtime =
         Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
 }
 
-/// The objects of all rows about this kind.
-fn of_rows(kind: Kind) -> Subject {
+/// The objects of this kind in all rows of the admission tables.
+fn objects_in_rows(kind: Kind) -> Subject {
     let of_kind = rows().iter().filter(|row| object(&row.object)["kind"] == kind.kind);
     let mut objects: Vec<_> = of_kind.flat_map(|row| [row.new_object(), row.old_object()]).collect();
-    // One row tries the limit of annotations; its quarter of a megabyte would only slow the series down.
+    // One row tests the size limit of annotations. Its 256 kB would slow down the series.
     objects.retain(|object| object.to_string().len() < 100_000);
     Subject { kinds: vec![kind], objects }
 }
 
-fn subjects(question: Question) -> Vec<Subject> {
-    match question {
-        Question::DefaultSet | Question::ValidateSet => vec![of_rows(SET)],
-        Question::DefaultTopology => vec![of_rows(TOPOLOGY)],
-        Question::ValidateTopology => vec![of_rows(TOPOLOGY), of_rows(BINDING)],
-        Question::ValidateScale => {
+fn subjects(webhook: Webhook) -> Vec<Subject> {
+    match webhook {
+        Webhook::DefaultSet | Webhook::ValidateSet => vec![objects_in_rows(SET)],
+        Webhook::DefaultTopology => vec![objects_in_rows(TOPOLOGY)],
+        Webhook::ValidateTopology => vec![objects_in_rows(TOPOLOGY), objects_in_rows(BINDING)],
+        Webhook::ValidateScale => {
             let names = ["serve", "serve-0-model", "serve-0-front", "serve-0-model-1-worker"];
             let numbers = scales().into_iter().flat_map(|row| [row.from, row.to]).flat_map(|replicas| {
                 names.map(|name| {
@@ -56,7 +56,7 @@ fn subjects(question: Question) -> Vec<Subject> {
             });
             vec![Subject { kinds: SCALES.to_vec(), objects: numbers.collect() }]
         }
-        Question::Authorize => {
+        Webhook::Authorize => {
             let of = |row| -> [Value; 2] {
                 let grove_test_support::rows::ManagedRow { change, before, .. } = row;
                 [changed(&object("managed"), &change), changed(&object("managed"), &before)]
@@ -67,8 +67,8 @@ fn subjects(question: Question) -> Vec<Subject> {
     }
 }
 
-/// What the clusters of all servers have.
-fn known() -> Vec<Value> {
+/// The objects in the caches of all servers.
+fn cached_objects() -> Vec<Value> {
     let mut packed = object("set");
     packed["metadata"]["name"] = json!("packed");
     packed["spec"]["template"]["topologyConstraint"] = json!({ "topologyName": "halls", "packDomain": "rack" });
@@ -89,131 +89,136 @@ fn known() -> Vec<Value> {
     others.into_iter().chain(cliques).collect()
 }
 
-/// One as it comes, one with every feature, and one that hands pods to Volcano.
+/// A server with the default configuration, one with all features, and one with Volcano as the default scheduler.
 fn servers() -> [Server; 3] {
     let profiles = Scheduler::ALL.map(|(_, name)| SchedulerProfile { name, config: Value::Null });
     let with = |default_profile| Schedulers { profiles: profiles.to_vec(), default_profile };
-    let plain = OperatorConfiguration::default();
-    let mut full = OperatorConfiguration {
+    let defaults = OperatorConfiguration::default();
+    let mut all_features = OperatorConfiguration {
         schedulers: with(Scheduler::Kube),
         network: Network { auto_mnnvl_enabled: true },
         authorizer: Authorizer { enabled: true, exempt_users: vec!["friend".to_owned()] },
-        ..plain.clone()
+        ..defaults.clone()
     };
-    full.topology.enabled = true;
-    let mut volcano = OperatorConfiguration { schedulers: with(Scheduler::Volcano), ..full.clone() };
+    all_features.topology.enabled = true;
+    let mut volcano = OperatorConfiguration { schedulers: with(Scheduler::Volcano), ..all_features.clone() };
     volcano.topology.enabled = false;
-    [plain, full, volcano].map(|config| serving(cluster(config, &known())))
+    [defaults, all_features, volcano].map(|config| server_with(cluster(config, &cached_objects())))
 }
 
-/// What came back, once everything was waited for that the answer waits for.
-fn sent(server: &Server, question: Question, content_type: &str, body: Vec<u8>) -> (u16, Bytes) {
-    let (status, answer) = RUNTIME.with(|runtime| runtime.block_on(server.send(question, content_type, body.into())));
-    (status, answer)
+fn send(server: &Server, webhook: Webhook, content_type: &str, body: Vec<u8>) -> (u16, Bytes) {
+    RUNTIME.with(|runtime| runtime.block_on(server.send(webhook, content_type, body.into())))
 }
 
-fn law(holds: bool, says: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(says()) }
+fn check(holds: bool, violation: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(violation()) }
 }
 
-/// The laws of one answer. Says whether it was a review.
-fn answered(server: &Server, question: Question, seed: u64, bytes: &[u8]) -> Result<bool, String> {
-    let is_told = !seed.is_multiple_of(64);
-    let content_type = if is_told { JSON } else { "text/plain" };
-    let (status, answer) = sent(server, question, content_type, bytes.to_vec());
-    law(answer.len() <= LONGEST, || format!("an answer of {} bytes", answer.len()))?;
-    let told = || String::from_utf8_lossy(&answer).into_owned();
+/// Checks the response to one input. Returns whether the input is a review.
+fn check_response(server: &Server, webhook: Webhook, seed: u64, bytes: &[u8]) -> Result<bool, String> {
+    let is_json = !seed.is_multiple_of(64);
+    let content_type = if is_json { JSON } else { "text/plain" };
+    let (status, body) = send(server, webhook, content_type, bytes.to_vec());
+    check(body.len() <= MAX_RESPONSE_BYTES, || format!("the response has {} bytes", body.len()))?;
+    let text = || String::from_utf8_lossy(&body).into_owned();
     match status {
         200 => {
-            let asked = understood(bytes)?;
-            let answer: Value = serde_json::from_slice(&answer).map_err(|error| format!("{error}: {}", told()))?;
-            usable(&asked, &answer).map_err(|law| format!("{law}: {answer}"))?;
-            settled(server, question, asked, &answer)?;
+            let request = parse_leniently(bytes)?;
+            let review: Value = serde_json::from_slice(&body).map_err(|error| format!("{error}: {}", text()))?;
+            check_review(&request, &review).map_err(|violation| format!("{violation}: {review}"))?;
+            check_patch(server, webhook, request, &review)?;
             Ok(true)
         }
         400 | 415 => {
-            law(!(is_told && reviews::is_review(bytes)), || format!("a review is refused with {status}: {}", told()))?;
-            law(!answer.is_empty() && answer.len() < 4096, || format!("{status} with {} bytes", answer.len()))?;
+            check(!(is_json && reviews::is_review(bytes)), || {
+                format!("a review is rejected with {status}: {}", text())
+            })?;
+            check(!body.is_empty() && body.len() < 4096, || format!("{status} with {} bytes", body.len()))?;
             Ok(false)
         }
-        _ => Err(format!("{status}: {}", told())),
+        _ => Err(format!("{status}: {}", text())),
     }
 }
 
-/// What was asked. Parts that nobody reads may be no JSON, since they are passed over.
-fn understood(bytes: &[u8]) -> Result<Value, String> {
+/// The review of the input. The server skips fields that it does not read; if one of those is not valid JSON, the
+/// review contains only the fields that the checks need.
+fn parse_leniently(bytes: &[u8]) -> Result<Value, String> {
     serde_json::from_str(&String::from_utf8_lossy(bytes)).or_else(|_| {
-        let Request { uid, object, .. } = Request::read(bytes).map_err(|error| format!("it is answered: {error}"))?;
+        let AdmissionRequest { uid, object, .. } =
+            AdmissionRequest::parse(bytes).map_err(|error| format!("an invalid review gets status 200: {error}"))?;
         let request = json!({ "uid": uid, "operation": "CREATE", "object": object });
         Ok(json!({ "apiVersion": "admission.k8s.io/v1", "request": request }))
     })
 }
 
-/// Whether an API server can use the answer.
-fn usable(asked: &Value, answer: &Value) -> Result<(), String> {
-    let response = &answer["response"];
+/// Checks that an API server can use the response.
+fn check_review(request: &Value, review: &Value) -> Result<(), String> {
+    let response = &review["response"];
     let fields = response.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
     let known = ["uid", "allowed", "status", "patch", "patchType", "warnings"];
-    law(fields.clone().all(|field| known.contains(&field)), || "an unknown field".to_owned())?;
-    let names = [&answer["apiVersion"], &answer["kind"]];
-    law(names == ["admission.k8s.io/v1", "AdmissionReview"], || "it is no review".to_owned())?;
-    law(response["uid"] == asked["request"]["uid"], || "it answers another question".to_owned())?;
+    check(fields.clone().all(|field| known.contains(&field)), || "unknown field".to_owned())?;
+    let types = [&review["apiVersion"], &review["kind"]];
+    check(types == ["admission.k8s.io/v1", "AdmissionReview"], || "not a review".to_owned())?;
+    check(response["uid"] == request["request"]["uid"], || "uid of another request".to_owned())?;
     let (status, patch) = (&response["status"], response.get("patch"));
     let code = status["code"].as_u64().unwrap_or_default();
     let has_message = status["message"].as_str().is_some_and(|message| !message.is_empty());
+    let is_denial = [400, 403].contains(&code) && has_message && patch.is_none();
     match response["allowed"].as_bool() {
-        Some(true) => law(status.is_null(), || "it is allowed, and says why not".to_owned())?,
-        Some(false) => law([400, 403].contains(&code) && has_message && patch.is_none(), || "no reason".to_owned())?,
-        None => return Err("neither yes nor no".to_owned()),
+        Some(true) => check(status.is_null(), || "allowed with a status".to_owned())?,
+        Some(false) => check(is_denial, || "denied without a reason".to_owned())?,
+        None => return Err("no decision".to_owned()),
     }
     let lengths = response["warnings"].as_array().into_iter().flatten();
     let lengths: Vec<_> = lengths.map(|warning| warning.as_str().map_or(usize::MAX, |it| it.chars().count())).collect();
-    let (together, each) = WARNINGS;
-    let is_heard = lengths.iter().all(|length| *length <= each) && lengths.len() <= together / each;
-    law(is_heard || lengths.iter().sum::<usize>() <= together, || "warnings that nobody hands on".to_owned())
+    let (total, each) = WARNING_LIMITS;
+    let is_passed_on = lengths.iter().all(|length| *length <= each) && lengths.len() <= total / each;
+    let is_short = is_passed_on || lengths.iter().sum::<usize>() <= total;
+    check(is_short, || "the API server drops warnings".to_owned())
 }
 
-/// What was filled in fits the object, and is not filled in again.
-fn settled(server: &Server, question: Question, mut asked: Value, answer: &Value) -> Result<(), String> {
-    let Some(patch) = answer["response"].get("patch") else { return Ok(()) };
-    law(answer["response"]["patchType"] == "JSONPatch", || "a patch of no type".to_owned())?;
+/// Checks that the patch applies to the object, and that the patched object gets no further patch.
+fn check_patch(server: &Server, webhook: Webhook, mut request: Value, review: &Value) -> Result<(), String> {
+    let Some(patch) = review["response"].get("patch") else { return Ok(()) };
+    check(review["response"]["patchType"] == "JSONPatch", || "a patch without a type".to_owned())?;
     let patch = ByteString::deserialize(patch).map_err(|error| error.to_string())?;
     let patch: json_patch::Patch = serde_json::from_slice(&patch.0).map_err(|error| error.to_string())?;
-    json_patch::patch(&mut asked["request"]["object"], &patch).map_err(|error| format!("no patch of it: {error}"))?;
-    let (_, again) = sent(server, question, JSON, asked.to_string().into_bytes());
-    let again: Value = serde_json::from_slice(&again).map_err(|error| error.to_string())?;
-    law(again["response"].get("patch").is_none(), || format!("it is filled in twice, by {patch} and by {again}"))
+    json_patch::patch(&mut request["request"]["object"], &patch)
+        .map_err(|error| format!("the patch does not apply: {error}"))?;
+    let (_, second) = send(server, webhook, JSON, request.to_string().into_bytes());
+    let second: Value = serde_json::from_slice(&second).map_err(|error| error.to_string())?;
+    check(second["response"].get("patch").is_none(), || format!("two patches: {patch} and {second}"))
 }
 
-fn series(question: Question, wish: Wish, told: impl FnMut(&Tally)) -> Tally {
-    let (servers, subjects) = (servers(), subjects(question));
+fn series(webhook: Webhook, wish: Wish, on_round: impl FnMut(&Tally)) -> Tally {
+    let (servers, subjects) = (servers(), subjects(webhook));
     let input = |seed: u64| reviews::input(&subjects, &USERS, seed);
-    let laws = |seed: u64, bytes: &[u8]| {
+    let checks = |seed: u64, bytes: &[u8]| {
         let server = Dice::new(!seed).one_of(&servers).ok_or("no server")?;
-        answered(server, question, seed, bytes)
+        check_response(server, webhook, seed, bytes)
     };
-    let tally = fuzz::run(wish, input, laws, told);
-    let tally = tally.unwrap_or_else(|broken| panic!("{}", broken.report(question.name())));
+    let tally = fuzz::run(wish, input, checks, on_round);
+    let tally = tally.unwrap_or_else(|broken| panic!("{}", broken.report(webhook.name())));
     for server in servers {
-        assert!(server.counts("reviews_in_flight 0"));
-        assert!(!server.counts("outcome=\"panicked\"") && !server.counts("outcome=\"abandoned\""));
+        assert!(server.is_idle());
+        assert!(!server.has_metric("code=\"500\"") && !server.has_metric("code=\"499\""));
     }
     tally
 }
 
 #[test]
-fn every_route_answers_whatever_it_is_asked() {
-    for question in Question::ALL {
-        let tally = series(question, Wish { inputs: SHORT, seed: 1 }, |_| ());
-        assert!(tally.understood > SHORT * 3 / 4, "{question:?}: too little of it is understood: {tally:?}");
+fn every_endpoint_gives_a_valid_response_to_fuzzed_input() {
+    for webhook in Webhook::ALL {
+        let tally = series(webhook, Wish { inputs: SHORT_SERIES, seed: 1 }, |_| ());
+        assert!(tally.understood > SHORT_SERIES * 3 / 4, "{webhook:?}: too few inputs are reviews: {tally:?}");
     }
 }
 
 #[test]
 #[ignore = "a long series: `cargo xtask soak fuzz`"]
-fn many_inputs_are_answered() {
-    for question in Question::ALL.into_iter().filter(|question| fuzz::is_wanted(question.name())) {
+fn many_inputs_get_a_valid_response_from_every_endpoint() {
+    for webhook in Webhook::ALL.into_iter().filter(|webhook| fuzz::is_wanted(webhook.name())) {
         let wish = Wish::of_environment(1_000_000);
-        assert_eq!(series(question, wish, fuzz::telling(question.name(), wish)).inputs, wish.inputs);
+        assert_eq!(series(webhook, wish, fuzz::telling(webhook.name(), wish)).inputs, wish.inputs);
     }
 }

@@ -1,4 +1,4 @@
-//! Questions as the API server asks them, and the answers.
+//! Requests as the API server sends them, and the responses.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::cluster::Caches;
+use crate::cluster_facts::Caches;
 
-/// A cluster with these objects.
-pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> Cluster {
+/// The facts about a cluster with these objects.
+pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> ClusterFacts {
     fn of<K: DeserializeOwned + Resource<DynamicType = ()>>(objects: &[Value]) -> Cache<K> {
         let of_kind = objects.iter().filter(|object| object["kind"] == *K::kind(&()));
         Cache::from_objects(of_kind.map(|object| K::deserialize(object).unwrap()))
@@ -25,27 +25,27 @@ pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> Clust
         bindings: of(objects),
         queues: Some(of(objects)),
     };
-    let ours = BTreeSet::from(["system:serviceaccount:grove-system:pcs-controller".to_owned()]);
-    Cluster::over(config, ours, caches)
+    let own_users = BTreeSet::from(["system:serviceaccount:grove-system:pcs-controller".to_owned()]);
+    ClusterFacts::from_caches(config, own_users, caches)
 }
 
 fn set() -> Value {
-    let containers = json!([{ "name": "main", "image": "pause", "newer": { "kept": true } }]);
+    let containers = json!([{ "name": "main", "image": "pause", "newer": { "field": true } }]);
     let clique = json!({ "name": "front", "spec": { "roleName": "front", "replicas": 3, "minAvailable": 2,
         "podSpec": { "containers": containers } } });
     json!({ "kind": "PodCliqueSet", "metadata": { "name": "serve", "namespace": "team", "uid": "1" },
         "spec": { "replicas": 1, "template": { "cliques": [clique] } } })
 }
 
-fn request(value: &Value) -> Request {
+fn request(value: &Value) -> AdmissionRequest {
     let review = json!({ "apiVersion": "admission.k8s.io/v1", "request": value });
-    Request::read(review.to_string().as_bytes()).unwrap()
+    AdmissionRequest::parse(review.to_string().as_bytes()).unwrap()
 }
 
-fn check(question: Question, asked: &Value, cluster: &Cluster, expected: &Expect) {
-    let answer = answer(question, &request(asked), cluster).to_json("7").unwrap();
-    let answer: Value = serde_json::from_slice(&answer).unwrap();
-    let mut response = answer["response"].as_object().unwrap().clone();
+fn check(webhook: Webhook, attributes: &Value, cluster: &ClusterFacts, expected: &Expect) {
+    let review = admit(webhook, &request(attributes), cluster).to_json("7").unwrap();
+    let review: Value = serde_json::from_slice(&review).unwrap();
+    let mut response = review["response"].as_object().unwrap().clone();
     response.remove("uid");
     if let Some(patch) = response.get_mut("patch") {
         let bytes: k8s_openapi::ByteString = serde_json::from_value(patch.take()).unwrap();
@@ -54,17 +54,18 @@ fn check(question: Question, asked: &Value, cluster: &Cluster, expected: &Expect
     expected.assert_eq(&serde_json::to_string_pretty(&response).unwrap());
 }
 
-fn plain() -> Cluster {
+fn default_cluster() -> ClusterFacts {
     cluster(OperatorConfiguration::default(), &[])
 }
 
 #[test]
 fn defaults_are_the_smallest_patch() {
-    let asked = json!({ "uid": "7", "operation": "CREATE", "namespace": "team", "name": "serve", "object": set() });
+    let attributes =
+        json!({ "uid": "7", "operation": "CREATE", "namespace": "team", "name": "serve", "object": set() });
     check(
-        Question::DefaultSet,
-        &asked,
-        &plain(),
+        Webhook::DefaultSet,
+        &attributes,
+        &default_cluster(),
         &expect![[r#"
         {
           "allowed": true,
@@ -98,15 +99,15 @@ fn defaults_are_the_smallest_patch() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once_for_people_and_programs() {
+fn a_denial_lists_all_field_errors_as_message_and_causes() {
     let mut wrong = set();
     wrong["metadata"]["name"] = json!("serve.eu");
     wrong["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(4);
-    let asked = json!({ "uid": "7", "operation": "CREATE", "object": wrong });
+    let attributes = json!({ "uid": "7", "operation": "CREATE", "object": wrong });
     check(
-        Question::ValidateSet,
-        &asked,
-        &plain(),
+        Webhook::ValidateSet,
+        &attributes,
+        &default_cluster(),
         &expect![[r#"
         {
           "allowed": false,
@@ -134,36 +135,36 @@ fn all_that_is_wrong_is_told_at_once_for_people_and_programs() {
 }
 
 #[test]
-fn what_is_no_set_is_left_to_the_definition() {
-    let asked = json!({ "uid": "7", "operation": "CREATE", "object": { "spec": { "template": 7 } } });
-    assert_eq!(answer(Question::DefaultSet, &request(&asked), &plain()), Answer::default());
+fn an_object_that_is_not_a_set_gets_no_defaults() {
+    let attributes = json!({ "uid": "7", "operation": "CREATE", "object": { "spec": { "template": 7 } } });
+    assert_eq!(admit(Webhook::DefaultSet, &request(&attributes), &default_cluster()), AdmissionResponse::default());
 }
 
 #[test]
-fn what_was_stored_unreadable_can_be_repaired() {
+fn a_stored_set_that_cannot_be_parsed_can_be_repaired() {
     let mut broken = set();
     broken["spec"]["template"]["cliques"] = json!("none");
-    let asked = json!({ "uid": "7", "operation": "UPDATE", "object": set(), "oldObject": broken });
+    let attributes = json!({ "uid": "7", "operation": "UPDATE", "object": set(), "oldObject": broken });
     check(
-        Question::ValidateSet,
-        &asked,
-        &plain(),
+        Webhook::ValidateSet,
+        &attributes,
+        &default_cluster(),
         &expect![[r#"
         {
           "allowed": true
         }"#]],
     );
-    let asked = json!({ "uid": "7", "operation": "UPDATE", "object": broken, "oldObject": set() });
+    let attributes = json!({ "uid": "7", "operation": "UPDATE", "object": broken, "oldObject": set() });
     check(
-        Question::ValidateSet,
-        &asked,
-        &plain(),
+        Webhook::ValidateSet,
+        &attributes,
+        &default_cluster(),
         &expect![[r#"
         {
           "allowed": false,
           "status": {
             "code": 400,
-            "message": "the object is no PodCliqueSet: invalid type: string \"none\", expected a sequence",
+            "message": "the object is not a valid PodCliqueSet: invalid type: string \"none\", expected a sequence",
             "reason": "BadRequest"
           }
         }"#]],
@@ -180,13 +181,14 @@ fn scaled(resource: &str, name: &str, (from, to): (i32, i32)) -> Value {
 }
 
 #[test]
-fn a_scale_is_judged_by_what_is_scaled() {
+fn a_scale_is_validated_for_the_cached_object() {
     let clique = json!({ "kind": "PodClique", "metadata": { "name": "serve-0-front", "namespace": "team" },
         "spec": { "replicas": 3, "minAvailable": 2, "podSpec": { "containers": [] } } });
     let group = json!({ "kind": "PodCliqueScalingGroup", "metadata": { "name": "serve-0-model", "namespace": "team" },
         "spec": { "replicas": 3, "minAvailable": 2, "cliqueNames": ["leader"] } });
     let cluster = cluster(OperatorConfiguration::default(), &[set(), clique, group]);
-    let is_allowed = |asked: Value| answer(Question::ValidateScale, &request(&asked), &cluster).refusal.is_none();
+    let is_allowed =
+        |attributes: Value| admit(Webhook::ValidateScale, &request(&attributes), &cluster).denial.is_none();
     for (resource, name) in [("podcliques", "serve-0-front"), ("podcliquescalinggroups", "serve-0-model")] {
         assert!(!is_allowed(scaled(resource, name, (3, 1))), "{resource}");
         assert!(is_allowed(scaled(resource, name, (3, 2))), "{resource}");
@@ -198,36 +200,33 @@ fn a_scale_is_judged_by_what_is_scaled() {
 }
 
 #[test]
-fn what_a_number_is_judged_by_is_known() {
+fn a_scale_is_validated_for_names_and_for_the_size_of_the_set() {
     let mut set = set();
-    let fabric = "a-fabric-with-a-name-that-is-as-long-as-there-is-room-y";
-    set["metadata"]["annotations"] = json!({ "grove.io/mnnvl-group": fabric });
+    let group = "a-group-with-a-name-that-has-just-the-longest-length-yy";
+    set["metadata"]["annotations"] = json!({ "grove.io/mnnvl-group": group });
     let labels = json!({ "app.kubernetes.io/part-of": "serve" });
     let clique = json!({ "kind": "PodClique", "metadata": { "name": "serve-0-front", "namespace": "team", "labels": labels },
         "spec": { "replicas": 3, "minAvailable": 2, "podSpec": { "containers": [] } } });
     let cluster = cluster(OperatorConfiguration::default(), &[set, clique]);
-    let refusal = |asked: Value| answer(Question::ValidateScale, &request(&asked), &cluster).refusal;
-    assert!(refusal(scaled("podcliquesets", "serve", (1, 10))).is_none());
-    assert!(
-        refusal(scaled("podcliquesets", "serve", (10, 11))).is_some(),
-        "a fabric of the whole set has a longer name"
-    );
-    assert!(refusal(scaled("podcliques", "serve-0-front", (3, 99_990))).is_none());
-    assert!(refusal(scaled("podcliques", "serve-0-front", (3, 100_000))).is_some(), "the set gets too large");
+    let denial = |attributes: Value| admit(Webhook::ValidateScale, &request(&attributes), &cluster).denial;
+    assert!(denial(scaled("podcliquesets", "serve", (1, 10))).is_none());
+    assert!(denial(scaled("podcliquesets", "serve", (10, 11))).is_some(), "the name of the ComputeDomain is too long");
+    assert!(denial(scaled("podcliques", "serve-0-front", (3, 99_990))).is_none());
+    assert!(denial(scaled("podcliques", "serve-0-front", (3, 100_000))).is_some(), "the set has too many objects");
 }
 
 #[test]
-fn topologies_of_both_kinds_are_judged_at_one_place() {
+fn the_name_of_a_topology_is_unique_across_both_kinds() {
     let levels = json!([{ "domain": "rack", "key": "example.com/rack" }]);
     let binding =
         json!({ "kind": "ClusterTopologyBinding", "metadata": { "name": "racks" }, "spec": { "levels": levels } });
     let cluster = cluster(OperatorConfiguration::default(), &[binding]);
     let topology = json!({ "kind": "ClusterTopology", "metadata": { "name": "racks" }, "spec": { "levels": levels } });
-    let asked = json!({ "uid": "7", "operation": "CREATE", "kind": { "kind": "ClusterTopology" }, "name": "racks",
+    let attributes = json!({ "uid": "7", "operation": "CREATE", "kind": { "kind": "ClusterTopology" }, "name": "racks",
         "object": topology });
     check(
-        Question::ValidateTopology,
-        &asked,
+        Webhook::ValidateTopology,
+        &attributes,
         &cluster,
         &expect![[r#"
         {
@@ -251,17 +250,18 @@ fn topologies_of_both_kinds_are_judged_at_one_place() {
 }
 
 #[test]
-fn protection_follows_the_configuration_and_the_accounts() {
+fn the_authorizer_follows_the_configuration_and_exempts_accounts() {
     let clique = json!({ "metadata": { "name": "serve-0-front", "labels": { "app.kubernetes.io/part-of": "serve" } } });
-    let asked = |user: &str| {
+    let delete_by = |user: &str| {
         json!({ "uid": "7", "operation": "DELETE", "kind": { "kind": "PodClique" }, "namespace": "team",
             "name": "serve-0-front", "oldObject": clique, "userInfo": { "username": user } })
     };
-    let on = Authorizer { enabled: true, exempt_users: vec!["friend".to_owned()] };
-    let on = OperatorConfiguration { authorizer: on, ..OperatorConfiguration::default() };
-    let protected = cluster(on, &[set()]);
-    let is_allowed =
-        |user: &str, cluster: &Cluster| answer(Question::Authorize, &request(&asked(user)), cluster).refusal.is_none();
+    let authorizer = Authorizer { enabled: true, exempt_users: vec!["friend".to_owned()] };
+    let config = OperatorConfiguration { authorizer, ..OperatorConfiguration::default() };
+    let protected = cluster(config, &[set()]);
+    let is_allowed = |user: &str, cluster: &ClusterFacts| {
+        admit(Webhook::Authorize, &request(&delete_by(user)), cluster).denial.is_none()
+    };
     assert!(!is_allowed("jane", &protected));
     assert!(is_allowed("friend", &protected));
     assert!(is_allowed("system:serviceaccount:grove-system:pcs-controller", &protected));
@@ -269,22 +269,22 @@ fn protection_follows_the_configuration_and_the_accounts() {
 }
 
 #[test]
-fn features_are_those_of_the_configuration() {
+fn the_configuration_enables_features() {
     let mut gpus = set();
     gpus["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["resources"] =
         json!({ "limits": { "nvidia.com/gpu": 1 } });
-    let asked = json!({ "uid": "7", "operation": "CREATE", "object": gpus });
-    let on =
+    let attributes = json!({ "uid": "7", "operation": "CREATE", "object": gpus });
+    let config =
         OperatorConfiguration { network: Network { auto_mnnvl_enabled: true }, ..OperatorConfiguration::default() };
-    let patched = answer(Question::DefaultSet, &request(&asked), &cluster(on, &[])).changes;
-    assert!(format!("{patched:?}").contains("auto-mnnvl"), "{patched:?}");
+    let patch = admit(Webhook::DefaultSet, &request(&attributes), &cluster(config, &[])).patch;
+    assert!(format!("{patch:?}").contains("auto-mnnvl"), "{patch:?}");
 }
 
 #[test]
-fn what_the_caches_keep_is_little() {
+fn the_cache_transform_drops_pod_specs_and_foreign_annotations() {
     let mut stored = set();
     stored["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": "long" });
-    let Known(kept) = Known::<PodCliqueSet>::deserialize(&stored).unwrap();
-    let kept = serde_json::to_string(&kept).unwrap();
-    assert!(!kept.contains("pause") && !kept.contains("long"), "{kept}");
+    let Transformed(set) = Transformed::<PodCliqueSet>::deserialize(&stored).unwrap();
+    let set = serde_json::to_string(&set).unwrap();
+    assert!(!set.contains("pause") && !set.contains("long"), "{set}");
 }

@@ -1,4 +1,4 @@
-//! Objects as the caches hold them here: reduced to what the rules ask about the cluster.
+//! Cache transforms: the caches keep only the fields that the rules read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,24 +13,25 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use serde_json::Map;
 
-/// An object of which only what matters here was kept. Never send it back.
+/// An object after its [`Transform`]. It is incomplete, so it must not be written to the API server.
 #[derive(Clone, Debug)]
-pub(crate) struct Known<K>(pub(crate) K);
+pub(crate) struct Transformed<K>(pub(crate) K);
 
-/// Drops what does not matter here.
-pub(crate) trait Reduce {
-    fn reduce(&mut self);
+/// Drops the fields that no rule reads before an object enters the cache (controller-runtime: cache option
+/// `Transform`).
+pub(crate) trait Transform {
+    fn transform(&mut self);
 }
 
-impl<'de, K: Deserialize<'de> + Reduce> Deserialize<'de> for Known<K> {
+impl<'de, K: Deserialize<'de> + Transform> Deserialize<'de> for Transformed<K> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut object = K::deserialize(from)?;
-        object.reduce();
+        object.transform();
         Ok(Self(object))
     }
 }
 
-impl<K: Resource> Resource for Known<K> {
+impl<K: Resource> Resource for Transformed<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -59,22 +60,22 @@ impl<K: Resource> Resource for Known<K> {
     }
 }
 
-/// Of labels and annotations, only these.
-fn keep_only(metadata: &mut ObjectMeta, keys: &[&str]) {
-    let keep = |map: &mut Option<BTreeMap<String, String>>| {
+/// Drops all labels and annotations except `keys`, and the managed fields.
+fn retain_keys(metadata: &mut ObjectMeta, keys: &[&str]) {
+    let retain = |map: &mut Option<BTreeMap<String, String>>| {
         if let Some(map) = map {
             map.retain(|key, _| keys.contains(&key.as_str()));
         }
     };
-    keep(&mut metadata.labels);
-    keep(&mut metadata.annotations);
+    retain(&mut metadata.labels);
+    retain(&mut metadata.annotations);
     metadata.managed_fields = None;
 }
 
-impl Reduce for PodCliqueSet {
-    // What a scale is judged by stays; mistakes in pod specs are no concern of a scale, and count the same before and after.
-    fn reduce(&mut self) {
-        keep_only(&mut self.metadata, &[PROTECTION_DISABLED, TOPOLOGY_NAME, MNNVL_GROUP]);
+impl Transform for PodCliqueSet {
+    // The validation of a scale needs no pod specs: their errors are the same before and after the change.
+    fn transform(&mut self) {
+        retain_keys(&mut self.metadata, &[PROTECTION_DISABLED, TOPOLOGY_NAME, MNNVL_GROUP]);
         self.status = None;
         for clique in &mut self.spec.template.cliques {
             clique.spec.pod_spec = RawPodSpec::from(Map::new());
@@ -82,9 +83,9 @@ impl Reduce for PodCliqueSet {
     }
 }
 
-impl Reduce for PodClique {
-    fn reduce(&mut self) {
-        keep_only(&mut self.metadata, &[PART_OF]);
+impl Transform for PodClique {
+    fn transform(&mut self) {
+        retain_keys(&mut self.metadata, &[PART_OF]);
         self.spec.pod_spec = RawPodSpec::from(Map::new());
         let scheduled = self.status.take().map(|status| status.scheduled_replicas);
         self.status =
@@ -92,28 +93,28 @@ impl Reduce for PodClique {
     }
 }
 
-impl Reduce for PodCliqueScalingGroup {
-    fn reduce(&mut self) {
-        keep_only(&mut self.metadata, &[PART_OF]);
+impl Transform for PodCliqueScalingGroup {
+    fn transform(&mut self) {
+        retain_keys(&mut self.metadata, &[PART_OF]);
         self.status = None;
     }
 }
 
-impl Reduce for ClusterTopology {
-    fn reduce(&mut self) {
-        keep_only(&mut self.metadata, &[]);
+impl Transform for ClusterTopology {
+    fn transform(&mut self) {
+        retain_keys(&mut self.metadata, &[]);
         self.status = None;
     }
 }
 
-impl Reduce for ClusterTopologyBinding {
-    fn reduce(&mut self) {
-        keep_only(&mut self.metadata, &[]);
+impl Transform for ClusterTopologyBinding {
+    fn transform(&mut self) {
+        retain_keys(&mut self.metadata, &[]);
         self.status = None;
     }
 }
 
-/// A queue of Volcano: the part of `scheduling.volcano.sh/v1beta1` that is read.
+/// A Volcano queue: the fields of `scheduling.volcano.sh/v1beta1` that the rules read.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Queue {
     #[serde(default)]
@@ -129,7 +130,7 @@ struct QueueStatus {
 }
 
 impl Queue {
-    /// Whether it takes work. One of which Volcano has said nothing yet does.
+    /// Whether the queue accepts jobs. Without a status it counts as open.
     pub(crate) fn is_open(&self) -> bool {
         ["", "Open"].contains(&self.status.state.as_str())
     }

@@ -1,24 +1,24 @@
-//! What the API server asks: the closed set of questions, each with the path that it is asked at.
+//! The six admission webhooks of this service, each with its path.
 
-/// One question. Paths and names of those that the Go operator answers, too, are its own.
+/// One admission webhook. Where the Go operator has the same webhook, path and name are those of the Go operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
-    /// What is filled in of a `PodCliqueSet`.
+pub enum Webhook {
+    /// Sets the defaults of a `PodCliqueSet`.
     DefaultSet,
-    /// Whether a `PodCliqueSet` may be stored.
+    /// Validates a `PodCliqueSet`.
     ValidateSet,
-    /// How the levels of a `ClusterTopology` are ordered.
+    /// Orders the levels of a `ClusterTopology`.
     DefaultTopology,
-    /// Whether a `ClusterTopology` or `ClusterTopologyBinding` may be stored.
+    /// Validates a `ClusterTopology` or `ClusterTopologyBinding`.
     ValidateTopology,
-    /// Whether a set, scaling group or clique may be scaled so.
+    /// Validates the new size of a set, scaling group or clique.
     ValidateScale,
-    /// Whether somebody may change what Grove manages.
+    /// Protects the objects that Grove manages from other users.
     Authorize,
 }
 
-impl Question {
-    /// All of them.
+impl Webhook {
+    /// All webhooks.
     pub const ALL: [Self; 6] = [
         Self::DefaultSet,
         Self::ValidateSet,
@@ -28,7 +28,7 @@ impl Question {
         Self::Authorize,
     ];
 
-    /// Where it is asked.
+    /// The path of its endpoint, and the value of the metric label `webhook`, as in controller-runtime.
     pub const fn path(self) -> &'static str {
         match self {
             Self::DefaultSet => "/webhooks/default-podcliqueset",
@@ -40,7 +40,7 @@ impl Question {
         }
     }
 
-    /// What metrics and logs call it: the last part of the path.
+    /// The name in log messages: the last segment of the path.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DefaultSet => "default-podcliqueset",

@@ -1,0 +1,201 @@
+//! Admits or denies a request: calls the pure rules of `grove_api_types::admission` with the facts about the cluster.
+
+use std::collections::BTreeMap;
+
+use grove_api_types::admission::{
+    self, Fault, Parent, Request, Scaled, TopologyFacts, Verdict, authorize, default_cluster_topology,
+    default_pod_clique_set, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
+    validate_scale, validate_topology_binding_create, validate_topology_binding_update, validate_update,
+};
+use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use kube::core::admission::Operation;
+use kube::core::response::StatusCause;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cluster_facts::{ClusterFacts, wait_until_cached};
+use crate::review::{AdmissionRequest, AdmissionResponse};
+use crate::transform::Transformed;
+use crate::webhook::Webhook;
+
+/// The response of `webhook`, from the current state of the caches. [`wait_for_cached_target`] comes first.
+pub(crate) fn admit(webhook: Webhook, request: &AdmissionRequest, cluster: &ClusterFacts) -> AdmissionResponse {
+    let response = match webhook {
+        Webhook::DefaultSet => default_set(request, cluster),
+        Webhook::ValidateSet => validate_set(request, cluster),
+        Webhook::DefaultTopology => default_topology(request),
+        Webhook::ValidateTopology => validate_topology(request, cluster),
+        Webhook::ValidateScale => Ok(validate_new_scale(request, cluster)),
+        Webhook::Authorize => Ok(authorize_change(request, cluster)),
+    };
+    response.unwrap_or_else(AdmissionResponse::bad_request)
+}
+
+/// Waits until the cache contains the object that the request scales. An autoscaler may scale an object right after its
+/// creation.
+pub(crate) async fn wait_for_cached_target(webhook: Webhook, request: &AdmissionRequest, cluster: &ClusterFacts) {
+    let (namespace, name) = (request.namespace.as_str(), request.name.as_str());
+    let caches = &cluster.caches;
+    match (webhook, request.resource.resource.as_str()) {
+        (Webhook::ValidateScale, "podcliquesets") => wait_until_cached(&caches.sets, namespace, name).await,
+        (Webhook::ValidateScale, "podcliquescalinggroups") => wait_until_cached(&caches.groups, namespace, name).await,
+        (Webhook::ValidateScale, "podcliques") => wait_until_cached(&caches.cliques, namespace, name).await,
+        _ => {}
+    }
+}
+
+fn default_set(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
+    let object = required_object(request)?;
+    let patch = default_pod_clique_set(object, request.old_object.as_ref(), &cluster.for_create());
+    Ok(AdmissionResponse { patch, ..AdmissionResponse::default() })
+}
+
+fn validate_set(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
+    let set: PodCliqueSet = parse(required_object(request)?)?;
+    // If the stored object cannot be parsed, the update counts as a create. Otherwise no update could repair it.
+    let old = request.old_object.as_ref().and_then(|old| parse::<PodCliqueSet>(old).ok());
+    let verdict = match old {
+        None => validate_create(&set, &cluster.for_create()),
+        Some(old) => {
+            let facts = cluster.for_update(&request.namespace, &request.name, &[&set, &old]);
+            validate_update(&set, &old, &facts)
+        }
+    };
+    Ok(to_response(verdict))
+}
+
+fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, String> {
+    let patch = default_cluster_topology(required_object(request)?);
+    Ok(AdmissionResponse { patch, ..AdmissionResponse::default() })
+}
+
+/// Validates both kinds of topology. The Go operator, too, has one webhook for both.
+fn validate_topology(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
+    let facts = |is_taken: bool| cluster.for_topology(&request.name, &request.user_info.username, is_taken);
+    if request.kind.kind == ClusterTopologyBinding::kind(&()) {
+        let facts = facts(cluster.has_topology(&request.name));
+        validate_levels(request, &facts, validate_topology_binding_create, validate_topology_binding_update)
+    } else {
+        let facts = facts(cluster.has_binding(&request.name));
+        validate_levels::<ClusterTopology>(
+            request,
+            &facts,
+            validate_cluster_topology_create,
+            validate_cluster_topology_update,
+        )
+    }
+}
+
+fn validate_levels<K: Resource<DynamicType = ()> + DeserializeOwned>(
+    request: &AdmissionRequest,
+    facts: &TopologyFacts,
+    create: fn(&K, &TopologyFacts) -> Verdict,
+    update: fn(&K, &K, &TopologyFacts) -> Verdict,
+) -> Result<AdmissionResponse, String> {
+    let topology: K = parse(required_object(request)?)?;
+    let old = request.old_object.as_ref().and_then(|old| parse::<K>(old).ok());
+    Ok(to_response(match old {
+        None => create(&topology, facts),
+        Some(old) => update(&topology, &old, facts),
+    }))
+}
+
+/// Validates the replicas of the request for the cached object. An object that is not in the cache passes, so that a
+/// late cache does not block autoscalers.
+fn validate_new_scale(request: &AdmissionRequest, cluster: &ClusterFacts) -> AdmissionResponse {
+    let replicas = |scale: Option<&Value>| {
+        let replicas = scale.and_then(|scale| scale.pointer("/spec/replicas")?.as_i64()).unwrap_or_default();
+        i32::try_from(replicas).unwrap_or(i32::MAX)
+    };
+    let (to, from) = (replicas(request.object.as_ref()), replicas(request.old_object.as_ref()));
+    let (namespace, name, caches) = (request.namespace.as_str(), request.name.as_str(), &cluster.caches);
+    let set_of =
+        |labels: &BTreeMap<String, String>| labels.get(PART_OF).and_then(|set| caches.sets.get(namespace, set));
+    let verdict = match request.resource.resource.as_str() {
+        "podcliquesets" => caches.sets.get(namespace, name).map(|cached| {
+            let mut set = cached.0.clone();
+            set.spec.replicas = from;
+            validate_scale(Scaled::Set(&set), to, &cluster.for_update(namespace, name, &[&set]))
+        }),
+        "podcliquescalinggroups" => caches.groups.get(namespace, name).map(|cached| {
+            let mut group = cached.0.clone();
+            group.spec.replicas = from;
+            let set = set_of(group.labels());
+            validate_scale(Scaled::Group(&group, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
+        }),
+        _ => caches.cliques.get(namespace, name).map(|cached| {
+            let mut clique = cached.0.clone();
+            clique.spec.replicas = from;
+            let set = set_of(clique.labels());
+            validate_scale(Scaled::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
+        }),
+    };
+    to_response(verdict.unwrap_or_default())
+}
+
+fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> AdmissionResponse {
+    // The webhook may be registered although the configuration disables the authorizer.
+    if !cluster.is_authorizer_enabled {
+        return AdmissionResponse::default();
+    }
+    let (resource, kind) = (request.full_name(), request.kind.kind.as_str());
+    let operation = match request.operation {
+        Operation::Create => admission::Operation::Create,
+        Operation::Update => admission::Operation::Update,
+        Operation::Delete => admission::Operation::Delete,
+        Operation::Connect => admission::Operation::Connect,
+    };
+    let (user, object, old) =
+        (request.user_info.username.as_str(), request.object.as_ref(), request.old_object.as_ref());
+    let attributes = Request { operation, kind, resource: &resource, user, object, old };
+    let set = attributes.set().and_then(|name| cluster.caches.sets.get(&request.namespace, name));
+    let parent = match &set {
+        None => Parent::Absent,
+        Some(cached) => {
+            let Transformed(set) = &**cached;
+            Parent::Present(set.annotations().get(PROTECTION_DISABLED).map(String::as_str))
+        }
+    };
+    let admission::Authorization { denied, warnings } = authorize(&attributes, parent, &cluster.exempt_users);
+    let response = denied.map(|message| AdmissionResponse::deny(message, vec![], vec![])).unwrap_or_default();
+    AdmissionResponse { warnings, ..response }
+}
+
+fn to_response(verdict: Verdict) -> AdmissionResponse {
+    let Some(message) = verdict.message() else {
+        return AdmissionResponse { warnings: verdict.warnings, ..AdmissionResponse::default() };
+    };
+    let cause = |error: &admission::FieldError| StatusCause {
+        reason: cause_type(error.kind).to_owned(),
+        message: error.to_string(),
+        field: error.path.to_string(),
+    };
+    let causes = verdict.errors.iter().map(cause).collect();
+    let rules = verdict.errors.iter().map(|error| error.rule).collect();
+    AdmissionResponse { warnings: verdict.warnings, ..AdmissionResponse::deny(message, causes, rules) }
+}
+
+/// The `CauseType` of apimachinery for this error.
+fn cause_type(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Required => "FieldValueRequired",
+        Fault::Invalid => "FieldValueInvalid",
+        Fault::Duplicate => "FieldValueDuplicate",
+        Fault::NotFound => "FieldValueNotFound",
+        Fault::NotSupported => "FieldValueNotSupported",
+        Fault::Forbidden => "FieldValueForbidden",
+    }
+}
+
+fn required_object(request: &AdmissionRequest) -> Result<&Value, String> {
+    request.object.as_ref().ok_or_else(|| "the request has no object".to_owned())
+}
+
+fn parse<K: Resource<DynamicType = ()> + DeserializeOwned>(object: &Value) -> Result<K, String> {
+    K::deserialize(object).map_err(|error| format!("the object is not a valid {}: {error}", K::kind(&())))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,127 @@
+//! Writes the Secret, and the CA bundles of the webhook configurations. Each patch contains only the changed fields and
+//! the observed resourceVersion.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use grove_runtime::api_error::ApiError;
+use grove_runtime::client::REQUEST_TIMEOUT;
+use grove_runtime::metrics::Metrics;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::ObjectMeta;
+use kube::{Api, Client, Resource};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::observed::{WebhookConfigKind, WebhookConfigState};
+
+/// The labels of the Secret. The Go operator sets the same ones.
+const LABELS: [(&str, &str); 3] = [
+    ("app.kubernetes.io/managed-by", "grove-operator"),
+    ("app.kubernetes.io/part-of", "grove"),
+    ("app.kubernetes.io/component", "webhook"),
+];
+
+/// The client of the rotation.
+#[derive(Clone)]
+pub(crate) struct CertWriter {
+    pub(crate) client: Client,
+    pub(crate) metrics: Metrics,
+    pub(crate) namespace: String,
+    /// Name of the Secret.
+    pub(crate) secret: String,
+}
+
+/// Why a write failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{0}")]
+    Api(ApiError),
+    #[error("the API server did not answer within {REQUEST_TIMEOUT:?}")]
+    Timeout,
+}
+
+impl Error {
+    /// Whether another client changed or deleted the object. The watch event of that change triggers the next attempt.
+    pub(crate) fn is_conflict(&self) -> bool {
+        match self {
+            Self::Api(failure) => [404, 409].contains(&failure.code),
+            Self::Timeout => false,
+        }
+    }
+}
+
+impl CertWriter {
+    /// Creates the Secret, or patches it if `version` is the observed resourceVersion.
+    pub(crate) async fn write_secret(
+        &self,
+        version: Option<&str>,
+        data: BTreeMap<String, ByteString>,
+    ) -> Result<(), Error> {
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        let Some(version) = version else {
+            let labels = LABELS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let secret = Secret {
+                metadata: ObjectMeta {
+                    name: Some(self.secret.clone()),
+                    labels: Some(labels.into()),
+                    ..ObjectMeta::default()
+                },
+                type_: Some("kubernetes.io/tls".to_owned()),
+                data: Some(data),
+                ..Secret::default()
+            };
+            return self.send::<Secret, _>("create", secrets.create(&PostParams::default(), &secret)).await;
+        };
+        let body = json!({ "metadata": { "resourceVersion": version }, "data": data });
+        self.patch(&secrets, &self.secret, &Patch::Merge(body)).await
+    }
+
+    /// Writes the CA bundle into all webhooks of a configuration.
+    pub(crate) async fn inject_ca_bundle(&self, target: &WebhookConfigState, bundle: &str) -> Result<(), Error> {
+        let WebhookConfigState { kind, name, resource_version, ca_bundles, uses_cert_manager: _ } = target;
+        let bundle = ByteString(bundle.as_bytes().to_vec());
+        let webhook = |name: &String| json!({ "name": name, "clientConfig": { "caBundle": bundle } });
+        let webhooks: Vec<Value> = ca_bundles.keys().map(webhook).collect();
+        let body = json!({ "metadata": { "resourceVersion": resource_version }, "webhooks": webhooks });
+        let patch = Patch::Strategic(body);
+        match kind {
+            WebhookConfigKind::Mutating => {
+                self.patch(&Api::<MutatingWebhookConfiguration>::all(self.client.clone()), name, &patch).await
+            }
+            WebhookConfigKind::Validating => {
+                self.patch(&Api::<ValidatingWebhookConfiguration>::all(self.client.clone()), name, &patch).await
+            }
+        }
+    }
+
+    async fn patch<K>(&self, api: &Api<K>, name: &str, patch: &Patch<Value>) -> Result<(), Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        self.send::<K, _>("patch", api.patch(name, &PatchParams::default(), patch)).await
+    }
+
+    /// Sends the request with a timeout, and counts it.
+    async fn send<K: Resource<DynamicType = ()>, T>(
+        &self,
+        verb: &str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<(), Error> {
+        let result = match timeout(REQUEST_TIMEOUT, request).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(Error::Api(ApiError::from(&error))),
+            Err(_) => Err(Error::Timeout),
+        };
+        let code = match &result {
+            Ok(()) => "success".to_owned(),
+            Err(Error::Api(failure)) => failure.code.to_string(),
+            Err(Error::Timeout) => "0".to_owned(),
+        };
+        self.metrics.record_write(verb, &K::kind(&()), &code);
+        result
+    }
+}

@@ -1,0 +1,160 @@
+//! The facts about the cluster that the rules need, read from the configuration and the caches.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use grove_api_types::admission::{Facts, Referring, TopologyFacts};
+use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
+use grove_api_types::labels::PART_OF;
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::topology::{Topology, constraints, resolve_topology_name, used_domains};
+use grove_api_types::v1alpha1::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+};
+use grove_runtime::caches::Cache;
+use grove_runtime::runtime::Runtime;
+use kube::runtime::watcher;
+use kube::{Resource, ResourceExt};
+use tokio::time::timeout;
+
+use crate::transform::{Queue, Transformed};
+
+/// How long to wait for an object that is scaled right after its creation and is not in the cache yet.
+const CACHE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The configuration and the caches that the facts come from.
+pub(crate) struct ClusterFacts {
+    topology: TopologyAwareScheduling,
+    schedulers: Schedulers,
+    mnnvl_enabled: bool,
+    /// Whether the authorizer protects managed objects.
+    pub(crate) is_authorizer_enabled: bool,
+    /// User names of Grove's own services.
+    own_users: BTreeSet<String>,
+    /// `own_users` and the users that the configuration exempts from the authorizer.
+    pub(crate) exempt_users: BTreeSet<String>,
+    pub(crate) caches: Caches,
+}
+
+/// The caches of the objects that the rules read.
+pub(crate) struct Caches {
+    pub(crate) sets: Cache<Transformed<PodCliqueSet>>,
+    pub(crate) groups: Cache<Transformed<PodCliqueScalingGroup>>,
+    pub(crate) cliques: Cache<Transformed<PodClique>>,
+    pub(crate) topologies: Cache<Transformed<ClusterTopology>>,
+    pub(crate) bindings: Cache<Transformed<ClusterTopologyBinding>>,
+    /// `None` if Volcano is not one of the configured schedulers.
+    pub(crate) queues: Option<Cache<Queue>>,
+}
+
+fn has_volcano(schedulers: &Schedulers) -> bool {
+    schedulers.profiles.iter().any(|profile| profile.name == Scheduler::Volcano)
+}
+
+impl ClusterFacts {
+    /// Starts the informers. `accounts` are the names of the ServiceAccounts of Grove's services.
+    pub(crate) fn start(runtime: &Runtime, accounts: &[String]) -> Self {
+        let user = |account: &String| format!("system:serviceaccount:{}:{account}", runtime.namespace());
+        let caches = Caches {
+            sets: cache(runtime),
+            groups: cache(runtime),
+            cliques: cache(runtime),
+            topologies: cache(runtime),
+            bindings: cache(runtime),
+            queues: has_volcano(&runtime.config().schedulers).then(|| cache(runtime)),
+        };
+        Self::from_caches(runtime.config().clone(), accounts.iter().map(user).collect(), caches)
+    }
+
+    pub(crate) fn from_caches(config: OperatorConfiguration, own_users: BTreeSet<String>, caches: Caches) -> Self {
+        let OperatorConfiguration { topology, schedulers, network, authorizer, .. } = config;
+        let exempt_users = own_users.iter().cloned().chain(authorizer.exempt_users).collect();
+        let (mnnvl_enabled, is_authorizer_enabled) = (network.auto_mnnvl_enabled, authorizer.enabled);
+        Self { topology, schedulers, mnnvl_enabled, is_authorizer_enabled, own_users, exempt_users, caches }
+    }
+
+    /// The facts for a set that is created.
+    pub(crate) fn for_create(&self) -> Facts {
+        let topologies = self.caches.topologies.all().into_iter().map(|cached| Topology::from(&cached.0));
+        let bindings = self.caches.bindings.all().into_iter().map(|cached| Topology::from(&cached.0));
+        let queues = self.caches.queues.iter().flat_map(Cache::all);
+        Facts {
+            topology: self.topology.clone(),
+            mnnvl_enabled: self.mnnvl_enabled,
+            schedulers: self.schedulers.clone(),
+            topologies: topologies.chain(bindings).collect(),
+            volcano_queues: queues.map(|queue| (queue.name_any(), queue.is_open())).collect(),
+            is_scheduled: false,
+        }
+    }
+
+    /// The facts for a set that is updated. `versions` are the old and the new object.
+    pub(crate) fn for_update(&self, namespace: &str, name: &str, versions: &[&PodCliqueSet]) -> Facts {
+        // Scheduled pods freeze only the topology constraints. Most sets have none, and need no search for scheduled
+        // pods.
+        let has_constraints = versions.iter().any(|set| constraints(&set.spec.template).next().is_some());
+        let is_scheduled = has_constraints && self.is_scheduled(namespace, name);
+        Facts { is_scheduled, ..self.for_create() }
+    }
+
+    /// The facts for a topology. `is_taken`: the other kind of topology has an object of this name.
+    pub(crate) fn for_topology(&self, name: &str, user: &str, is_taken: bool) -> TopologyFacts {
+        let refers = |cached: &Arc<Transformed<PodCliqueSet>>| {
+            resolve_topology_name(&cached.0, &self.topology.name) == Some(name)
+        };
+        TopologyFacts {
+            topology: self.topology.clone(),
+            schedulers: self.schedulers.clone(),
+            is_taken,
+            is_grove: self.own_users.contains(user),
+            referring: self
+                .caches
+                .sets
+                .all()
+                .iter()
+                .filter(|cached| refers(cached))
+                .map(|cached| self.referring(&cached.0))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn has_topology(&self, name: &str) -> bool {
+        self.caches.topologies.get("", name).is_some()
+    }
+
+    pub(crate) fn has_binding(&self, name: &str) -> bool {
+        self.caches.bindings.get("", name).is_some()
+    }
+
+    fn referring(&self, set: &PodCliqueSet) -> Referring {
+        let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
+        Referring {
+            is_scheduled: self.is_scheduled(&namespace, &name),
+            domains: used_domains(&set.spec.template).into_iter().map(str::to_owned).collect(),
+            set: [namespace, name].join("/"),
+        }
+    }
+
+    fn is_scheduled(&self, namespace: &str, set: &str) -> bool {
+        self.caches.cliques.all().iter().any(|cached| {
+            let Transformed(clique) = &**cached;
+            clique.status.as_ref().is_some_and(|status| status.scheduled_replicas > 0)
+                && clique.namespace().as_deref() == Some(namespace)
+                && clique.labels().get(PART_OF).is_some_and(|part_of| part_of == set)
+        })
+    }
+}
+
+fn cache<K>(runtime: &Runtime) -> Cache<K>
+where
+    K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    // The deltas are not used: this service reconciles nothing.
+    runtime.watch(watcher::Config::default(), None).0
+}
+
+/// Returns when the cache contains the object, or after [`CACHE_TIMEOUT`].
+pub(crate) async fn wait_until_cached<K>(cache: &Cache<K>, namespace: &str, name: &str) {
+    let _ = timeout(CACHE_TIMEOUT, cache.wait_for(|cache| cache.get(namespace, name).is_some())).await;
+}
