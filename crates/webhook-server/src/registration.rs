@@ -147,7 +147,7 @@ fn cel_list(texts: impl IntoIterator<Item = String>) -> String {
 }
 
 const NAMESPACED: &str = "Namespaced";
-const CLUSTER: &str = "ClusterFacts";
+const CLUSTER: &str = "Cluster";
 
 /// The parts in which one webhook differs from the others.
 struct Registration {

@@ -148,7 +148,7 @@ fn starts_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
         ("an unknown origin of certificates", flag("--cert-provision-mode", "cert-manager")),
         ("a certificate's period without a unit", flag("--certificate-period", "60")),
         ("a certificate that is renewed all the time", flag("--certificate-period", "0s")),
-        ("an authority for longer than certificates can say", flag("--authority-period", "9999999h")),
+        ("an authority for longer than certificates can say", flag("--ca-period", "9999999h")),
         ("a delay that is no duration", flag("--shutdown-delay-duration", "soon")),
         ("a delay that is longer than the process may take to end", flag("--shutdown-delay-duration", "1m")),
         ("a certificate's name that is an URL", flag("--certificate-names", "webhooks,https://grove.example.com")),

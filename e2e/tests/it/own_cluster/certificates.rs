@@ -56,7 +56,7 @@ async fn certificates_of_cert_manager_are_served_and_reloaded() {
     trust(&client, &second.authority).await;
     ns.until_admitted(&sets::three_cliques("llm", 1)).await;
     holds(&client, &second).await;
-    plane.until_logged("webhook-server", "cert-manager looks after the Secret").await;
+    plane.until_logged("webhook-server", "cert-manager manages the Secret").await;
     let writes = audit::writes_since(plane.dir(), mark);
     assert_eq!(writes, [] as [String; 0], "everything is left to cert-manager");
 

@@ -49,7 +49,7 @@ async fn no_request_is_lost(name: &str, pace: &str, (rotations, restarts): (usiz
     let ns = Namespace::create(&client, "e2e-rotation").await;
     let mut replicas = Vec::new();
     for replica in REPLICAS {
-        let pace = ["--certificate-period", pace, "--authority-period", pace];
+        let pace = ["--certificate-period", pace, "--ca-period", pace];
         replicas.push(Replica::take_over(&plane, replica, &pace).await);
     }
     let load = Load::start(&ns);
