@@ -7,7 +7,7 @@ use grove_api_types::configuration::CertProvisionMode;
 use grove_api_types::duration::Duration as Text;
 use grove_api_types::syntax::is_dns_subdomain;
 
-/// The ServiceAccounts of Grove's own services.
+/// The service accounts of Grove's own services.
 pub const GROVE_ACCOUNTS: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
 
 /// Shorter periods would only add load to the API server.
@@ -45,7 +45,7 @@ pub struct WebhookArgs {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = shutdown_delay)]
     pub shutdown_delay_duration: Duration,
 
-    /// ServiceAccounts of Grove's services, in the namespace of this service. The authorizer allows them to change
+    /// Service accounts of Grove's services, in the namespace of this service. The authorizer allows them to change
     /// managed objects.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = GROVE_ACCOUNTS, value_parser = account)]
     pub grove_accounts: Vec<String>,

@@ -53,7 +53,7 @@ fn has_volcano(schedulers: &Schedulers) -> bool {
 }
 
 impl ClusterFacts {
-    /// Starts the informers. `accounts` are the names of the ServiceAccounts of Grove's services.
+    /// Starts the informers. `accounts` are the names of the service accounts of Grove's services.
     pub(crate) fn start(runtime: &Runtime, accounts: &[String]) -> Self {
         let user = |account: &String| format!("system:serviceaccount:{}:{account}", runtime.namespace());
         let caches = Caches {

@@ -12,7 +12,7 @@ use crate::registration::{MUTATING, VALIDATING};
 /// Default name of the Secret with the certificate.
 const SECRET: &str = "grove-webhook-server-cert";
 
-/// The rules of its ServiceAccount.
+/// The rules of its service account.
 pub fn rules() -> Vec<Rule> {
     let read = &[Verb::List, Verb::Watch];
     vec![

@@ -47,10 +47,8 @@ pub(crate) async fn watch(
 }
 
 fn log(error: Option<&str>) {
-    match error {
-        Some(error) => tracing::warn!("cannot load the certificate, the previous one stays in use: {error}"),
-        None => tracing::warn!("loaded the certificate after an error"),
-    }
+    let message = error.map(|error| format!("cannot load the certificate, the previous one stays in use: {error}"));
+    tracing::warn!("{}", message.as_deref().unwrap_or("loaded the certificate after an error"));
 }
 
 fn load(directory: &Path, serving_cert: &ServingCert, metrics: &WebhookMetrics) -> Result<(), String> {
