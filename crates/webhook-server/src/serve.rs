@@ -1,7 +1,8 @@
 //! Serves the endpoints over TLS, with HTTP/2 and HTTP/1.1. A shutdown loses no request.
 //!
-//! The drain is hand-written. hyper-util's `GracefulShutdown` polls the shutdown signal before the connection: it
-//! closes an HTTP/1.1 connection whose request has arrived and has not been read yet.
+//! The drain is hand-written. hyper-util's `GracefulShutdown` polls its signal before the connection: it closes an
+//! HTTP/1.1 connection with a request that has arrived and is not read yet. The test
+//! `a_request_that_arrives_at_the_end_of_the_drain_gets_a_response` fails with it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
 use axum::routing::get;
 use futures::future::join_all;
@@ -107,7 +108,17 @@ impl Server {
 
 /// Sends one request. Returns whether the response is the last one of its connection.
 async fn send(connection: &mut TlsStream<TcpStream>) -> std::io::Result<bool> {
+    write_request(connection).await?;
+    read_response(connection).await
+}
+
+async fn write_request(connection: &mut TlsStream<TcpStream>) -> std::io::Result<()> {
     connection.write_all(b"GET / HTTP/1.1\r\nhost: webhook-server\r\n\r\n").await?;
+    connection.flush().await
+}
+
+/// Returns whether the response is the last one of its connection.
+async fn read_response(connection: &mut TlsStream<TcpStream>) -> std::io::Result<bool> {
     let mut response = Vec::new();
     while !response.ends_with(b"done") {
         if connection.read_buf(&mut response).await? == 0 {
@@ -125,6 +136,44 @@ async fn a_shutdown_loses_no_request_even_after_time_without_cpu() {
         assert!(responses.iter().all(|count| matches!(count, Ok(1..))), "blocked {blocked:?}: {responses:?}");
         assert!(server.thread.join().unwrap());
     }
+}
+
+/// The drain ends when a request has arrived and is not read yet, which happens to a process that gets little CPU.
+#[tokio::test]
+async fn a_request_that_arrives_at_the_end_of_the_drain_gets_a_response() {
+    let (acceptor, connector) = acceptor_and_connector(ALL_VERSIONS);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (connected, is_connected) = tokio::sync::oneshot::channel();
+    let ((start, is_started), (written, is_written)) = (mpsc::channel::<()>(), mpsc::channel());
+    let client = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let stream = TcpStream::connect(address).await?;
+            let mut connection = connector.connect(ServerName::try_from(HOST).unwrap(), stream).await?;
+            assert!(!send(&mut connection).await?);
+            connected.send(()).unwrap();
+            is_started.recv().unwrap();
+            write_request(&mut connection).await?;
+            written.send(()).unwrap();
+            read_response(&mut connection).await
+        })
+    });
+    let (stream, _) = listener.accept().await.unwrap();
+    let (activity, drained) = (ConnectionActivity::default(), Shutdown::new());
+    let routes = Router::new().route("/", get(|| async { "done" }));
+    let drain = async {
+        is_connected.await.unwrap();
+        let mut timer = std::pin::pin!(sleep(Duration::from_millis(1)));
+        assert!(futures::poll!(timer.as_mut()).is_pending());
+        start.send(()).unwrap();
+        // The thread is blocked until the request is written and the timer is due. Then both events arrive together.
+        is_written.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        timer.await;
+        drained.ask();
+    };
+    tokio::join!(drain, serve_connection(stream, &acceptor, routes, (&activity, &drained)));
+    client.join().unwrap().unwrap();
 }
 
 #[tokio::test]
