@@ -35,8 +35,7 @@ pub struct WebhookArgs {
     #[arg(long, value_name = "DURATION", default_value = "1440h", value_parser = period)]
     pub certificate_period: Duration,
 
-    /// Age at which the CA of the issued certificate is renewed. The API server trusts the old and the new CA until the
-    /// old one expires.
+    /// Age at which the CA of the issued certificate is renewed. The CA bundle keeps up to two previous CAs.
     #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = period)]
     pub ca_period: Duration,
 

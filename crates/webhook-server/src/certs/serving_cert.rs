@@ -1,7 +1,8 @@
 //! The certificate for TLS handshakes. It can be replaced while the server runs.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -42,7 +43,7 @@ impl ServingCert {
         let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(Error::Mismatch)?;
         let certified = CertifiedKey::new(chain, key);
         certified.keys_match().map_err(Error::Mismatch)?;
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let is_new = current.as_ref().is_none_or(|current| current.cert != certified.cert);
         *current = Some(Arc::new(certified));
         Ok(is_new)
@@ -60,8 +61,7 @@ impl ServingCert {
     }
 
     fn current(&self) -> Option<Arc<CertifiedKey>> {
-        // The lock is never poisoned: no code panics while it holds the lock.
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 }
 
