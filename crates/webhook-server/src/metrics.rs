@@ -59,7 +59,7 @@ impl WebhookMetrics {
         let metrics = Self {
             requests: counter(
                 "controller_runtime_webhook_requests_total",
-                "Admission requests by the path of the webhook and the HTTP status code; 499: the client cancelled the request.",
+                "Admission requests by path and HTTP status code; 499: the client cancelled the request.",
                 &["webhook", "code"],
             )?,
             latency: HistogramVec::new(latency.buckets(BUCKETS.to_vec()), &["webhook"])?,

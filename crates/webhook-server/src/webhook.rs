@@ -41,14 +41,7 @@ impl Webhook {
     }
 
     /// The name in log messages: the last segment of the path.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DefaultSet => "default-podcliqueset",
-            Self::ValidateSet => "validate-podcliqueset",
-            Self::DefaultTopology => "default-clustertopology",
-            Self::ValidateTopology => "validate-clustertopology",
-            Self::ValidateScale => "validate-scale",
-            Self::Authorize => "authorizer-webhook",
-        }
+    pub fn name(self) -> &'static str {
+        self.path().trim_start_matches("/webhooks/")
     }
 }
