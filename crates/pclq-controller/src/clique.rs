@@ -1,92 +1,104 @@
-//! The `PodClique` reconciler: the page to read first.
+//! The `PodClique` reconciler; start here.
 //!
-//! A clique is a complete order: its pods, their number and their place in the gang follow from the object itself,
-//! never from the set it was made for. It is woken by its own changes, by its pods, and by gangs that name it.
+//! A clique is self-contained: its pods, their number and their gang follow from the object itself, never from its set.
+//! [`triggers`] lists what enqueues a clique. [`reconcile`] takes a snapshot of the clique, its pods and its gang from the
+//! caches (`observe`), computes the next writes from it ([`plan`]), lets the executor apply them, and writes the new status.
 
 use std::sync::Arc;
 
+use futures::channel::mpsc;
+use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controller::{ControllerBuilder, Requeue};
+use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
 use grove_controller::controllers::Controllers;
-use grove_controller::executor;
 use grove_controller::plan::Plan;
 use kube::ResourceExt;
 
-use crate::Ctx;
+use self::triggers::{cliques_of_gang, cliques_of_pod, on_relist};
+use crate::context::Context;
+use crate::error::Error;
+use crate::informers::Deltas;
 
-pub mod observe;
+mod desired;
+mod observe;
 pub mod observed;
-
-pub mod desired;
 pub mod plan;
-pub mod status;
+pub(crate) mod stage;
+mod status;
+mod triggers;
 
 #[cfg(test)]
 mod tests;
 
-/// In whose name events are published; the wire format has it.
-pub const CONTROLLER: &str = "podclique-controller";
+/// The name of the controller in logs, metrics and events, which upstream defines.
+pub(crate) const CONTROLLER: &str = "podclique-controller";
 
-/// Why a reconcile is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Some step of the plan was refused; the clique's status says which.
-    #[error("could not carry out the plan")]
-    CarryOut(#[source] executor::Error),
-    /// The status could not be written.
-    #[error("could not publish the status")]
-    Publish(#[source] executor::Error),
-}
-
-/// Reconciles cliques until the service is told to stop.
-///
-/// # Errors
-/// When the service cannot listen for signals or is stopped by force.
-pub async fn run(service: &Controllers, ctx: Arc<Ctx>, changes: observe::Changes) -> anyhow::Result<()> {
-    let orphaned = Arc::clone(&ctx);
-    let wiring = ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), changes.cliques)
+/// Reconciles cliques until the service is stopped.
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas) {
+    let cleanup = Arc::clone(&ctx);
+    triggers(&ctx, deltas)
         .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
-        .watches(changes.touched)
-        .retry_on(changes.relieved)
-        .on_deleted(move |gone| left_behind(&orphaned, gone));
-    service
-        .run(async {
-            wiring.run(service, ctx, reconcile).await;
-            Ok(())
-        })
-        .await
+        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
+        .run(service, ctx, reconcile)
+        .await;
 }
 
-async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Ctx>) -> Result<Requeue, Error> {
+/// What triggers a reconcile of a clique:
+/// - a change of the clique itself;
+/// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
+///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless cliques of
+///   scaled gangs depend on the pod and it has just been scheduled;
+/// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups, after a
+///   mere change for a status update, and the cliques of scaled gangs that depend on the gang;
+/// - a change of the number of scheduled pods of another clique, if this clique depends on the gang of that clique;
+/// - a relist of the pods, for a status update, because deltas may have been missed;
+/// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
+fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
+    let Deltas { cliques, cliques_for_dependents, pods, gangs } = deltas;
+    let (retry, retries) = mpsc::unbounded();
+    let rejected_creates = ctx.rejected_creates.clone();
+    let [by_pods, by_gangs, by_cliques] = [(); 3].map(|()| ctx.dependents.clone());
+    let pods = pods.inspect(move |delta| {
+        // The receiver is dropped when the service stops.
+        rejected_creates.to_retry(delta).into_iter().for_each(|clique| drop(retry.unbounded_send(clique)));
+    });
+    ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), cliques)
+        .watches(pods.flat_map(move |delta| stream::iter(cliques_of_pod(&by_pods, &delta))))
+        .watches(gangs.flat_map(move |delta| stream::iter(cliques_of_gang(&by_gangs, &delta))))
+        .watches(
+            cliques_for_dependents
+                .flat_map(move |delta| stream::iter(by_cliques.update(&delta)).map(Trigger::Reconcile)),
+        )
+        .watches(on_relist(&ctx.caches.pods, &ctx.caches.cliques))
+        .retry_on(retries)
+}
+
+async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
-    let lists = *ctx.caches.pods.relists().borrow();
-    let seen = observe::observe(&ctx, &clique, lists);
-    let plan = plan::plan(&seen);
-    ctx.memory.keep_asked(seen.uid(), &plan, lists);
-    let done = ctx.executor.execute(&*clique, &plan).await;
-    ctx.memory.keep_answers(seen.uid(), &done);
-    ctx.memory.keep_told(seen.uid(), &done, seen.gang.as_deref().and_then(ResourceExt::resource_version));
-    ctx.starved.note(&clique, &done);
-    let mut telling = None;
-    if !seen.is_leaving() && !done.has_pending_watch_events() {
-        let told = status::status(&seen, &plan, &done, now);
-        if let Err(wait) = ctx.pace.admit(&*clique, status::tidings(&seen, clique.status.as_ref(), &told)) {
-            telling = Some(wait);
-        } else {
-            let published = ctx.executor.patch_status(&*clique, clique.status.as_ref(), &told).await;
-            published.map_err(Error::Publish)?;
-        }
+    let observed = observe::observe(&ctx, &clique);
+    let plan = plan::plan(&observed, now);
+    ctx.expectations.expect_creations(observed.uid(), &plan, observed.relists);
+    let result = ctx.executor.execute(&*clique, &plan).await;
+    let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
+    ctx.expectations.record_results(observed.uid(), &result);
+    ctx.expectations.record_references_written(observed.uid(), &result, gang_version);
+    ctx.rejected_creates.record(&clique, &result);
+    let mut status_delay = None;
+    if !observed.is_terminating() && !result.has_pending_watch_events() {
+        let status = status::status(&observed, &plan, &result, now);
+        let change = status::status_change(&observed, &status);
+        status_delay = ctx.write_status(&*clique, clique.status.as_ref(), &status, change).await?;
     }
-    done.into_result().map_err(Error::CarryOut)?;
-    Ok(Requeue::after(&plan, telling))
+    result.into_result().map_err(Error::Execute)?;
+    Ok(Requeue::after(&plan, status_delay))
 }
 
-/// What is to be done about the pods of a clique that is gone.
-fn left_behind(ctx: &Ctx, gone: &PodClique) -> Plan {
-    let uid = gone.uid().unwrap_or_default();
-    ctx.memory.forget(&uid);
-    ctx.pace.forget(gone);
-    ctx.starved.forget(gone);
+/// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.
+fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
+    let uid = deleted.uid().unwrap_or_default();
+    ctx.expectations.forget(&uid);
+    ctx.status_throttle.forget(deleted);
+    ctx.rejected_creates.forget(deleted);
     ctx.caches.pods.forget_owner(&uid);
-    plan::farewell(gone, &ctx.caches.pods.owned_by(&uid))
+    plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))
 }

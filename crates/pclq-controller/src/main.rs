@@ -1,4 +1,4 @@
-//! The process: reads its flags, puts on the shell and runs the controller.
+//! The process: parses its flags, sets up the runtime and runs the controller.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser;
 use grove_runtime::args::CommonArgs;
 use grove_runtime::process;
 
-/// Turns `PodClique`s into pods.
+/// Reconciles `PodClique`s into Pods.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -14,7 +14,7 @@ struct Args {
     common: CommonArgs,
 }
 
-// One thread is plenty for a process that waits for the API server, and each further one has a heap of its own.
+// The process mostly waits for the API server, so one thread suffices; each further thread has its own heap.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();

@@ -1,4 +1,4 @@
-//! What pclq-controller may do, and why.
+//! The permissions of pclq-controller, each with its reason.
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
@@ -9,14 +9,16 @@ use k8s_openapi::api::core::v1::Pod;
 pub fn rules() -> Vec<Rule> {
     use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
     vec![
-        Rule::on::<PodClique>(&[Get, List, Watch], "what it reconciles; get confirms that an owner is gone"),
-        Rule::on::<PodClique>(&[Patch], "what it says about them").status(),
-        Rule::on::<PodClique>(&[Update], "pods block the deletion of their owner").subresource("finalizers").implied(),
+        Rule::on::<PodClique>(&[Get, List, Watch], "reconcile the cliques; get confirms their deletion"),
+        Rule::on::<PodClique>(&[Patch], "update the status").status(),
+        Rule::on::<PodClique>(&[Update], "create pods that block the deletion of their clique")
+            .subresource("finalizers")
+            .implied(),
         Rule::on::<Pod>(
             &[Get, List, Watch, Create, Patch, Delete],
-            "its children; get tells whose pod has a wanted name, patch gives lost owners and labels back",
+            "create, update and delete the pods of a clique; get reads the owner of a pod whose name conflicts",
         ),
-        Rule::on::<PodGang>(&[List, Watch, Patch], "patch writes the podReferences of a clique's own group"),
+        Rule::on::<PodGang>(&[List, Watch, Patch], "patch the pod references in the pod group of a clique"),
         Rule::lease(),
         Rule::events(),
     ]

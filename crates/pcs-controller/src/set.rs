@@ -50,7 +50,7 @@ fn triggers(ctx: &Context, deltas: SetDeltas) -> ControllerBuilder<PodCliqueSet>
     let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
     let caches = &ctx.caches;
     let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.sets);
-    ControllerBuilder::new(CONTROLLER, caches.sets.clone(), sets)
+    ControllerBuilder::new(CONTROLLER, ctx.caches.sets.clone(), sets)
         .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, &quota))
         .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &quota))
         .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &quota))

@@ -1,6 +1,6 @@
-//! What a clique should consist of: its pods.
+//! The desired pods of a clique.
 
 mod env;
 mod pod;
 
-pub use pod::{NewPod, own_labels, pod};
+pub(crate) use pod::{own_labels, pod};

@@ -1,4 +1,4 @@
-//! What is known about a clique, its pods and its gang: plain data, and questions about it.
+//! The snapshot of a clique, its pods and its gang: plain data and pure queries.
 
 use std::sync::Arc;
 
@@ -11,114 +11,117 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
-use crate::memory::Recollection;
+use crate::expectations::CliqueExpectations;
 
-/// A clique, its pods as the caches have them, and what was learned about names.
+/// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The clique, with our defaults applied.
-    pub clique: PodClique,
-    /// The pods it controls, sorted by name.
-    pub pods: Vec<Arc<SlimPod>>,
-    /// Pods that nobody controls and that carry the labels of this clique, unless they are leaving.
-    pub unowned: Vec<Arc<SlimPod>>,
-    /// The last pod of each index that was seen to disappear.
-    pub departed: Vec<Arc<SlimPod>>,
-    /// The gang its pods are scheduled with.
-    pub gang: Option<Arc<PodGang>>,
-    /// The gang that must be scheduled before; absent when the clique belongs to a base gang itself.
-    pub base_gang: Option<BaseGang>,
-    /// Whether cliques of scaled gangs wait until its gang is scheduled.
-    pub is_awaited: bool,
-    /// What this process remembers of its own creates.
-    pub remembered: Recollection,
-    /// Whether the cluster refused it pods the last time.
-    pub is_starved: bool,
-    /// Who schedules its pods if it does not say.
-    pub default_scheduler: Scheduler,
-}
-
-/// A base gang, as far as its being scheduled goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BaseGang {
-    /// Its name.
-    pub name: PodGangName,
-    /// Its groups; absent when the gang does not exist.
-    pub groups: Option<Vec<BaseGroup>>,
-}
-
-/// One group of a base gang.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BaseGroup {
-    /// The name of the group and of its clique.
-    pub name: String,
-    /// How many of its pods the gang needs.
-    pub min_replicas: i32,
-    /// How many are scheduled, as the clique says.
-    pub scheduled: i32,
-}
-
-/// Where a clique stands in its set, as its labels say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lineage {
-    /// The set.
-    pub set: PodCliqueSetName,
-    /// The replica of the set.
-    pub replica: i32,
+    /// The clique, with Grove's defaults applied.
+    pub(crate) clique: PodClique,
+    /// The pods that it controls, sorted by name.
+    pub(crate) pods: Vec<Arc<SlimPod>>,
+    /// The pods without a controller that carry the labels of this clique and are not terminating.
+    pub(crate) orphans: Vec<Arc<SlimPod>>,
+    /// The last deleted pod of each index.
+    pub(crate) tombstones: Vec<Arc<SlimPod>>,
+    /// The number of relists of the pods.
+    pub(crate) relists: u64,
     /// The gang of its pods.
-    pub gang: PodGangName,
+    pub(crate) gang: Option<Arc<PodGang>>,
+    /// The gang that must be scheduled before its own gang; `None` if its own gang is a base gang.
+    pub(crate) base_gang: Option<BaseGang>,
+    /// Whether pods of scaled gangs are gated until its gang is scheduled.
+    pub(crate) has_dependents: bool,
+    /// Writes of this process that are not in the caches yet.
+    pub(crate) expectations: CliqueExpectations,
+    /// Whether the API server rejected creates of its pods in the last reconcile that sent any.
+    pub(crate) creates_rejected: bool,
+    /// The scheduler of its pods if its template names none.
+    pub(crate) default_scheduler: Scheduler,
+}
+
+/// A base gang: how many of its pods are scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BaseGang {
+    /// Its name.
+    pub(crate) name: PodGangName,
+    /// Its pod groups; `None` if the gang does not exist.
+    pub(crate) groups: Option<Vec<BaseGroup>>,
+}
+
+/// One pod group of a base gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BaseGroup {
+    /// The name of the pod group and of its clique.
+    pub(crate) name: String,
+    /// The number of its pods that the gang requires.
+    pub(crate) min_replicas: i32,
+    /// The number of scheduled pods that the clique reports.
+    pub(crate) scheduled: i32,
+}
+
+/// The position of a clique in its set, from its labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CliqueIdentity {
+    /// The set.
+    pub(crate) set: PodCliqueSetName,
+    /// The index of the set's replica.
+    pub(crate) replica: i32,
+    /// The gang of its pods.
+    pub(crate) gang: PodGangName,
 }
 
 impl Observed {
-    /// A clique of which no pod was seen: what is planned for it is all that it implies.
-    pub fn childless(clique: PodClique) -> Self {
-        let (pods, unowned, departed, remembered) = <_>::default();
+    /// A clique without pods: its plan creates all of them.
+    pub fn without_children(clique: PodClique) -> Self {
+        let (pods, orphans, tombstones, expectations) = <_>::default();
         Self {
             clique,
             pods,
-            unowned,
-            departed,
+            orphans,
+            tombstones,
+            relists: 0,
             gang: None,
             base_gang: None,
-            is_awaited: false,
-            remembered,
-            is_starved: false,
+            has_dependents: false,
+            expectations,
+            creates_rejected: false,
             default_scheduler: Scheduler::default(),
         }
     }
 
-    /// Whether the clique is being deleted.
-    pub fn is_leaving(&self) -> bool {
+    /// Whether the clique has a deletion timestamp.
+    pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.clique)
     }
 
     /// The name of the clique.
-    pub fn name(&self) -> PodCliqueName {
+    pub(crate) fn name(&self) -> PodCliqueName {
         PodCliqueName::new(self.clique.name_any())
     }
 
     /// The uid of the clique.
-    pub fn uid(&self) -> &str {
+    pub(crate) fn uid(&self) -> &str {
         self.clique.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Pods that neither leave nor have ended. One that lost its owner is still there and has its index.
-    pub fn live(&self) -> impl Iterator<Item = &SlimPod> {
-        self.pods.iter().chain(&self.unowned).map(Arc::as_ref).filter(|pod| pod.is_live())
+    /// The pods that are neither terminating nor finished. An orphan is live and occupies its index.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &SlimPod> {
+        self.pods.iter().chain(&self.orphans).map(Arc::as_ref).filter(|pod| pod.is_live())
     }
 
     /// Whether the clique controls the pod.
-    pub fn owns(&self, pod: &SlimPod) -> bool {
-        self.unowned.iter().all(|unowned| unowned.metadata.uid != pod.metadata.uid)
+    pub(crate) fn owns(&self, pod: &SlimPod) -> bool {
+        self.orphans.iter().all(|orphan| orphan.metadata.uid != pod.metadata.uid)
     }
 
-    /// Every pod ever heard of: those that are there, and the last one gone of each index.
-    pub fn ever_seen(&self) -> impl Iterator<Item = &SlimPod> {
-        self.pods.iter().chain(&self.unowned).chain(&self.departed).map(Arc::as_ref)
+    /// The existing pods, and the last deleted pod of each index.
+    pub(crate) fn known_pods(&self) -> impl Iterator<Item = &SlimPod> {
+        self.pods.iter().chain(&self.orphans).chain(&self.tombstones).map(Arc::as_ref)
     }
 
-    /// Why pods of the clique must not be scheduled yet, if so.
-    pub fn held_back(&self) -> Option<String> {
+    /// Why the pods of the clique keep their scheduling gate; `None` if the gate is to be removed.
+    pub(crate) fn gating_reason(&self) -> Option<String> {
         let BaseGang { name, groups } = self.base_gang.as_ref()?;
         let Some(groups) = groups else {
             return Some(format!("PodGang {name} must be scheduled first and does not exist"));
@@ -130,29 +133,13 @@ impl Observed {
         ))
     }
 
-    /// Where the clique stands, or the first label that it lacks.
-    pub fn lineage(&self) -> Result<Lineage, &'static str> {
-        lineage(&self.clique)
+    /// The position of the clique in its set, or the first label that is missing or invalid.
+    pub(crate) fn identity(&self) -> Result<CliqueIdentity, &'static str> {
+        let label = |key| self.clique.labels().get(key).filter(|value| !value.is_empty()).ok_or(key);
+        Ok(CliqueIdentity {
+            set: PodCliqueSetName::new(label(labels::PART_OF)?),
+            replica: label(labels::SET_REPLICA)?.parse().map_err(|_| labels::SET_REPLICA)?,
+            gang: PodGangName::new(label(labels::POD_GANG)?),
+        })
     }
-}
-
-/// Where `clique` stands, or the first label that it lacks or that makes no sense.
-pub fn lineage(clique: &PodClique) -> Result<Lineage, &'static str> {
-    let label = |key| clique.labels().get(key).filter(|value| !value.is_empty()).ok_or(key);
-    Ok(Lineage {
-        set: PodCliqueSetName::new(label(labels::PART_OF)?),
-        replica: label(labels::SET_REPLICA)?.parse().map_err(|_| labels::SET_REPLICA)?,
-        gang: PodGangName::new(label(labels::POD_GANG)?),
-    })
-}
-
-/// The index of a pod within its clique: the end of its hostname, which cannot change, else its label.
-pub fn index(pod: &SlimPod) -> Option<i32> {
-    let hosted = pod.spec.hostname.as_deref().and_then(|host| host.rsplit_once('-')).map(|(_, index)| index);
-    let labelled = || pod.labels().get(labels::POD_INDEX).map(String::as_str);
-    hosted.and_then(parse).or_else(|| labelled().and_then(parse))
-}
-
-fn parse(index: &str) -> Option<i32> {
-    index.parse().ok().filter(|index| *index >= 0)
 }

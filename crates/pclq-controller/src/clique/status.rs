@@ -1,8 +1,9 @@
-//! What a clique says of itself: how many of its pods are there, bound, ready, and why not all of them are.
+//! The status of a clique: pod counts, conditions and errors.
 
+use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
+use grove_api_types::error_codes;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
-use grove_api_types::{conditions, error_codes};
 use grove_controller::conditions::is_status_condition_true;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Plan;
@@ -15,33 +16,37 @@ use kube::{Resource, ResourceExt};
 
 use super::observed::Observed;
 
-mod refusals;
-mod verdicts;
+mod conditions;
+mod rejections;
 
-/// The status of the clique after `done`.
-pub fn status(seen: &Observed, plan: &Plan, done: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {
-    let old = seen.clique.status.clone().unwrap_or_default();
-    let hash = seen.clique.labels().get(labels::TEMPLATE_HASH);
-    let count = |holds: &dyn Fn(&SlimPod) -> bool| as_count(seen.live().filter(|pod| holds(pod)).count());
+/// The status of the clique after its plan was executed.
+pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {
+    let old = observed.clique.status.clone().unwrap_or_default();
+    let hash = observed.clique.labels().get(labels::TEMPLATE_HASH);
+    let count = |holds: &dyn Fn(&SlimPod) -> bool| as_count(observed.live().filter(|pod| holds(pod)).count());
     let updated = count(&|pod| pod.labels().get(labels::TEMPLATE_HASH) == hash);
     let replicas = count(&|_| true);
     let (generation_hash, template_hash) = if updated == replicas {
-        (seen.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())
+        (observed.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let failures = done.rejections().map(|(outcome, failure)| error(outcome, failure));
+    let failures = result.rejections().map(|(step, failure)| error(step, failure));
     let mut conditions = old.conditions;
-    verdicts::set(&mut conditions, seen, plan, done, now);
+    conditions::set_all(&mut conditions, observed, plan, result, now);
     PodCliqueStatus {
-        observed_generation: if done.succeeded() { seen.clique.metadata.generation } else { old.observed_generation },
+        observed_generation: if result.succeeded() {
+            observed.clique.metadata.generation
+        } else {
+            old.observed_generation
+        },
         last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
         replicas: Some(replicas),
         ready_replicas: count(&SlimPod::is_ready),
         updated_replicas: updated,
         schedule_gated_replicas: count(&SlimPod::is_gated),
         scheduled_replicas: count(&SlimPod::is_scheduled),
-        hpa_pod_selector: pod_selector(seen),
+        hpa_pod_selector: pod_selector(observed),
         conditions,
         current_pod_clique_set_generation_hash: generation_hash,
         current_pod_template_hash: template_hash,
@@ -49,42 +54,44 @@ pub fn status(seen: &Observed, plan: &Plan, done: &ExecutionResult, now: Timesta
     }
 }
 
-/// That a clique serves or no longer does, has all it was asked to have, lost what it had, or was refused something, is
-/// news; so is what others wait for.
-pub fn tidings(seen: &Observed, old: Option<&PodCliqueStatus>, new: &PodCliqueStatus) -> StatusChange {
+/// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
+/// breach of `minAvailable`, or has other errors; also if its scheduling changes while cliques of scaled gangs depend on it.
+pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> StatusChange {
+    let old = observed.clique.status.as_ref();
     let holds = |type_: &str| {
-        let of = |status: &PodCliqueStatus| is_status_condition_true(&status.conditions, type_);
-        (old.is_some_and(of), of(new))
+        let holds_in = |status: &PodCliqueStatus| is_status_condition_true(&status.conditions, type_);
+        (old.is_some_and(holds_in), holds_in(new))
     };
-    let (was_serving, serves) = holds(conditions::AVAILABLE);
-    let (was_scheduled, is_scheduled) = holds(conditions::POD_CLIQUE_SCHEDULED);
-    let (was_breached, is_breached) = holds(conditions::MIN_AVAILABLE_BREACHED);
-    let wanted = seen.clique.spec.replicas;
-    let is_complete = new.replicas == Some(wanted) && new.ready_replicas == wanted && new.updated_replicas == wanted;
-    let errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
-    // Nothing new is not worth waiting for; it is not written either.
-    let is_news = is_complete
-        || old == Some(new)
-        || was_serving != serves
+    let (was_available, is_available) = holds(AVAILABLE);
+    let (was_scheduled, is_scheduled) = holds(POD_CLIQUE_SCHEDULED);
+    let (was_breached, is_breached) = holds(MIN_AVAILABLE_BREACHED);
+    let desired = observed.clique.spec.replicas;
+    let is_complete = new.replicas == Some(desired) && new.ready_replicas == desired && new.updated_replicas == desired;
+    let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
+    // An unchanged status is not written, so there is nothing to throttle.
+    let is_unchanged = old == Some(new);
+    let is_significant = is_complete
+        || is_unchanged
+        || was_available != is_available
         || (was_scheduled && !is_scheduled)
         || (old.is_some() && !was_breached && is_breached)
-        || (seen.is_awaited && was_scheduled != is_scheduled)
-        || errors != new.last_errors;
-    if is_news { StatusChange::Significant } else { StatusChange::Progress }
+        || (observed.has_dependents && was_scheduled != is_scheduled)
+        || old_errors != new.last_errors;
+    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 
-/// A refusal as users and their tools read it.
+/// The code and the description of an error.
 fn error(StepResult { stage: _, verb, target, result: _ }: &StepResult, failure: &ApiError) -> (String, String) {
     let code = error_codes::of_write(&PodClique::kind(&()), &target.resource.kind, verb);
     (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }
 
-/// The selector of the pods, for autoscalers. A clique of a scaling group has none: it is scaled with its group.
-fn pod_selector(seen: &Observed) -> Option<String> {
-    let standalone = seen.clique.labels().get(labels::COMPONENT).map(String::as_str);
-    let lineage = seen.lineage().ok().filter(|_| standalone == Some(Component::SetPodClique.value()))?;
-    let mut selected = labels::base(&lineage.set);
-    selected.extend(labels::of([(labels::POD_CLIQUE, seen.name().as_str())]));
+/// The selector of the pods, for autoscalers. A clique of a scaling group has none, because it is scaled with its group.
+fn pod_selector(observed: &Observed) -> Option<String> {
+    let component = observed.clique.labels().get(labels::COMPONENT).map(String::as_str);
+    let identity = observed.identity().ok().filter(|_| component == Some(Component::SetPodClique.value()))?;
+    let mut selected = labels::base(&identity.set);
+    selected.extend(labels::of([(labels::POD_CLIQUE, observed.name().as_str())]));
     Some(labels::selector(&selected))
 }
 

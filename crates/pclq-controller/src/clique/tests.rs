@@ -1,4 +1,4 @@
-//! Rows: a clique, its pods and its gang as short YAML in, the plan as text out.
+//! Tables of short YAML rows: each row describes a clique, its pods and its gang, and the expected plan is text.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,47 +8,66 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Plan, Step};
 use grove_controller::slim::SlimPod;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::observed::{BaseGang, BaseGroup, Observed};
-use super::plan::plan;
-use crate::memory::Recollection;
+use crate::expectations::CliqueExpectations;
 
-mod followers;
+mod dependents;
 mod gates;
 mod identity;
+mod interleavings;
 mod names;
-mod order;
 mod pod;
 mod references;
-mod refusals;
+mod rejections;
 mod scale;
 mod status;
 
 const NAME: &str = "llm-0-decode";
 
-/// What a row says: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `leaving`, `status`; `pods`,
-/// `unowned` and `departed`, each `{i, name, at, phase, terminating, ready, labels, …}`; `gang`, the names its group
-/// lists, absent for none, and `told`, the version of it that was last told; `taken`, names that foreign pods have; `starved`.
-fn world(row: &str) -> Observed {
+/// The plan, which does not depend on the time.
+fn plan(observed: &Observed) -> Plan {
+    super::plan::plan(observed, Timestamp::UNIX_EPOCH)
+}
+
+/// The status after the plan was executed with `result`.
+fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {
+    super::status::status(observed, &plan(observed), result, now)
+}
+
+/// The snapshot that a row describes. Keys: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `terminating` and
+/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
+/// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
+/// were last written; `base`, the base gang, and `dependents`, whether other gangs depend on this one; `conflicting`, names
+/// of pods of others; `rejected`, whether creates were rejected.
+fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
-    let refused: BTreeSet<_> = list("taken").iter().filter_map(|name| name.as_str().map(String::from)).collect();
+    let conflicting_names: BTreeSet<_> =
+        list("conflicting").iter().filter_map(|name| name.as_str().map(String::from)).collect();
     let mut pods: Vec<_> = list("pods").iter().map(pod).collect();
     pods.sort_by_key(|pod| pod.name_any());
     Observed {
         clique: clique(&row),
         pods,
-        unowned: list("unowned").iter().map(pod).collect(),
-        departed: list("departed").iter().map(pod).collect(),
+        orphans: list("orphans").iter().map(pod).collect(),
+        tombstones: list("tombstones").iter().map(pod).collect(),
+        relists: 0,
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
-        is_awaited: row["awaited"] == json!(true),
-        remembered: Recollection { refused, told: row["told"].as_str().map(String::from), ..Recollection::default() },
-        is_starved: row["starved"] == json!(true),
+        has_dependents: row["dependents"] == json!(true),
+        expectations: CliqueExpectations {
+            conflicting_names,
+            references_written_at: row["writtenAt"].as_str().map(String::from),
+            ..CliqueExpectations::default()
+        },
+        creates_rejected: row["rejected"] == json!(true),
         default_scheduler: Scheduler::default(),
     }
 }
@@ -74,7 +93,7 @@ fn clique(row: &Value) -> PodClique {
         "status": row["status"],
     });
     json_patch::merge(&mut object["metadata"]["labels"], row.get("labels").unwrap_or(&json!({})));
-    if row["leaving"] == json!(true) {
+    if row["terminating"] == json!(true) {
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
     }
     serde_json::from_value(object).expect("a clique")
@@ -115,7 +134,7 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     if is("gated") {
         object["spec"]["schedulingGates"] = json!([{ "name": "other.io/gate" }]);
     }
-    if is("held") {
+    if is("gatedByGrove") {
         let gates = json!([{ "name": "other.io/gate" }, { "name": "grove.io/podgang-pending-creation" }]);
         object["spec"]["schedulingGates"] = gates;
     }
@@ -125,7 +144,7 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     Arc::new(serde_json::from_value(object).expect("a pod"))
 }
 
-/// The base gang `llm-0`: pods scheduled by clique, of 2 that are needed of each; null for one that does not exist.
+/// The base gang `llm-0`: pods scheduled by clique, each clique requires 2; null if the gang does not exist.
 fn base_gang(row: &Value) -> BaseGang {
     let group = |(name, scheduled): (&String, &Value)| {
         let scheduled = scheduled.as_i64().and_then(|count| i32::try_from(count).ok()).expect("a count");
@@ -152,22 +171,25 @@ fn gang(listed: &Value) -> Arc<PodGang> {
 
 #[track_caller]
 fn check(row: &str, expected: &Expect) {
-    let seen = world(row);
-    let plan = plan(&seen);
-    laws(&seen, &plan);
+    let observed = snapshot(row);
+    let plan = plan(&observed);
+    check_invariants(&observed, &plan);
     expected.assert_eq(&plan.to_string().replace(NAME, "~"));
 }
 
-/// What holds for each plan: it is a function of what was seen, touches no object twice, deletes what was seen, and
-/// creates children with owner, manager and index, none under the name of a live pod.
+/// Checks the invariants of every plan: it is a function of the snapshot, changes no object twice, deletes only observed objects,
+/// and creates pods with owner, manager and index, never under the name of a live pod.
 #[track_caller]
-fn laws(seen: &Observed, plan: &Plan) {
-    assert_eq!(*plan, super::plan::plan(seen), "planning twice gives two plans");
+fn check_invariants(observed: &Observed, plan: &Plan) {
+    assert_eq!(*plan, self::plan(observed), "the plan is no function of the snapshot");
     let mut targets = BTreeSet::new();
     let mut indices = BTreeSet::new();
     for step in plan.steps() {
         let target = step.target();
-        assert!(targets.insert((target.resource.kind.clone(), target.name.clone())), "{step} is the second on it");
+        assert!(
+            targets.insert((target.resource.kind.clone(), target.name.clone())),
+            "{step} changes the object a second time"
+        );
         match step {
             Step::Create(create) => {
                 let metadata = &create.object.value()["metadata"];
@@ -176,7 +198,7 @@ fn laws(seen: &Observed, plan: &Plan) {
                 assert_eq!(metadata["ownerReferences"][0]["blockOwnerDeletion"], true);
                 assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "grove-operator");
                 assert!(indices.insert(metadata["labels"]["grove.io/podclique-pod-index"].to_string()));
-                assert!(seen.live().all(|pod| pod.name_any() != target.name), "{step} has the name of a live pod");
+                assert!(observed.live().all(|pod| pod.name_any() != target.name), "{step} has the name of a live pod");
             }
             Step::Delete(_) => assert!(target.uid.is_some(), "{step} without a uid"),
             Step::Adopt(adopt) => assert_eq!(adopt.owner.uid.as_deref(), Some("clique-uid")),

@@ -1,4 +1,4 @@
-//! `HorizontalPodAutoscaler`s, reduced to what Grove writes of them.
+//! `HorizontalPodAutoscaler`s, reduced to the fields that Grove writes.
 
 use grove_api_types::raw::RawMetricSpec;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -6,29 +6,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-/// An autoscaler as Grove writes it and as the caches hold it. What others may set on it, `behavior` for example, is theirs.
+/// An autoscaler as Grove writes it and as the cache stores it. Other fields, for example `behavior`, belong to users.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = HorizontalPodAutoscaler)]
 pub(crate) struct Autoscaler {
-    /// Its name is that of what it scales.
+    /// It has the name of its scale target.
     pub(crate) metadata: ObjectMeta,
-    /// What it scales, how far, and by what.
+    /// Its scale target, bounds and metrics.
     #[serde(default)]
     pub(crate) spec: AutoscalerSpec,
 }
 
-/// What an autoscaler scales, how far, and by what.
+/// The scale target, bounds and metrics of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AutoscalerSpec {
-    /// The object whose scale subresource it writes.
+    /// The object with the scale subresource that it writes.
     pub(crate) scale_target_ref: TargetRef,
-    /// The fewest replicas.
+    /// The minimum number of replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) min_replicas: Option<i32>,
-    /// The most replicas.
+    /// The maximum number of replicas.
     pub(crate) max_replicas: i32,
-    /// What it looks at.
+    /// The metrics that it follows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) metrics: Vec<RawMetricSpec>,
 }

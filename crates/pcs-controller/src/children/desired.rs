@@ -1,4 +1,4 @@
-//! What all children have in common, whatever their kind or owner.
+//! The parts of desired children that sets and scaling groups share.
 
 mod metadata;
 mod pod_clique;

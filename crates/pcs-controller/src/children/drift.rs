@@ -1,7 +1,8 @@
-//! One child at a time: create it where it is missing, patch what differs, and only that.
+//! The step for one child: create it if it is missing, otherwise patch exactly the fields that differ.
 //!
-//! Of cliques and scaling groups, the set says all labels and annotations; of gangs, all but Grove's own. What others put on
-//! Services and autoscalers stays, but for labels of autoscalers: this is how the wire format has it.
+//! Labels and annotations of cliques and scaling groups follow the set completely. Those of gangs do too, except keys of
+//! Grove, which another service may have set. Foreign keys on Services and foreign annotations of autoscalers stay; foreign
+//! labels of autoscalers do not. The Go operator behaves in the same way.
 
 use std::collections::BTreeMap;
 
@@ -23,15 +24,15 @@ use super::{ByName, quantity};
 /// Labels or annotations.
 type StringMap = BTreeMap<String, String>;
 
-/// What makes the clique of this name what it should be. Its `replicas` are its own from its creation on.
+/// The step for a clique. `replicas` is only set at its creation; afterwards it belongs to autoscalers and users.
 pub(crate) fn clique(existing: &ByName<PodClique>, mut desired: PodClique) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
     patch(live, &desired, difference(live, &desired, |clique| &clique.spec))
 }
 
-/// What makes the gang of this name what it should be. The references to pods are pclq-controller's, so a change of the
-/// groups insists on the version that was seen.
+/// The step for a gang. pclq-controller writes the pod references, so a patch of the pod groups has the observed resource
+/// version as its precondition.
 pub(crate) fn gang(existing: &ByName<PodGang>, mut desired: PodGang) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     for group in &mut desired.spec.podgroups {
@@ -47,29 +48,29 @@ fn references(live: &PodGang, group: &PodGroup) -> Vec<grove_api_types::schedule
     of_same_name.map(|live| live.pod_references.clone()).unwrap_or_default()
 }
 
-/// Annotations and labels of Grove's own that another service keeps on the gang stay.
+/// Retains labels and annotations of Grove that another service has set on the gang.
 fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
-    let groves = |key: &str| key.starts_with(GROVE_PREFIX);
-    retain_foreign_keys(live.labels(), desired.labels_mut(), groves);
-    retain_foreign_keys(live.annotations(), desired.annotations_mut(), groves);
+    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX);
+    retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
+    retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
 }
 
-/// Takes those of the live texts over that are `chosen` by their keys and that are not desired otherwise.
-pub(super) fn retain_foreign_keys(live: &StringMap, desired: &mut StringMap, chosen: impl Fn(&str) -> bool) {
-    for (key, value) in live.iter().filter(|(key, _)| chosen(key)) {
+/// Copies the live entries whose key is `retained` and not in `desired`.
+pub(super) fn retain_keys(live: &StringMap, desired: &mut StringMap, retained: impl Fn(&str) -> bool) {
+    for (key, value) in live.iter().filter(|(key, _)| retained(key)) {
         desired.entry(key.clone()).or_insert_with(|| value.clone());
     }
 }
 
-/// What makes the group of this name what it should be. Its `replicas` are its own from its creation on.
+/// The step for a scaling group. `replicas` is only set at its creation; afterwards it belongs to autoscalers and users.
 pub(crate) fn group(existing: &ByName<PodCliqueScalingGroup>, mut desired: PodCliqueScalingGroup) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.spec.replicas = live.spec.replicas;
     patch(live, &desired, difference(live, &desired, |group| &group.spec))
 }
 
-/// What makes the autoscaler of this name what it should be. Grove annotates none, so that all annotations are others'. The
-/// metrics are one list, and quantities in them are compared as numbers.
+/// The step for an autoscaler. Grove sets no annotations on it, so the live ones stay. The metrics are compared as one list,
+/// with quantities compared as numbers.
 pub(crate) fn autoscaler(existing: &ByName<Autoscaler>, mut desired: Autoscaler) -> Option<Step> {
     let Some(live) = find(existing, &desired) else { return create_if_absent(existing, &desired) };
     desired.metadata.annotations.clone_from(&live.metadata.annotations);
@@ -80,18 +81,18 @@ pub(crate) fn autoscaler(existing: &ByName<Autoscaler>, mut desired: Autoscaler)
 }
 
 fn same_metrics(live: &[RawMetricSpec], desired: &[RawMetricSpec]) -> bool {
-    let plain = |metrics: &[RawMetricSpec]| with_plain_quantities(json!(metrics));
-    plain(live) == plain(desired)
+    let normalized = |metrics: &[RawMetricSpec]| with_normalized_quantities(json!(metrics));
+    normalized(live) == normalized(desired)
 }
 
-/// The value with the quantities of metrics' targets in one spelling.
-fn with_plain_quantities(mut metrics: Value) -> Value {
+/// The metrics with the quantities of their targets as numbers.
+fn with_normalized_quantities(mut metrics: Value) -> Value {
     let sources = metrics.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
     for target in sources.flat_map(Map::values_mut).filter_map(|source| source.get_mut("target")) {
         for key in ["value", "averageValue"] {
             let Some(quantity) = target.get_mut(key) else { continue };
-            let spelled = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
-            if let Some(number) = quantity::to_nano(&spelled) {
+            let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
+            if let Some(number) = quantity::to_nano(&text) {
                 *quantity = number.to_string().into();
             }
         }
@@ -99,15 +100,19 @@ fn with_plain_quantities(mut metrics: Value) -> Value {
     metrics
 }
 
-/// The step for a difference in what is compared, and in how the child refers to its owner. The owners are one list, of
-/// which others may have a part, so a change of it insists on the version that was seen.
+/// The patch for `difference` and for a wrong owner reference. A patch replaces the whole list of owner references, to which
+/// others may have added theirs, so such a patch has the observed resource version as its precondition.
 pub(super) fn patch<K>(live: &K, desired: &K, difference: Option<Value>) -> Option<Step>
 where
     K: Resource<DynamicType = ()>,
 {
-    let guarded = owners(live, desired).is_some();
+    let has_precondition = owners(live, desired).is_some();
     let change = changed(live, desired, difference)?;
-    Some(if guarded { Step::merge_patch_with_optimistic_lock(live, change) } else { Step::merge_patch(live, change) })
+    Some(if has_precondition {
+        Step::merge_patch_with_optimistic_lock(live, change)
+    } else {
+        Step::merge_patch(live, change)
+    })
 }
 
 fn changed<K: Resource>(live: &K, desired: &K, difference: Option<Value>) -> Option<Value> {
@@ -117,7 +122,7 @@ fn changed<K: Resource>(live: &K, desired: &K, difference: Option<Value>) -> Opt
     Some(change)
 }
 
-/// All owners of the child, if its reference to ours is not what it should be.
+/// The corrected list of owner references, if the reference to the child's owner is missing or wrong.
 fn owners<K: Resource>(live: &K, desired: &K) -> Option<Vec<OwnerReference>> {
     let ours = desired.owner_references();
     if ours.iter().all(|ours| live.owner_references().contains(ours)) {
@@ -127,18 +132,18 @@ fn owners<K: Resource>(live: &K, desired: &K) -> Option<Vec<OwnerReference>> {
     Some(others.chain(ours).cloned().collect())
 }
 
-/// How a child differs in labels, annotations and spec. Most children of most reconciles do not, and JSON is only made of
-/// those that do.
+/// The merge patch from the live to the desired labels, annotations and spec. Most children are equal, and only unequal ones
+/// are converted to JSON.
 fn difference<K, S: PartialEq>(live: &K, desired: &K, spec: fn(&K) -> &S) -> Option<Value>
 where
     K: Resource<DynamicType = ()> + Serialize,
 {
-    let same_texts = live.labels() == desired.labels() && live.annotations() == desired.annotations();
-    let differs = !same_texts || spec(live) != spec(desired);
+    let same_metadata = live.labels() == desired.labels() && live.annotations() == desired.annotations();
+    let differs = !same_metadata || spec(live) != spec(desired);
     differs.then(|| create_merge_patch(&compared(live), &compared(desired))).flatten()
 }
 
-/// What is compared of a child beside its owner: labels, annotations and spec.
+/// The compared fields of a child: labels, annotations and spec.
 fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
     let spec = serde_json::to_value(object).ok().and_then(|mut value| value.get_mut("spec").map(Value::take));
     let mut metadata = Map::new();
@@ -147,12 +152,12 @@ fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
     json!({ "metadata": metadata, "spec": spec })
 }
 
-/// The child that is there and stays.
+/// The existing child of that name, unless it is terminating.
 pub(super) fn find<'a, K: Resource>(existing: &'a ByName<K>, desired: &K) -> Option<&'a K> {
     named(existing, desired).filter(|live| !is_terminating(&**live))
 }
 
-/// A child that is being deleted still holds its name: its successor is created when it has gone.
+/// Creates the child if no child has its name. A terminating child still has it, and is recreated after its deletion.
 pub(super) fn create_if_absent<K>(existing: &ByName<K>, desired: &K) -> Option<Step>
 where
     K: Resource<DynamicType = ()> + Serialize,

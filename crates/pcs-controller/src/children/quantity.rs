@@ -1,6 +1,6 @@
-//! Quantities of Kubernetes as numbers, because the API server spells them its own way: `1000m` comes back as `1`.
+//! Quantities of Kubernetes as numbers, because the API server stores them in a canonical form: `1000m` becomes `1`.
 
-/// What a suffix multiplies by, in billionths.
+/// The factor of each suffix, in billionths.
 const SUFFIXES: [(&str, i128); 15] = [
     ("Ki", 1_000_000_000 << 10),
     ("Mi", 1_000_000_000 << 20),
@@ -19,7 +19,7 @@ const SUFFIXES: [(&str, i128); 15] = [
     ("E", 1_000_000_000_000_000_000_000_000_000),
 ];
 
-/// The quantity in billionths, the finest that Kubernetes knows; absent for what is no quantity.
+/// The quantity in billionths, the highest precision of Kubernetes; `None` if the text is no quantity.
 pub(crate) fn to_nano(quantity: &str) -> Option<i128> {
     let (number, unit) = split(quantity.trim())?;
     let (sign, number) = match number.strip_prefix('-') {
@@ -33,11 +33,11 @@ pub(crate) fn to_nano(quantity: &str) -> Option<i128> {
     }
     let scaled = digits.parse::<i128>().ok()?.checked_mul(unit)?;
     let divisor = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    // Kubernetes rounds away from zero what is finer.
+    // Kubernetes rounds smaller fractions away from zero.
     Some(sign * (scaled / divisor + i128::from(scaled % divisor != 0)))
 }
 
-/// The number and what its suffix or exponent multiplies it by, in billionths.
+/// The number, and the factor of its suffix or exponent in billionths.
 fn split(quantity: &str) -> Option<(&str, i128)> {
     if let Some((number, unit)) =
         SUFFIXES.iter().find_map(|(suffix, unit)| Some((quantity.strip_suffix(suffix)?, *unit)))
@@ -58,7 +58,7 @@ mod tests {
     use super::to_nano;
 
     #[test]
-    fn spellings_of_one_quantity_are_equal() {
+    fn equal_quantities_with_different_suffixes_are_equal() {
         let same =
             [("1000m", "1"), ("1Gi", "1024Mi"), ("1.5", "1500m"), ("2e3", "2k"), ("0.5Ki", "512"), ("-1", "-1000m")];
         for (one, other) in same {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn other_quantities_differ_and_other_texts_are_none() {
+    fn different_quantities_differ_and_other_texts_are_none() {
         assert_ne!(to_nano("1Gi"), to_nano("1G"));
         assert_ne!(to_nano("1E"), to_nano("1Ei"));
         for text in ["", "m", "1x", "1.2.3", "Ki", "--1", "1e", "1e99"] {

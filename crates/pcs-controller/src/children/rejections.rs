@@ -40,7 +40,8 @@ where
         .or_else(|| conflicts.unresolved().next().map(|(_, message)| (available::NAME_CONFLICT, message)))
 }
 
-/// The reason and the message about the first write that the API server rejected: the write, the number of further ones, and the remedy.
+/// The reason and the message for a condition about the first rejected write, with the number of further ones and the
+/// remedy.
 pub(crate) fn rejection_message(
     result: &ExecutionResult,
     backed_off: &BackedOffCreates,
@@ -51,11 +52,8 @@ pub(crate) fn rejection_message(
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    let message = format!("the API server refused to {verb} {target}{more}: {}", failure.message);
-    let message = match remedy(failure) {
-        Some(remedy) => format!("{message}; {remedy}"),
-        None => message,
-    };
+    let remedy = remedy(failure).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    let message = format!("the API server rejected the {verb} of {target}{more}: {}{remedy}", failure.message);
     Some((available::failed(verb), message))
 }
 
@@ -65,15 +63,15 @@ fn all<'a>(
     backed_off: &'a BackedOffCreates,
 ) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
     let earlier = backed_off.children.iter().map(|(target, failure)| ("create", target, failure));
-    earlier.chain(result.rejections().map(|(outcome, failure)| (outcome.verb, &outcome.target, failure)))
+    earlier.chain(result.rejections().map(|(step, failure)| (step.verb, &step.target, failure)))
 }
 
 fn remedy(failure: &ApiError) -> Option<&'static str> {
     let contains = |text: &str| failure.code == 403 && failure.message.contains(text);
     if contains("exceeded quota") {
-        Some("raise the quota or free some of it, and what is missing follows by itself")
+        Some("raise the quota or release some of it; Grove then creates the missing objects")
     } else if contains("cannot") && contains("User \"system:serviceaccount:") {
-        Some("apply the rules of deploy/base/pcs-controller, and what is missing follows by itself")
+        Some("apply the rules of deploy/base/pcs-controller; Grove then retries")
     } else {
         None
     }

@@ -1,4 +1,4 @@
-//! Rows: a gang and what its cliques say in, what the gang is told out.
+//! Tables of short YAML rows: each row describes the cliques of a gang, and the expected status is text.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a time")
 }
 
-/// A gang of two cliques of two pods each that needs one of each. A row says of each clique how many pods the gang refers
-/// to, and how many the clique says are scheduled and ready.
-fn world(row: &str) -> Observed {
+/// A gang of cliques with two pods, of which the gang requires one each. A row has three numbers per clique: the pod references in
+/// the gang, and the scheduled and the ready pods that the clique reports.
+fn snapshot(row: &str) -> Observed {
     let row: Value = serde_saphyr::from_str(row).expect("YAML");
     let cliques = row.as_object().expect("a map");
-    let group = |(name, says): (&String, &Value)| {
-        let pods = says[0].as_u64().expect("a count");
+    let group = |(name, counts): (&String, &Value)| {
+        let pods = counts[0].as_u64().expect("a count");
         let reference = |number: u64| json!({ "namespace": "prod", "name": format!("{name}-{number}") });
         json!({ "name": name, "minReplicas": 1, "podReferences": (0..pods).map(reference).collect::<Vec<_>>() })
     };
-    let clique = |(name, says): (&String, &Value)| -> Arc<PodClique> {
+    let clique = |(name, counts): (&String, &Value)| -> Arc<PodClique> {
         let spec = json!({ "replicas": 2, "podSpec": { "containers": [] } });
-        let status = json!({ "scheduledReplicas": says[1], "readyReplicas": says[2] });
+        let status = json!({ "scheduledReplicas": counts[1], "readyReplicas": counts[2] });
         let clique = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": { "name": name },
             "spec": spec, "status": status });
         Arc::new(serde_json::from_value(clique).expect("a clique"))
@@ -51,31 +51,31 @@ fn new_status(observed: &Observed, now: Timestamp) -> PodGangStatus {
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
-    let told = new_status(observed, at(1));
-    let conditions = told.conditions.iter().map(|c| format!(" {}={}/{}", c.type_, c.status, c.reason));
-    let change = status::status_change(observed, &told);
-    expected.assert_eq(&format!("{:?}{} {change:?}", told.phase, conditions.collect::<String>()));
+    let status = new_status(observed, at(1));
+    let conditions = status.conditions.iter().map(|c| format!(" {}={}/{}", c.type_, c.status, c.reason));
+    let change = status::status_change(observed, &status);
+    expected.assert_eq(&format!("{:?}{} {change:?}", status.phase, conditions.collect::<String>()));
 }
 
 #[test]
 fn a_gang_follows_its_cliques() {
     check(
-        &world("{a: [0, 0, 0], b: [2, 2, 2]}"),
+        &snapshot("{a: [0, 0, 0], b: [2, 2, 2]}"),
         &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Progress"],
     );
     check(
-        &world("{a: [2, 1, 0], b: [2, 2, 2]}"),
+        &snapshot("{a: [2, 1, 0], b: [2, 2, 2]}"),
         &expect!["Starting Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Progress"],
     );
     check(
-        &world("{a: [2, 1, 1], b: [2, 1, 1]}"),
+        &snapshot("{a: [2, 1, 1], b: [2, 1, 1]}"),
         &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Significant"],
     );
 }
 
 #[test]
-fn a_clique_that_is_missing_has_nothing() {
-    let mut observed = world("{a: [2, 2, 2], b: [2, 2, 2]}");
+fn a_missing_clique_counts_as_a_clique_without_pods() {
+    let mut observed = snapshot("{a: [2, 2, 2], b: [2, 2, 2]}");
     observed.cliques.remove("b");
     check(
         &observed,
@@ -84,36 +84,36 @@ fn a_clique_that_is_missing_has_nothing() {
 }
 
 #[test]
-fn a_gang_that_lost_its_pods_runs_no_longer_and_stays_initialized() {
-    let mut observed = world("{a: [2, 2, 2]}");
+fn a_gang_without_pods_is_pending_and_stays_initialized() {
+    let mut observed = snapshot("{a: [2, 2, 2]}");
     let running = new_status(&observed, at(1));
     assert_eq!(running.phase, PodGangPhase::Running);
-    observed = world("{a: [0, 0, 0]}");
+    observed = snapshot("{a: [0, 0, 0]}");
     observed.gang.status = Some(running);
     check(&observed, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Significant"]);
 }
 
 #[test]
-fn what_the_scheduler_says_is_kept_and_what_is_the_same_stays_the_same() {
-    let mut observed = world("{a: [2, 2, 2]}");
-    let mut told = new_status(&observed, at(1));
-    told.placement_score = Some(0.5);
-    observed.gang.status = Some(told.clone());
-    assert_eq!(new_status(&observed, at(99)), told);
+fn the_placement_score_is_retained_and_an_unchanged_status_stays_equal() {
+    let mut observed = snapshot("{a: [2, 2, 2]}");
+    let mut status = new_status(&observed, at(1));
+    status.placement_score = Some(0.5);
+    observed.gang.status = Some(status.clone());
+    assert_eq!(new_status(&observed, at(99)), status);
     assert_eq!(
-        status::status_change(&observed, &told),
+        status::status_change(&observed, &status),
         StatusChange::Significant,
-        "nothing to wait for, and nothing is written"
+        "an unchanged status is not written, so it is not throttled"
     );
 }
 
 #[test]
-fn a_gang_that_leaves_is_told_nothing() {
-    let mut observed = world("{a: [0, 0, 0]}");
+fn a_gang_that_is_terminating_or_without_a_set_gets_no_status() {
+    let mut observed = snapshot("{a: [0, 0, 0]}");
     assert!(!observed.is_terminating());
     observed.gang.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
     assert!(observed.is_terminating(), "{}", observed.gang.name_any());
     observed.gang.metadata.deletion_timestamp = None;
     observed.has_active_set = false;
-    assert!(observed.is_terminating(), "its set is gone, and it will follow");
+    assert!(observed.is_terminating(), "its set does not exist, so the gang will be deleted");
 }

@@ -1,4 +1,4 @@
-//! Rows: a scaling group, its set and its cliques in, the plan or the status out.
+//! Snapshots of a scaling group, its set and its cliques as YAML; the expected plan or status is text.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,11 +59,11 @@ fn plan(observed: &Observed) -> Plan {
 }
 
 /// The status after the plan was executed without errors.
-fn status(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus {
+fn status_of(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus {
     super::status::status(observed, &plan(observed), &ExecutionResult::default(), now)
 }
 
-/// The group with this many replicas, without cliques, with the gangs of all its replicas.
+/// The group with this many replicas, with the gangs of all of them and without cliques.
 fn new(replicas: i32) -> Observed {
     let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(SET));
     let mut group: PodCliqueScalingGroup = yaml(GROUP);
@@ -80,17 +80,17 @@ fn new(replicas: i32) -> Observed {
     })
 }
 
-/// The same, told how large the group is now.
+/// The snapshot with the current scale of the group.
 fn resized(observed: Observed) -> Observed {
     let current_scale = CurrentScale::of([&observed.group], []);
     Observed { current_scale, ..observed }
 }
 
-/// The same after its plan was carried out.
-fn carried_out(mut observed: Observed) -> Observed {
+/// The snapshot after the plan was executed.
+fn executed(mut observed: Observed) -> Observed {
     for step in plan(&observed).steps() {
-        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
-        let mut clique: PodClique = serde_json::from_str(object.text()).expect("what is created can be read");
+        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is not a create") };
+        let mut clique: PodClique = serde_json::from_str(object.text()).expect("a created object is valid");
         clique.metadata.uid = Some(format!("u-{}", clique.name_any()));
         observed.cliques.insert(clique.name_any(), Arc::new(clique));
     }

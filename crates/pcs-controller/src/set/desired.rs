@@ -1,4 +1,4 @@
-//! The children a set should have: one builder per kind, each returns the object and knows nothing of what exists.
+//! The desired children of a set: one pure builder per kind, independent of the existing children.
 
 mod autoscaler;
 mod headless_service;

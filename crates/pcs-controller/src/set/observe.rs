@@ -85,8 +85,8 @@ fn name_conflicts_of_children(caches: &Caches, observed: &Observed) -> Vec<NameC
 /// Waits until the caches contain the objects that were just created, so that the next snapshot contains them. It stops
 /// at a timeout, because another client may have deleted them again.
 pub(super) async fn wait_for_cache(caches: &Caches, result: &ExecutionResult) {
-    let created = result.steps.iter().filter(|outcome| outcome.verb == "create" && outcome.result.is_ok());
-    let created: Vec<_> = created.map(|outcome| &outcome.target).collect();
+    let created = result.steps.iter().filter(|step| step.verb == "create" && step.result.is_ok());
+    let created: Vec<_> = created.map(|step| &step.target).collect();
     let synced = join5(
         wait_for_all(&caches.services, &created),
         wait_for_all(&caches.gangs, &created),

@@ -1,4 +1,4 @@
-//! Rows: a set and its children as YAML in, the plan as text out.
+//! Snapshots of a set and its children as YAML; the expected plan is text.
 
 use std::sync::Arc;
 
@@ -47,31 +47,31 @@ fn plan(observed: &Observed) -> Plan {
 }
 
 /// The status after the plan was executed with `result`.
-fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
+fn status_of(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
     super::status::status(observed, &plan(observed), result, now)
 }
 
-/// A set that has no children yet.
+/// The snapshot of a set without children.
 fn new(set: &str) -> Observed {
     Observed::without_children(&yaml(set))
 }
 
-/// No children at all.
-fn nothing() -> Observed {
+/// The snapshot of the default set without children.
+fn without_children() -> Observed {
     new(SET)
 }
 
-/// The same after its plan was carried out.
-fn carried_out(mut observed: Observed) -> Observed {
+/// The snapshot after the plan was executed.
+fn executed(mut observed: Observed) -> Observed {
     let plan = plan(&observed);
     for step in plan.stages.iter().flat_map(|stage| &stage.steps) {
-        let Step::Create(Create { target, object }) = step else { panic!("{step} is no create") };
+        let Step::Create(Create { target, object }) = step else { panic!("{step} is not a create") };
         match target.resource.kind.as_str() {
-            "PodClique" => keep(&mut observed.cliques, stored::<PodClique>(object)),
-            "PodCliqueScalingGroup" => keep(&mut observed.groups, stored::<PodCliqueScalingGroup>(object)),
-            "HorizontalPodAutoscaler" => keep(&mut observed.autoscalers, stored::<Autoscaler>(object)),
-            "PodGang" => keep(&mut observed.gangs, stored::<PodGang>(object)),
-            "Service" => keep(&mut observed.services, stored::<Service>(object)),
+            "PodClique" => insert(&mut observed.cliques, stored::<PodClique>(object)),
+            "PodCliqueScalingGroup" => insert(&mut observed.groups, stored::<PodCliqueScalingGroup>(object)),
+            "HorizontalPodAutoscaler" => insert(&mut observed.autoscalers, stored::<Autoscaler>(object)),
+            "PodGang" => insert(&mut observed.gangs, stored::<PodGang>(object)),
+            "Service" => insert(&mut observed.services, stored::<Service>(object)),
             other => panic!("a set has no {other}"),
         }
     }
@@ -79,7 +79,7 @@ fn carried_out(mut observed: Observed) -> Observed {
 }
 
 fn stored<K: Resource + DeserializeOwned>(object: &Manifest) -> K {
-    let mut object: K = serde_json::from_str(object.text()).expect("what is created can be read");
+    let mut object: K = serde_json::from_str(object.text()).expect("a created object is valid");
     let meta = object.meta_mut();
     meta.uid = Some(format!("u-{}", meta.name.clone().unwrap_or_default()));
     meta.resource_version = Some("7".to_owned());
@@ -87,7 +87,7 @@ fn stored<K: Resource + DeserializeOwned>(object: &Manifest) -> K {
     object
 }
 
-fn keep<K: Resource>(objects: &mut ByName<K>, object: K) {
+fn insert<K: Resource>(objects: &mut ByName<K>, object: K) {
     objects.insert(object.name_any(), Arc::new(object));
 }
 

@@ -109,5 +109,5 @@ fn cliques(steps: &[Step], done: &ExecutionResult) -> Result<Vec<PodClique>> {
 
 /// What pclq-controller would create for a clique without pods.
 fn pods(clique: PodClique) -> Vec<Step> {
-    creates(&pclq::plan::plan(&pclq::observed::Observed::childless(clique)))
+    creates(&pclq::plan::plan(&pclq::observed::Observed::without_children(clique), Timestamp::UNIX_EPOCH))
 }

@@ -1,23 +1,23 @@
-//! The environment variables that Grove puts before a container's own, in the documented order.
+//! The environment variables that Grove prepends to those of every container, in the documented order.
 
 use grove_api_types::names::HeadlessServiceName;
 use grove_api_types::{environment, labels};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::clique::observed::{Lineage, Observed};
+use crate::clique::observed::{CliqueIdentity, Observed};
 
 /// The variables of every container of the clique's pods. Kubernetes expands `$(NAME)` in list order, so they come
 /// first and in this order.
-pub(super) fn variables(seen: &Observed, lineage: &Lineage) -> Vec<Value> {
-    let namespace = seen.clique.namespace().unwrap_or_default();
-    let service = HeadlessServiceName::of_replica(&lineage.set, lineage.replica);
+pub(super) fn variables(observed: &Observed, identity: &CliqueIdentity) -> Vec<Value> {
+    let namespace = observed.clique.namespace().unwrap_or_default();
+    let service = HeadlessServiceName::of_replica(&identity.set, identity.replica);
     let literal = |name: &str, value: String| json!({ "name": name, "value": value });
     let index_path = format!("metadata.labels['{}']", labels::POD_INDEX);
     vec![
-        literal(environment::PCS_NAME, lineage.set.to_string()),
-        literal(environment::PCS_INDEX, lineage.replica.to_string()),
-        literal(environment::PCLQ_NAME, seen.name().to_string()),
+        literal(environment::PCS_NAME, identity.set.to_string()),
+        literal(environment::PCS_INDEX, identity.replica.to_string()),
+        literal(environment::PCLQ_NAME, observed.name().to_string()),
         literal(environment::HEADLESS_SERVICE, service.address(&namespace)),
         json!({ "name": environment::PCLQ_POD_INDEX, "valueFrom": { "fieldRef": { "fieldPath": index_path } } }),
     ]

@@ -1,4 +1,4 @@
-//! The scheduling gate of pods of a scaled gang: shut until the base gang is scheduled, then opened for good.
+//! The scheduling gate of the pods of a scaled gang: it is removed once the base gang is scheduled.
 
 use grove_api_types::conditions::available;
 use grove_api_types::labels::SCHEDULING_GATE;
@@ -10,21 +10,21 @@ use serde_json::json;
 
 use crate::clique::observed::Observed;
 
-/// The patches that open the gates of `pods`, or why they stay shut.
-pub(super) fn opened<'a>(seen: &'a Observed, pods: &'a [&SlimPod]) -> Result<Vec<Step>, Waiting> {
-    let gated = || pods.iter().filter(|pod| seen.owns(pod)).filter_map(|pod| Some((*pod, gate(pod)?)));
-    match seen.held_back() {
+/// The patches that remove the gate from `pods`, or why the gate stays.
+pub(super) fn remove_scheduling_gates<'a>(observed: &'a Observed, pods: &'a [&SlimPod]) -> Result<Vec<Step>, Waiting> {
+    let gated = || pods.iter().filter(|pod| observed.owns(pod)).filter_map(|pod| Some((*pod, gate_position(pod)?)));
+    match observed.gating_reason() {
         Some(reason) => Err(Waiting::new(available::BASE_GANG_NOT_SCHEDULED, reason)),
         None => Ok(gated().map(|(pod, at)| Step::json_patch(pod, removal(at))).collect()),
     }
 }
 
-/// Where the pod's list of gates has Grove's.
-fn gate(pod: &SlimPod) -> Option<usize> {
+/// The position of Grove's gate in the pod's list of gates.
+fn gate_position(pod: &SlimPod) -> Option<usize> {
     pod.spec.scheduling_gates.iter().position(|gate| gate.name == SCHEDULING_GATE)
 }
 
-/// Removes the gate if it is still where it was seen; those of others stay.
+/// Removes the gate if it is still at the observed position. The gates of others stay.
 fn removal(at: usize) -> Patch {
     let gate = PointerBuf::from_tokens(["spec", "schedulingGates", &at.to_string()]);
     let name = PointerBuf::from_tokens(["spec", "schedulingGates", &at.to_string(), "name"]);

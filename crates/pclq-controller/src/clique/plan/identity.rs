@@ -1,4 +1,4 @@
-//! Whose pods these are: owner and labels that were edited away come back.
+//! Restores the owner reference and the labels of pods from which users have removed them.
 
 use grove_api_types::ownership::controller_owner_reference;
 use grove_controller::plan::{Step, Target};
@@ -7,21 +7,22 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::clique::desired;
-use crate::clique::observed::{self, Lineage, Observed};
+use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::pod;
 
-/// Adoptions of the pods that carry the labels of the clique and have no owner.
-pub(super) fn adoptions(seen: &Observed) -> impl Iterator<Item = Step> {
-    let reference = controller_owner_reference(&seen.clique);
-    let adopt = move |pod: &SlimPod| Step::adopt(&seen.clique, Target::of(pod), reference.clone());
-    seen.unowned.iter().map(move |pod| adopt(pod))
+/// Adoptions of the orphans that carry the labels of the clique.
+pub(super) fn adoptions(observed: &Observed) -> impl Iterator<Item = Step> {
+    let reference = controller_owner_reference(&observed.clique);
+    let adopt = move |pod: &SlimPod| Step::adopt(&observed.clique, Target::of(pod), reference.clone());
+    observed.orphans.iter().map(move |pod| adopt(pod))
 }
 
-/// Patches of the pods that lack a label of Grove's own, or have another value in it.
-pub(super) fn lost_labels(seen: &Observed, lineage: &Lineage, kept: &[&SlimPod]) -> Vec<Step> {
-    let own = kept.iter().filter(|pod| seen.owns(pod));
+/// Patches of the pods in which a label of Grove is missing or has another value.
+pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, kept: &[&SlimPod]) -> Vec<Step> {
+    let own = kept.iter().filter(|pod| observed.owns(pod));
     own.filter_map(|pod| {
-        let wanted = desired::own_labels(seen, lineage, observed::index(pod)?);
-        let lost = wanted.into_iter().filter(|(key, value)| pod.labels().get(key) != Some(value));
+        let desired = desired::own_labels(observed, identity, pod::index(pod)?);
+        let lost = desired.into_iter().filter(|(key, value)| pod.labels().get(key) != Some(value));
         let lost: Map<String, Value> = lost.map(|(key, value)| (key, value.into())).collect();
         let change = || json!({ "metadata": { "labels": lost } });
         (!lost.is_empty()).then(|| Step::merge_patch_with_optimistic_lock(*pod, change()))

@@ -1,43 +1,47 @@
-//! The name of the pod that comes next at an index: a function of the pods seen before it.
+//! Chooses the name of the next pod at an index: a function of the pods that had the index before.
 //!
-//! Whatever part of the past a cache has seen, as long as it saw the last pod of an index go, it arrives at the same
-//! next name; and what was asked for, and neither answered nor seen, is asked for again. So what a stale cache creates
-//! again is answered with a conflict and never becomes a second pod.
+//! Every stale cache that contains the last pod of an index, or its tombstone, leads to the same next name. A create that
+//! was neither answered nor is in the cache is repeated under the same name. So a repeated create ends in a conflict and
+//! never in a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};
 use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
-use crate::clique::observed::{self, Observed};
-use crate::memory::{Asked, Recollection};
+use crate::clique::observed::Observed;
+use crate::expectations::{CliqueExpectations, PendingCreate};
+use crate::pod;
 
-/// How many names of a sequence are looked through for the one that a pod was given. A sequence is only gone along
-/// when a name is taken, which for five random characters hardly ever happens twice.
-const SEQUENCE: usize = 8;
+/// How many candidates of a pod's name are compared. A later candidate is used only after a name conflict, which five
+/// random characters make very unlikely to happen twice.
+const MAX_CANDIDATES: usize = 8;
 
 /// The name for the next pod at `index`.
-pub(super) fn for_index(seen: &Observed, index: i32) -> PodName {
-    let Recollection { asked, refused, told: _ } = &seen.remembered;
-    if let Some(Asked { name, uid: _, lists: _ }) = asked.get(&index).filter(|asked| !refused.contains(&asked.name)) {
+pub(super) fn for_index(observed: &Observed, index: i32) -> PodName {
+    let CliqueExpectations { creates, conflicting_names, references_written_at: _ } = &observed.expectations;
+    let pending = creates.get(&index).filter(|create| !conflicting_names.contains(&create.name));
+    if let Some(PendingCreate { name, uid: _, relists: _ }) = pending {
         return PodName::new(name);
     }
-    let clique = seen.name();
-    let replaces = latest(seen, &clique, index).and_then(|pod| pod.metadata.uid.as_deref());
-    let taken = |name: &PodName| refused.contains(name.as_str()) || seen.ever_seen().any(|pod| is_named(pod, name));
-    let name = PodName::candidates(&clique, seen.uid(), index, replaces).find(|name| !taken(name));
+    let clique = observed.name();
+    let replaces = latest(observed, &clique, index).and_then(|pod| pod.metadata.uid.as_deref());
+    let is_taken = |name: &PodName| {
+        conflicting_names.contains(name.as_str()) || observed.known_pods().any(|pod| is_named(pod, name))
+    };
+    let name = PodName::candidates(&clique, observed.uid(), index, replaces).find(|name| !is_taken(name));
     name.unwrap_or(PodName::new(clique))
 }
 
-/// The last of the pods that had the index: the one that no other of them succeeded.
-fn latest<'a>(seen: &'a Observed, clique: &PodCliqueName, index: i32) -> Option<&'a SlimPod> {
-    let of_index: Vec<_> = seen.ever_seen().filter(|pod| observed::index(pod) == Some(index)).collect();
-    let succeeded = |pod: &SlimPod| {
-        PodName::candidates(clique, seen.uid(), index, pod.metadata.uid.as_deref())
-            .take(SEQUENCE)
+/// The last of the pods that had the index: the one without a successor among them.
+fn latest<'a>(observed: &'a Observed, clique: &PodCliqueName, index: i32) -> Option<&'a SlimPod> {
+    let of_index: Vec<_> = observed.known_pods().filter(|pod| pod::index(pod) == Some(index)).collect();
+    let has_successor = |pod: &SlimPod| {
+        PodName::candidates(clique, observed.uid(), index, pod.metadata.uid.as_deref())
+            .take(MAX_CANDIDATES)
             .any(|name| of_index.iter().any(|other| is_named(other, &name)))
     };
     let age = |pod: &&SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
-    let last = of_index.iter().copied().filter(|pod| !succeeded(pod)).max_by_key(age);
+    let last = of_index.iter().copied().filter(|pod| !has_successor(pod)).max_by_key(age);
     last.or_else(|| of_index.iter().copied().max_by_key(age))
 }
 

@@ -1,4 +1,4 @@
-//! The clique's own `podReferences` in its gang.
+//! The pod references of the clique's pod group in its gang.
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
@@ -10,25 +10,30 @@ use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::clique::observed::{Lineage, Observed};
+use crate::clique::observed::{CliqueIdentity, Observed};
 
-/// The patch that makes the gang list exactly the pods that stay; first when the clique is complete, then whenever
-/// the list differs, but once for each version of the gang that was seen.
-pub(super) fn update(seen: &Observed, lineage: &Lineage, kept: &[&SlimPod]) -> Result<Option<Step>, Waiting> {
-    let gang = seen.gang.as_deref().filter(|gang| !is_terminating(*gang));
-    let gang = gang.ok_or_else(|| gang_missing(lineage))?;
-    let name = seen.name();
+/// The patch that sets the pod references to exactly the kept pods. It is first sent when the clique is complete, then
+/// whenever the references differ, but once per observed version of the gang.
+pub(super) fn update(
+    observed: &Observed,
+    identity: &CliqueIdentity,
+    kept: &[&SlimPod],
+) -> Result<Option<Step>, Waiting> {
+    let gang = observed.gang.as_deref().filter(|gang| !is_terminating(*gang));
+    let gang = gang.ok_or_else(|| gang_not_found(identity))?;
+    let name = observed.name();
     let groups = &gang.spec.podgroups;
     let (at, group) = groups
         .iter()
         .enumerate()
         .find(|(_, group)| group.name == name.as_str())
-        .ok_or_else(|| group_missing(lineage, name.as_str()))?;
-    let complete = i32::try_from(kept.len()) == Ok(seen.clique.spec.replicas);
-    let begun = !group.pod_references.is_empty();
+        .ok_or_else(|| group_not_found(identity, name.as_str()))?;
+    let complete = i32::try_from(kept.len()) == Ok(observed.clique.spec.replicas);
+    let has_references = !group.pod_references.is_empty();
     let references = of_pods(kept);
-    let is_told = gang.metadata.resource_version.is_some() && seen.remembered.told == gang.metadata.resource_version;
-    let due = (complete || begun) && references != group.pod_references && !is_told;
+    let version = &gang.metadata.resource_version;
+    let is_written = version.is_some() && observed.expectations.references_written_at == *version;
+    let due = (complete || has_references) && references != group.pod_references && !is_written;
     Ok(due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references))))
 }
 
@@ -40,8 +45,8 @@ fn of_pods(pods: &[&SlimPod]) -> Vec<NamespacedName> {
     references
 }
 
-/// Holds only for the very gang and group that were seen, so that a gang made anew, or groups that moved, are never
-/// given the pods of others.
+/// Applies only to the observed gang and pod group, so that neither a recreated gang nor a moved pod group gets the pods of
+/// another.
 fn replacement(gang: &PodGang, at: usize, group: &str, references: &[NamespacedName]) -> Patch {
     let at = at.to_string();
     let test = |path: &[&str], value: Value| {
@@ -57,10 +62,10 @@ fn replacement(gang: &PodGang, at: usize, group: &str, references: &[NamespacedN
     ])
 }
 
-fn gang_missing(lineage: &Lineage) -> Waiting {
-    Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {} does not exist", lineage.gang))
+fn gang_not_found(identity: &CliqueIdentity) -> Waiting {
+    Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {} does not exist", identity.gang))
 }
 
-fn group_missing(lineage: &Lineage, clique: &str) -> Waiting {
-    Waiting::new(available::POD_GROUP_NOT_FOUND, format!("PodGang {} has no podgroup {clique}", lineage.gang))
+fn group_not_found(identity: &CliqueIdentity, clique: &str) -> Waiting {
+    Waiting::new(available::POD_GROUP_NOT_FOUND, format!("PodGang {} has no podgroup {clique}", identity.gang))
 }

@@ -1,15 +1,14 @@
-//! Pods of a scaled gang and the base gang that goes before it.
+//! The scheduling gate of pods of a scaled gang.
 
 use expect_test::expect;
 use grove_controller::plan::{Create, Step};
 
-use super::{check, world};
-use crate::clique::plan::plan;
+use super::{check, plan, snapshot};
 
 #[test]
-fn pods_wait_behind_a_gate_until_the_base_gang_is_scheduled() {
+fn pods_stay_gated_until_the_base_gang_is_scheduled() {
     check(
-        "{replicas: 2, base: {llm-0-a: 2, llm-0-b: 1}, gang: [], pods: [{i: 0, name: x, held: true}, {i: 1, name: w, held: true}]}",
+        "{replicas: 2, base: {llm-0-a: 2, llm-0-b: 1}, gang: [], pods: [{i: 0, name: x, gatedByGrove: true}, {i: 1, name: w, gatedByGrove: true}]}",
         &expect![[r#"
             references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-w","namespace":"prod"},{"name":"~-x","namespace":"prod"}]}]
             wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first: llm-0-b has 1 of 2 pods scheduled
@@ -18,9 +17,9 @@ fn pods_wait_behind_a_gate_until_the_base_gang_is_scheduled() {
 }
 
 #[test]
-fn the_gates_open_when_it_is_and_those_of_others_stay() {
+fn a_scheduled_base_gang_removes_the_gate_and_foreign_gates_stay() {
     check(
-        "{replicas: 2, base: {llm-0-a: 2, llm-0-b: 3}, gang: [x, w], pods: [{i: 0, name: x, held: true}, {i: 1, name: w, ready: true}]}",
+        "{replicas: 2, base: {llm-0-a: 2, llm-0-b: 3}, gang: [x, w], pods: [{i: 0, name: x, gatedByGrove: true}, {i: 1, name: w, ready: true}]}",
         &expect![[r#"
             references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-w","namespace":"prod"},{"name":"~-x","namespace":"prod"}]}]
             gates: patch Pod ~-x [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
@@ -29,9 +28,9 @@ fn the_gates_open_when_it_is_and_those_of_others_stay() {
 }
 
 #[test]
-fn a_base_gang_that_is_missing_is_not_scheduled() {
+fn a_missing_base_gang_is_not_scheduled() {
     check(
-        "{base: null, gang: [x], pods: [{i: 0, name: x, held: true}]}",
+        "{base: null, gang: [x], pods: [{i: 0, name: x, gatedByGrove: true}]}",
         &expect![[r"
         wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first and does not exist
     "]],
@@ -39,9 +38,9 @@ fn a_base_gang_that_is_missing_is_not_scheduled() {
 }
 
 #[test]
-fn a_base_gang_has_no_gate_to_wait_behind() {
+fn pods_of_a_base_gang_are_not_gated() {
     check(
-        "{gang: [x], pods: [{i: 0, name: x, held: true}]}",
+        "{gang: [x], pods: [{i: 0, name: x, gatedByGrove: true}]}",
         &expect![[r#"
         gates: patch Pod ~-x [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
     "#]],
@@ -49,10 +48,10 @@ fn a_base_gang_has_no_gate_to_wait_behind() {
 }
 
 #[test]
-fn a_new_pod_gets_the_gate_only_while_there_is_something_to_wait_for() {
+fn a_new_pod_is_gated_only_until_the_base_gang_is_scheduled() {
     let gates = |row: &str| {
-        let seen = world(row);
-        let plan = plan(&seen);
+        let observed = snapshot(row);
+        let plan = plan(&observed);
         let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod") };
         object.value()["spec"]["schedulingGates"].to_string()
     };

@@ -1,4 +1,4 @@
-//! Owners and labels that were edited away.
+//! Restored owner references and labels, and the owners of a pod.
 
 use expect_test::expect;
 use grove_controller::slim::SlimPod;
@@ -6,11 +6,12 @@ use grove_runtime::caches::Delta;
 use serde_json::json;
 
 use super::check;
-use crate::clique::observe::{concerned, matters};
+use crate::clique::triggers::owning_cliques;
+use crate::pod::is_grove_pod;
 
 #[test]
-fn lost_and_changed_labels_of_groves_own_come_back_in_one_patch() {
-    let labels = "{grove.io/podgang: null, app.kubernetes.io/part-of: nobody, grove.io/podclique-pod-index: '7', added: by-user}";
+fn removed_and_changed_grove_labels_are_restored_in_one_patch() {
+    let labels = "{grove.io/podgang: null, app.kubernetes.io/part-of: unknown, grove.io/podclique-pod-index: '7', added: by-user}";
     check(
         &format!("{{gang: [a], pods: [{{i: 0, name: a, host: llm-0-decode-0, labels: {labels}}}]}}"),
         &expect![[r#"
@@ -20,7 +21,7 @@ fn lost_and_changed_labels_of_groves_own_come_back_in_one_patch() {
 }
 
 #[test]
-fn the_labels_of_the_users_template_and_the_hash_of_the_pods_own_stay_as_they_are() {
+fn template_labels_and_the_template_hash_of_a_pod_are_not_changed() {
     check(
         "{labels: {team: x}, gang: [a], pods: [{i: 0, name: a, hash: 1old, labels: {team: other}}]}",
         &expect![[r"
@@ -30,7 +31,7 @@ fn the_labels_of_the_users_template_and_the_hash_of_the_pods_own_stay_as_they_ar
 }
 
 #[test]
-fn a_pod_that_is_leaving_or_has_ended_gets_no_labels() {
+fn labels_of_terminating_and_finished_pods_are_not_restored() {
     let lost = "labels: {grove.io/podgang: null}";
     check(
         &format!(
@@ -43,9 +44,9 @@ fn a_pod_that_is_leaving_or_has_ended_gets_no_labels() {
 }
 
 #[test]
-fn a_pod_without_an_owner_is_adopted_and_none_is_made_in_its_place() {
+fn an_orphaned_pod_is_adopted_and_not_replaced() {
     check(
-        "{replicas: 2, gang: [a, b], pods: [{i: 1, name: b}], unowned: [{i: 0, name: a}]}",
+        "{replicas: 2, gang: [a, b], pods: [{i: 1, name: b}], orphans: [{i: 0, name: a}]}",
         &expect![[r"
         adoption: adopt Pod ~-a
     "]],
@@ -53,9 +54,9 @@ fn a_pod_without_an_owner_is_adopted_and_none_is_made_in_its_place() {
 }
 
 #[test]
-fn a_pod_too_many_without_an_owner_is_adopted_before_it_is_deleted() {
+fn a_surplus_orphan_is_adopted_before_it_is_deleted() {
     check(
-        "{replicas: 1, gang: [a], pods: [{i: 0, name: a}], unowned: [{i: 1, name: b}, {i: 0, name: c, at: 9, phase: Failed}]}",
+        "{replicas: 1, gang: [a], pods: [{i: 0, name: a}], orphans: [{i: 1, name: b}, {i: 0, name: c, at: 9, phase: Failed}]}",
         &expect![[r"
             adoption: adopt Pod ~-b
             adoption: adopt Pod ~-c
@@ -71,28 +72,29 @@ fn pod(labels: &serde_json::Value, owner: Option<(&str, &str)>) -> SlimPod {
     serde_json::from_value(json!({ "metadata": metadata })).unwrap()
 }
 
-fn claiming() -> serde_json::Value {
-    json!({ "app.kubernetes.io/managed-by": "grove-operator", "grove.io/podclique": "claimed" })
+fn labelled() -> serde_json::Value {
+    json!({ "app.kubernetes.io/managed-by": "grove-operator", "grove.io/podclique": "labelled" })
 }
 
 #[test]
-fn a_pod_matters_by_its_controller_else_by_its_labels() {
+fn a_grove_pod_is_recognised_by_its_controller_otherwise_by_its_labels() {
     let ours = Some(("grove.io/v1alpha1", "PodClique"));
-    assert!(matters(&pod(&json!({}), ours)), "labels can be edited");
-    assert!(matters(&pod(&claiming(), None)));
-    assert!(!matters(&pod(&json!({}), None)));
-    assert!(!matters(&pod(&json!({ "grove.io/podclique": "claimed" }), None)), "managed by nobody");
-    assert!(!matters(&pod(&claiming(), Some(("apps/v1", "ReplicaSet")))));
-    assert!(!matters(&pod(&claiming(), Some(("other.io/v1", "PodClique")))));
+    assert!(is_grove_pod(&pod(&json!({}), ours)), "labels can be edited");
+    assert!(is_grove_pod(&pod(&labelled(), None)));
+    assert!(!is_grove_pod(&pod(&json!({}), None)));
+    assert!(!is_grove_pod(&pod(&json!({ "grove.io/podclique": "labelled" }), None)), "the pod has no manager");
+    assert!(!is_grove_pod(&pod(&labelled(), Some(("apps/v1", "ReplicaSet")))));
+    assert!(!is_grove_pod(&pod(&labelled(), Some(("other.io/v1", "PodClique")))));
 }
 
 #[test]
-fn a_pod_that_changes_hands_wakes_all_whom_it_concerns() {
-    let owned = || Some(pod(&claiming(), Some(("grove.io/v1alpha1", "PodClique"))).into());
-    let free = || Some(pod(&claiming(), None).into());
-    let names = |delta: &Delta<SlimPod>| concerned(delta).into_iter().map(|clique| clique.name).collect::<Vec<_>>();
+fn a_pod_triggers_its_current_and_previous_owner_and_its_labelled_clique() {
+    let owned = || Some(pod(&labelled(), Some(("grove.io/v1alpha1", "PodClique"))).into());
+    let free = || Some(pod(&labelled(), None).into());
+    let names =
+        |delta: &Delta<SlimPod>| owning_cliques(delta).into_iter().map(|clique| clique.name).collect::<Vec<_>>();
     assert_eq!(names(&Delta { old: None, new: owned() }), ["owner"]);
-    assert_eq!(names(&Delta { old: owned(), new: free() }), ["owner", "claimed"]);
+    assert_eq!(names(&Delta { old: owned(), new: free() }), ["owner", "labelled"]);
     assert_eq!(names(&Delta { old: free(), new: owned() }), ["owner"]);
     assert_eq!(names(&Delta { old: owned(), new: None }), ["owner"]);
 }

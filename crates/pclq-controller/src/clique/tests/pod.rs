@@ -1,16 +1,15 @@
-//! The pod as it is sent.
+//! The desired pod.
 
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_controller::plan::{Create, Step};
 
-use super::world;
-use crate::clique::plan::plan;
+use super::{plan, snapshot};
 
 /// One part of the first pod that the plan creates, as text.
 #[track_caller]
 fn check(row: &str, pointer: &str, expected: &Expect) {
-    let plan = plan(&world(row));
+    let plan = plan(&snapshot(row));
     let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
     let object = object.value();
     let part = object.pointer(pointer).expect("the part");
@@ -18,7 +17,7 @@ fn check(row: &str, pointer: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_pod_carries_the_labels_and_the_owner_of_the_wire_format() {
+fn a_pod_has_the_labels_and_the_owner_of_the_go_operator() {
     let row = "
 replicas: 1
 gang: []
@@ -62,7 +61,7 @@ annotations: {note: kept, kubectl.kubernetes.io/last-applied-configuration: '{}'
 }
 
 #[test]
-fn a_pod_is_told_its_names() {
+fn a_pod_gets_its_environment_variables() {
     check(
         "{replicas: 1, gang: []}",
         "/spec",
@@ -107,7 +106,7 @@ fn a_pod_is_told_its_names() {
 }
 
 #[test]
-fn groves_variables_come_first_and_win_over_the_users() {
+fn groves_variables_come_first_and_replace_those_of_the_user() {
     let row = "
 replicas: 1
 gang: []
@@ -120,7 +119,7 @@ podSpec:
   ephemeralContainers: [{name: debug}]
 ";
     let names = |pointer: &str| {
-        let plan = plan(&world(row));
+        let plan = plan(&snapshot(row));
         let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
         let env = object.value().pointer(pointer).and_then(|env| env.as_array().cloned()).unwrap_or_default();
         env.iter().map(|variable| variable["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
@@ -133,10 +132,10 @@ podSpec:
 }
 
 #[test]
-fn pods_that_name_no_scheduler_get_the_configured_one() {
-    let mut seen = world("{replicas: 1, gang: []}");
-    seen.default_scheduler = Scheduler::Volcano;
-    let plan = plan(&seen);
+fn pods_without_a_scheduler_get_the_configured_one() {
+    let mut observed = snapshot("{replicas: 1, gang: []}");
+    observed.default_scheduler = Scheduler::Volcano;
+    let plan = plan(&observed);
     let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
     assert_eq!(object.value()["spec"]["schedulerName"], "volcano");
 }

@@ -1,13 +1,13 @@
-//! What the gang is told.
+//! The pod references in the gang.
 
 use expect_test::expect;
 use grove_runtime::caches::Delta;
 
-use super::{check, gang};
-use crate::clique::observe::touched;
+use super::{check, gang, plan};
+use crate::clique::triggers::cliques_of_changed_pod_groups;
 
 #[test]
-fn the_gang_hears_of_the_pods_once_all_are_there() {
+fn pod_references_are_first_written_when_the_clique_is_complete() {
     check(
         "{replicas: 2, gang: [], pods: [{i: 0, name: a}]}",
         &expect![[r"
@@ -23,7 +23,7 @@ fn the_gang_hears_of_the_pods_once_all_are_there() {
 }
 
 #[test]
-fn once_told_the_gang_hears_of_every_change() {
+fn written_pod_references_follow_every_change() {
     check(
         "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b, terminating: true}]}",
         &expect![[r#"
@@ -41,10 +41,10 @@ fn once_told_the_gang_hears_of_every_change() {
 }
 
 #[test]
-fn the_gang_is_told_once_while_the_cache_has_not_heard_of_it() {
-    check("{replicas: 1, gang: [], told: '7', pods: [{i: 0, name: a}]}", &expect!["nothing to do\n"]);
+fn pod_references_are_written_once_per_observed_version_of_the_gang() {
+    check("{replicas: 1, gang: [], writtenAt: '7', pods: [{i: 0, name: a}]}", &expect!["nothing to do\n"]);
     check(
-        "{replicas: 1, gang: [], told: '6', pods: [{i: 0, name: a}]}",
+        "{replicas: 1, gang: [], writtenAt: '6', pods: [{i: 0, name: a}]}",
         &expect![[r#"
             references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
         "#]],
@@ -52,7 +52,7 @@ fn the_gang_is_told_once_while_the_cache_has_not_heard_of_it() {
 }
 
 #[test]
-fn pods_are_made_without_waiting_for_the_gang() {
+fn pods_are_created_without_waiting_for_the_gang() {
     check(
         "{replicas: 1}",
         &expect![[r"
@@ -69,23 +69,23 @@ fn pods_are_made_without_waiting_for_the_gang() {
 }
 
 #[test]
-fn a_gang_without_the_clique_is_waited_for() {
-    let mut seen = super::world("{replicas: 1, gang: [], pods: [{i: 0, name: a}]}");
-    let mut gang = (**seen.gang.as_ref().unwrap()).clone();
+fn a_gang_without_the_pod_group_is_waited_for() {
+    let mut observed = super::snapshot("{replicas: 1, gang: [], pods: [{i: 0, name: a}]}");
+    let mut gang = (**observed.gang.as_ref().unwrap()).clone();
     gang.spec.podgroups.pop();
-    seen.gang = Some(gang.into());
+    observed.gang = Some(gang.into());
     expect![[r"
         wait: PodGroupNotFound PodGang llm-0 has no podgroup llm-0-decode
     "]]
-    .assert_eq(&crate::clique::plan::plan(&seen).to_string());
+    .assert_eq(&plan(&observed).to_string());
 }
 
 #[test]
-fn a_gang_wakes_the_cliques_whose_entry_changed() {
+fn a_gang_triggers_the_cliques_of_its_changed_pod_groups() {
     let change = |before: Option<&str>, after: Option<&str>| {
         let gang = |listed: &str| gang(&serde_saphyr::from_str(listed).unwrap());
         let delta = Delta { old: before.map(gang), new: after.map(gang) };
-        touched(&delta).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        cliques_of_changed_pod_groups(&delta).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     let both = change(None, Some("[]"));
     assert!(both.contains("llm-0-decode") && both.contains("llm-0-prefill"), "{both}");

@@ -1,11 +1,11 @@
-//! Which pods come and which go.
+//! The pods that are created and deleted.
 
 use expect_test::expect;
 
 use super::check;
 
 #[test]
-fn a_new_clique_gets_all_its_pods() {
+fn a_new_clique_creates_all_its_pods() {
     check(
         "{replicas: 3, gang: []}",
         &expect![[r"
@@ -58,7 +58,7 @@ fn scale_in_removes_the_highest_indices() {
 }
 
 #[test]
-fn a_hole_below_the_wanted_number_is_closed_from_above() {
+fn a_free_index_is_filled_and_the_highest_pod_deleted() {
     check(
         "{replicas: 2, gang: [a, c], pods: [{i: 0, name: a}, {i: 2, name: c}]}",
         &expect![[r#"
@@ -98,7 +98,7 @@ fn failed_evicted_and_succeeded_pods_are_deleted_and_replaced_in_one_plan() {
 }
 
 #[test]
-fn a_failed_pod_that_is_leaving_is_not_deleted_again() {
+fn a_failed_pod_that_is_terminating_is_not_deleted_again() {
     check(
         "{replicas: 1, gang: [], pods: [{i: 0, name: a, phase: Failed, terminating: true}]}",
         &expect![[r"
@@ -108,7 +108,7 @@ fn a_failed_pod_that_is_leaving_is_not_deleted_again() {
 }
 
 #[test]
-fn of_two_pods_with_one_index_the_older_stays() {
+fn the_older_of_two_pods_with_one_index_stays() {
     check(
         "{replicas: 1, gang: [b], pods: [{i: 0, name: a, at: 5}, {i: 0, name: b, at: 3}]}",
         &expect![[r"
@@ -118,7 +118,7 @@ fn of_two_pods_with_one_index_the_older_stays() {
 }
 
 #[test]
-fn the_hostname_tells_the_index_whatever_the_label_says() {
+fn the_hostname_determines_the_index() {
     check(
         "{replicas: 2, gang: [], pods: [{host: llm-0-decode-1, i: 7, name: a}, {host: nonsense, name: b}]}",
         &expect![[r#"
@@ -130,10 +130,10 @@ fn the_hostname_tells_the_index_whatever_the_label_says() {
 }
 
 #[test]
-fn a_leaving_clique_lets_its_pods_go() {
+fn a_terminating_clique_deletes_its_pods() {
     let pods = "[{i: 0, name: a}, {i: 1, name: b, terminating: true}, {i: 2, name: c, phase: Failed}]";
     check(
-        &format!("{{replicas: 3, leaving: true, gang: [a], pods: {pods}}}"),
+        &format!("{{replicas: 3, terminating: true, gang: [a], pods: {pods}}}"),
         &expect![[r"
         pods: delete Pod ~-a
         pods: delete Pod ~-c
@@ -156,13 +156,13 @@ fn a_clique_without_its_labels_waits() {
     check(
         "{labels: {grove.io/podgang: null}}",
         &expect![[r"
-        wait: LabelMissing no pods are made until the PodClique has a valid label grove.io/podgang
+        wait: LabelMissing no pods are created until the PodClique has a valid label grove.io/podgang
     "]],
     );
     check(
         "{labels: {grove.io/podcliqueset-replica-index: first}}",
         &expect![[r"
-        wait: LabelMissing no pods are made until the PodClique has a valid label grove.io/podcliqueset-replica-index
+        wait: LabelMissing no pods are created until the PodClique has a valid label grove.io/podcliqueset-replica-index
     "]],
     );
 }

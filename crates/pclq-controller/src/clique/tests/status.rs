@@ -1,4 +1,4 @@
-//! What a clique says of itself.
+//! The status of a clique.
 
 use std::fmt::Write;
 
@@ -10,25 +10,24 @@ use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{PodCliqueStatus, world};
-use crate::clique::plan::plan;
-use crate::clique::status::{status, tidings};
+use super::{PodCliqueStatus, snapshot, status};
+use crate::clique::status::status_change;
 
-fn told(row: &str, done: &ExecutionResult, second: i64) -> PodCliqueStatus {
-    let seen = world(row);
-    status(&seen, &plan(&seen), done, Timestamp::from_second(second).unwrap())
+fn status_of(row: &str, result: &ExecutionResult, second: i64) -> PodCliqueStatus {
+    let observed = snapshot(row);
+    status(&observed, result, Timestamp::from_second(second).unwrap())
 }
 
-fn refused(message: &str) -> ExecutionResult {
+fn rejected(message: &str) -> ExecutionResult {
     let failure = ApiError::new(403, "Forbidden", message);
-    let target = Target::of(&*world("{pods: [{i: 0, name: a}]}").pods[0]);
-    let outcome = StepResult { stage: "pods", verb: "create", target, result: Err(failure) };
-    ExecutionResult { steps: vec![outcome.clone(), outcome] }
+    let target = Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]);
+    let step = StepResult { stage: "pods", verb: "create", target, result: Err(failure) };
+    ExecutionResult { steps: vec![step.clone(), step] }
 }
 
 #[track_caller]
-fn check(row: &str, done: &ExecutionResult, expected: &Expect) {
-    let status = told(row, done, 100);
+fn check(row: &str, result: &ExecutionResult, expected: &Expect) {
+    let status = status_of(row, result, 100);
     let mut lines = format!(
         "replicas {:?} ready {} updated {} gated {} scheduled {} generation {:?} hashes {:?} {:?}\n",
         status.replicas,
@@ -52,7 +51,7 @@ fn check(row: &str, done: &ExecutionResult, expected: &Expect) {
 }
 
 #[test]
-fn a_new_clique_is_in_breach_and_says_what_it_lacks() {
+fn a_new_clique_is_in_breach_and_counts_its_missing_pods() {
     check(
         "{replicas: 2, minAvailable: 2, gang: []}",
         &ExecutionResult::default(),
@@ -82,7 +81,7 @@ fn a_ready_clique_is_available() {
 }
 
 #[test]
-fn the_message_counts_what_the_other_pods_lack() {
+fn the_message_counts_the_pods_by_state() {
     let row = "{replicas: 5, minAvailable: 2, gang: [], pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, gated: true}, \
                {i: 2, name: c}, {i: 3, name: d, bound: true}]}";
     check(
@@ -98,11 +97,11 @@ fn the_message_counts_what_the_other_pods_lack() {
 }
 
 #[test]
-fn pods_that_are_starting_do_not_breach_and_those_that_crashed_do() {
+fn starting_pods_are_no_breach_and_crashed_pods_are() {
     let row =
         |container: &str| format!("{{gang: [a], pods: [{{i: 0, name: a, bound: true, container: {container}}}]}}");
     let breach = |container: &str| {
-        let status = told(&row(container), &ExecutionResult::default(), 1);
+        let status = status_of(&row(container), &ExecutionResult::default(), 1);
         let breach = status.conditions.into_iter().find(|condition| condition.type_ == "MinAvailableBreached").unwrap();
         format!("{} {}", breach.status, breach.reason)
     };
@@ -112,13 +111,13 @@ fn pods_that_are_starting_do_not_breach_and_those_that_crashed_do() {
 }
 
 #[test]
-fn a_refusal_becomes_a_condition_with_the_servers_words() {
+fn a_rejected_create_is_a_condition_with_the_message_of_the_api_server() {
     check(
         "{replicas: 2, gang: []}",
-        &refused("exceeded quota: pods=1"),
+        &rejected("exceeded quota: pods=1"),
         &expect![[r#"
             replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
-            Available=False FailedCreate: 0 of 2 pods ready, 2 to be created; the API server refused to create 2 Pods: exceeded quota: pods=1
+            Available=False FailedCreate: 0 of 2 pods ready, 2 to be created; the API server rejected the create of 2 Pods: exceeded quota: pods=1
             MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
             PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
             error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: exceeded quota: pods=1
@@ -127,7 +126,7 @@ fn a_refusal_becomes_a_condition_with_the_servers_words() {
 }
 
 #[test]
-fn a_missing_gang_is_named() {
+fn a_missing_gang_is_in_the_condition() {
     check(
         "{replicas: 1, pods: [{i: 0, name: a}]}",
         &ExecutionResult::default(),
@@ -151,7 +150,7 @@ fn a_missing_gang_is_named() {
 }
 
 #[test]
-fn old_pods_keep_the_old_hashes_reported() {
+fn the_hashes_change_when_all_pods_are_updated() {
     let row = "{replicas: 1, gang: [a], annotations: {grove.io/podcliqueset-generation-hash: 1gen}, \
                status: {currentPodTemplateHash: 1old, currentPodCliqueSetGenerationHash: 1then}, \
                pods: [{i: 0, name: a, ready: true, hash: 1old}]}";
@@ -168,25 +167,25 @@ fn old_pods_keep_the_old_hashes_reported() {
 }
 
 #[test]
-fn errors_are_one_per_reason_keep_their_time_and_go_with_the_next_success() {
-    let mut seen = world("{replicas: 2, gang: []}");
+fn last_errors_have_one_entry_per_reason_and_end_with_the_next_success() {
+    let mut observed = snapshot("{replicas: 2, gang: []}");
     let at = |second| Timestamp::from_second(second).unwrap();
-    let first = status(&seen, &plan(&seen), &refused("quota, used: 1"), at(1));
-    seen.clique.status = Some(first.clone());
-    let second = status(&seen, &plan(&seen), &refused("quota, used: 2"), at(2));
+    let first = status(&observed, &rejected("quota, used: 1"), at(1));
+    observed.clique.status = Some(first.clone());
+    let second = status(&observed, &rejected("quota, used: 2"), at(2));
     assert_eq!(second.last_errors.len(), 1);
     assert_eq!(second.last_errors[0].observed_at, first.last_errors[0].observed_at);
     assert_eq!(second.last_errors[0].description, "could not create Pod llm-0-decode-a: 403 Forbidden: quota, used: 2");
-    seen.clique.status = Some(second.clone());
-    let third = status(&seen, &plan(&seen), &ExecutionResult::default(), at(3));
+    observed.clique.status = Some(second.clone());
+    let third = status(&observed, &ExecutionResult::default(), at(3));
     assert!(third.last_errors.is_empty());
-    seen.clique.status = Some(third.clone());
-    assert_eq!(status(&seen, &plan(&seen), &ExecutionResult::default(), at(4)), third);
+    observed.clique.status = Some(third.clone());
+    assert_eq!(status(&observed, &ExecutionResult::default(), at(4)), third);
 }
 
 #[test]
 fn only_standalone_cliques_have_a_pod_selector() {
-    let selector = |row: &str| told(row, &ExecutionResult::default(), 1).hpa_pod_selector;
+    let selector = |row: &str| status_of(row, &ExecutionResult::default(), 1).hpa_pod_selector;
     let expected =
         "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=llm,grove.io/podclique=llm-0-decode";
     assert_eq!(selector("").as_deref(), Some(expected));
@@ -194,30 +193,31 @@ fn only_standalone_cliques_have_a_pod_selector() {
 }
 
 #[test]
-fn what_somebody_may_wait_for_is_news_and_the_rest_is_progress() {
-    let told = |row: &str, before: Option<&str>| {
+fn changes_of_availability_scheduling_and_completeness_are_significant() {
+    let change = |row: &str, before: Option<&str>| {
         let of = |row: &str| {
-            let seen = world(row);
-            let told = status(&seen, &plan(&seen), &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
-            (seen, told)
+            let observed = snapshot(row);
+            let status = status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+            (observed, status)
         };
         let before = before.map(|row| of(row).1);
-        let (seen, after) = of(row);
-        tidings(&seen, before.as_ref(), &after)
+        let (mut observed, after) = of(row);
+        observed.clique.status = before;
+        status_change(&observed, &after)
     };
     let none = "{replicas: 2, minAvailable: 2}";
     let created = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a}, {i: 1, name: b}]}";
     let bound = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, bound: true}, {i: 1, name: b, bound: true}]}";
     let ready = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, ready: true}]}";
-    assert_eq!(told(created, None), StatusChange::Progress);
-    assert_eq!(told(created, Some(none)), StatusChange::Progress);
-    assert_eq!(told(bound, Some(created)), StatusChange::Progress);
+    assert_eq!(change(created, None), StatusChange::Progress);
+    assert_eq!(change(created, Some(none)), StatusChange::Progress);
+    assert_eq!(change(bound, Some(created)), StatusChange::Progress);
     assert_eq!(
-        told(&bound.replacen('{', "{awaited: true, ", 1), Some(created)),
+        change(&bound.replacen('{', "{dependents: true, ", 1), Some(created)),
         StatusChange::Significant,
-        "gates wait for it"
+        "its dependents are gated"
     );
-    assert_eq!(told(ready, Some(bound)), StatusChange::Significant);
-    assert_eq!(told(bound, Some(ready)), StatusChange::Significant, "it serves no longer");
-    assert_eq!(told(created, Some(bound)), StatusChange::Significant, "what was scheduled is not any more");
+    assert_eq!(change(ready, Some(bound)), StatusChange::Significant);
+    assert_eq!(change(bound, Some(ready)), StatusChange::Significant, "it is no longer available");
+    assert_eq!(change(created, Some(bound)), StatusChange::Significant, "it is no longer scheduled");
 }

@@ -1,4 +1,4 @@
-//! Names, labels and owners of children.
+//! The name, labels and owner reference of a child.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use grove_api_types::ownership::controller_owner_reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
-/// The metadata of a child: its name, beside its owner, controlled by it.
+/// The metadata of a child in the namespace of its owner, with a controller reference to the owner.
 pub(crate) fn metadata<Owner>(owner: &Owner, name: &str, labels: BTreeMap<String, String>) -> ObjectMeta
 where
     Owner: Resource<DynamicType = ()>,
@@ -22,7 +22,7 @@ where
     }
 }
 
-/// The labels every child of a set carries, and the child's own.
+/// The labels that every child of a set carries, and `own`.
 pub(crate) fn labels<'a>(
     set: &PodCliqueSetName,
     component: Component,

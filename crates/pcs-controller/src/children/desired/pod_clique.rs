@@ -1,4 +1,4 @@
-//! A `PodClique` of a template: a complete order for pclq-controller.
+//! A `PodClique` of a template. It contains everything that pclq-controller needs.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,7 @@ use kube::Resource;
 use super::metadata;
 use crate::children::Revision;
 
-/// The clique as it is created; `own` are the labels that its place in the set gives it. Of an existing one,
-/// `spec.replicas` is its own.
+/// The desired clique; `own` are the labels of its position in the set. `spec.replicas` applies only to its creation.
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
     clique: &Clique<'_>,

@@ -23,7 +23,7 @@ pub(crate) struct CliqueContext<'r, 'a> {
     pub(crate) member: &'r GroupReplica<'a>,
 }
 
-/// The clique as it is created, controlled by `owner`.
+/// The desired clique, controlled by `owner`.
 pub(crate) fn pod_clique(
     owner: &PodCliqueScalingGroup,
     revision: &Revision,

@@ -1,4 +1,4 @@
-//! Which cliques are created, patched and deleted.
+//! The cliques that are created, patched and deleted.
 
 use expect_test::{Expect, expect};
 use grove_controller::plan::{Create, Step, Target};
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{carried_out, change, new, plan, resized};
+use super::{change, executed, new, plan, resized};
 use crate::scaling_group::observed::Observed;
 
 #[track_caller]
@@ -29,7 +29,7 @@ fn each_replica_of_a_new_group_gets_its_cliques() {
 }
 
 #[test]
-fn a_clique_says_where_it_stands() {
+fn a_clique_carries_the_labels_and_variables_of_its_position() {
     let plan = plan(&new(2));
     let scaled = plan.steps().find(|step| step.target().name == "m-0-g-1-d");
     let Some(Step::Create(Create { target: _, object })) = scaled else { panic!("not created") };
@@ -88,8 +88,8 @@ fn a_clique_says_where_it_stands() {
 }
 
 #[test]
-fn the_groups_variables_come_first_and_replace_the_users() {
-    let observed = carried_out(new(1));
+fn the_variables_of_the_group_come_first_and_replace_those_of_the_user() {
+    let observed = executed(new(1));
     let containers = observed.cliques["m-0-g-0-p"].spec.pod_spec.get("containers").expect("containers");
     expect![[r#"
         - name: GROVE_PCSG_NAME
@@ -109,8 +109,8 @@ fn the_groups_variables_come_first_and_replace_the_users() {
 }
 
 #[test]
-fn in_a_base_gang_one_waits_for_all_and_in_a_scaled_gang_only_for_ones_own() {
-    let observed = carried_out(new(2));
+fn startup_order_spans_the_base_gang_and_stays_within_a_scaled_gang() {
+    let observed = executed(new(2));
     let parents =
         observed.cliques.iter().map(|(name, clique)| format!("{name} after {:?}\n", clique.spec.starts_after));
     expect![[r#"
@@ -124,11 +124,11 @@ fn in_a_base_gang_one_waits_for_all_and_in_a_scaled_gang_only_for_ones_own() {
 
 #[test]
 fn a_group_that_has_its_cliques_is_left_alone() {
-    check(&carried_out(new(3)), &expect![["nothing to do\n"]]);
+    check(&executed(new(3)), &expect![["nothing to do\n"]]);
 }
 
 #[test]
-fn cliques_whose_gang_is_missing_wait_for_it() {
+fn a_clique_is_created_after_its_gang() {
     let mut observed = new(3);
     observed.active_gangs.remove("m-0-g-1");
     check(
@@ -144,8 +144,8 @@ fn cliques_whose_gang_is_missing_wait_for_it() {
 }
 
 #[test]
-fn a_smaller_group_gives_up_its_highest_replicas() {
-    let mut observed = carried_out(new(3));
+fn scale_in_deletes_the_cliques_of_the_highest_replicas() {
+    let mut observed = executed(new(3));
     observed.group.spec.replicas = 1;
     check(
         &resized(observed),
@@ -159,8 +159,8 @@ fn a_smaller_group_gives_up_its_highest_replicas() {
 }
 
 #[test]
-fn an_edited_clique_is_put_right_and_keeps_its_size() {
-    let mut observed = carried_out(new(1));
+fn an_edited_clique_is_corrected_and_keeps_its_replicas() {
+    let mut observed = executed(new(1));
     change(&mut observed, "m-0-g-0-d", |clique| {
         clique.spec.replicas = 7;
         clique.spec.min_available = Some(1);
@@ -175,8 +175,8 @@ fn an_edited_clique_is_put_right_and_keeps_its_size() {
 }
 
 #[test]
-fn a_group_without_a_set_makes_nothing_and_says_so() {
-    let mut observed = carried_out(new(1));
+fn a_group_without_its_set_waits_for_it() {
+    let mut observed = executed(new(1));
     observed.set = None;
     check(
         &observed,
@@ -187,7 +187,7 @@ fn a_group_without_a_set_makes_nothing_and_says_so() {
 }
 
 #[test]
-fn a_group_that_its_set_does_not_want_is_left_to_the_set() {
+fn a_group_that_its_set_no_longer_has_is_left_to_the_set() {
     let mut observed = new(1);
     if let Some(set) = &mut observed.set {
         set.spec.replicas = 0;
@@ -196,8 +196,8 @@ fn a_group_that_its_set_does_not_want_is_left_to_the_set() {
 }
 
 #[test]
-fn a_group_that_is_leaving_deletes_its_cliques() {
-    let mut observed = carried_out(new(1));
+fn a_terminating_group_deletes_its_cliques() {
+    let mut observed = executed(new(1));
     observed.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     check(
         &observed,
@@ -211,8 +211,8 @@ fn a_group_that_is_leaving_deletes_its_cliques() {
 }
 
 #[test]
-fn a_refused_clique_is_not_asked_for_until_its_time_and_keeps_none_from_going() {
-    let mut observed = carried_out(new(3));
+fn a_backed_off_clique_is_not_created_and_blocks_no_delete() {
+    let mut observed = executed(new(3));
     let gone = observed.cliques.remove("m-0-g-0-d").expect("a clique");
     let quota = ApiError::new(403, "Forbidden", "exceeded quota: small");
     observed.backed_off.children.push((Target::of(&*gone), quota));
@@ -227,8 +227,8 @@ fn a_refused_clique_is_not_asked_for_until_its_time_and_keeps_none_from_going() 
 }
 
 #[test]
-fn a_group_of_more_than_any_cluster_holds_is_left_as_it_is() {
-    let mut observed = carried_out(new(3));
+fn a_group_above_the_object_limit_is_left_unchanged() {
+    let mut observed = executed(new(3));
     observed.group.spec.replicas = 100_000;
     let plan = plan(&resized(observed));
     assert!(plan.is_empty(), "{plan}");

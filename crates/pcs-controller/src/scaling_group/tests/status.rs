@@ -1,19 +1,19 @@
-//! What a group says of itself.
+//! The status of a scaling group.
 
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, set_status_condition};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{carried_out, change, new, status};
+use super::{change, executed, new, status_of};
 use crate::scaling_group::observed::Observed;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a time")
 }
 
-/// The clique says this of its pods.
-fn says(observed: &mut Observed, name: &str, scheduled: bool, ready: i32) {
+/// Sets the status of a clique.
+fn report(observed: &mut Observed, name: &str, scheduled: bool, ready: i32) {
     change(observed, name, |clique| {
         let label = |key: &str| clique.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
         let mut status = PodCliqueStatus {
@@ -33,17 +33,18 @@ fn says(observed: &mut Observed, name: &str, scheduled: bool, ready: i32) {
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
-    let told = status(observed, at(1));
-    let counts = (told.replicas, told.scheduled_replicas, told.available_replicas, told.updated_replicas);
-    let conditions = told.conditions.iter().map(|c| format!("{} {} {}: {}\n", c.type_, c.status, c.reason, c.message));
-    let hash = told.current_pod_clique_set_generation_hash.is_some();
+    let status = status_of(observed, at(1));
+    let counts = (status.replicas, status.scheduled_replicas, status.available_replicas, status.updated_replicas);
+    let conditions =
+        status.conditions.iter().map(|c| format!("{} {} {}: {}\n", c.type_, c.status, c.reason, c.message));
+    let hash = status.current_pod_clique_set_generation_hash.is_some();
     expected.assert_eq(&format!("{counts:?} current {hash}\n{}", conditions.collect::<String>()));
 }
 
 #[test]
-fn a_group_whose_cliques_say_nothing_yet_is_in_breach() {
+fn a_group_whose_cliques_have_no_status_is_in_breach() {
     check(
-        &carried_out(new(2)),
+        &executed(new(2)),
         &expect![[r"
         (Some(2), 0, 0, 0) current false
         Available False MinimumReplicasUnavailable: 0 of 2 replicas are available
@@ -53,12 +54,12 @@ fn a_group_whose_cliques_say_nothing_yet_is_in_breach() {
 }
 
 #[test]
-fn a_replica_counts_when_all_its_cliques_do() {
-    let mut observed = carried_out(new(2));
-    says(&mut observed, "m-0-g-0-p", true, 1);
-    says(&mut observed, "m-0-g-0-d", true, 2);
-    says(&mut observed, "m-0-g-1-p", true, 1);
-    says(&mut observed, "m-0-g-1-d", true, 1);
+fn a_replica_is_counted_if_all_its_cliques_are() {
+    let mut observed = executed(new(2));
+    report(&mut observed, "m-0-g-0-p", true, 1);
+    report(&mut observed, "m-0-g-0-d", true, 2);
+    report(&mut observed, "m-0-g-1-p", true, 1);
+    report(&mut observed, "m-0-g-1-d", true, 1);
     check(
         &observed,
         &expect![[r"
@@ -70,7 +71,7 @@ fn a_replica_counts_when_all_its_cliques_do() {
 }
 
 #[test]
-fn a_group_that_waits_for_a_gang_says_so() {
+fn a_missing_gang_is_in_the_available_condition() {
     let mut observed = new(1);
     observed.active_gangs.clear();
     check(
@@ -84,9 +85,9 @@ fn a_group_that_waits_for_a_gang_says_so() {
 }
 
 #[test]
-fn a_group_scaled_to_nothing_is_available_and_in_breach() {
+fn a_group_with_zero_replicas_is_available_and_in_breach() {
     check(
-        &carried_out(new(0)),
+        &executed(new(0)),
         &expect![[r"
         (Some(0), 0, 0, 0) current true
         Available True MinimumReplicasAvailable: 0 of 0 replicas are available
@@ -96,20 +97,19 @@ fn a_group_scaled_to_nothing_is_available_and_in_breach() {
 }
 
 #[test]
-fn its_pods_are_selected_by_the_groups_label() {
-    let observed = carried_out(new(1));
-    let told = status(&observed, at(1));
+fn the_selector_selects_the_pods_by_the_label_of_the_group() {
+    let observed = executed(new(1));
+    let status = status_of(&observed, at(1));
     expect![
         "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=m,grove.io/podcliquescalinggroup=m-0-g"
     ]
-    .assert_eq(told.selector.as_deref().unwrap_or_default());
+    .assert_eq(status.selector.as_deref().unwrap_or_default());
 }
 
 #[test]
-fn a_status_that_says_the_same_is_the_same_later() {
-    let mut observed = carried_out(new(2));
-    let told = |observed: &Observed, seconds| status(observed, at(seconds));
-    let first = told(&observed, 1);
+fn an_unchanged_status_keeps_its_timestamps() {
+    let mut observed = executed(new(2));
+    let first = status_of(&observed, at(1));
     observed.group.status = Some(first.clone());
-    assert_eq!(told(&observed, 99), first);
+    assert_eq!(status_of(&observed, at(99)), first);
 }

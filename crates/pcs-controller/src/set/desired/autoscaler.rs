@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::children::autoscaler::{Autoscaler, AutoscalerSpec, TargetRef};
 use crate::children::desired;
 
-/// The autoscaler as it is created.
+/// The desired autoscaler.
 pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, '_>) -> Autoscaler {
     let name = wanted.name.as_str();
     let set_name = PodCliqueSetName::new(set.name_any());
@@ -23,7 +23,7 @@ pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, 
             scale_target_ref: target(wanted.target),
             min_replicas: wanted.config.min_replicas,
             max_replicas: wanted.config.max_replicas,
-            metrics: if metrics.is_empty() { vec![by_cpu()] } else { metrics.clone() },
+            metrics: if metrics.is_empty() { vec![default_metric()] } else { metrics.clone() },
         },
     }
 }
@@ -39,9 +39,9 @@ fn target_ref<K: Resource<DynamicType = ()>>(name: &str) -> TargetRef {
     TargetRef { api_version: K::api_version(&()).into_owned(), kind: K::kind(&()).into_owned(), name: name.to_owned() }
 }
 
-/// What Kubernetes fills in where no metric is given. Written out, so that it comes back when the metrics of a config are
-/// removed.
-fn by_cpu() -> RawMetricSpec {
+/// The default metric of Kubernetes. Grove writes it explicitly, so that it replaces the metrics that a user removes from a
+/// config.
+fn default_metric() -> RawMetricSpec {
     let target = json!({ "type": "Utilization", "averageUtilization": 80 });
     let metric = [("type", Value::from("Resource")), ("resource", json!({ "name": "cpu", "target": target }))];
     metric.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()

@@ -1,4 +1,4 @@
-//! The headless Service of a replica: gives each pod of the replica an address of its own.
+//! The headless Service of a replica: it gives each pod of the replica a DNS name.
 
 use grove_api_types::expansion::SetReplica;
 use grove_api_types::labels::{self, Component};
@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};
 
-/// The Service of one replica of `set`. It has no ports: it is for names, not for traffic.
+/// The Service of one replica of `set`. It has no ports, because it only publishes DNS names.
 pub(crate) fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
     let index = replica.index.to_string();
     let name = replica.service.as_str();

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::children::{Revision, desired};
 
-/// The clique as it is created.
+/// The desired clique.
 pub(crate) fn pod_clique(
     set: &PodCliqueSet,
     revision: &Revision,

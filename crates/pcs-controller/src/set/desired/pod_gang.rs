@@ -1,4 +1,4 @@
-//! A `PodGang`: which pods are scheduled together.
+//! A `PodGang`: the pods that are scheduled together.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,17 @@ use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};
 
-/// A gang of `set`, for the scheduler that it names, or `otherwise`; without references to pods: those are pclq-controller's.
-pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, otherwise: Scheduler) -> PodGang {
+/// The desired gang of `set`, for the scheduler that its template names, otherwise for `default_scheduler`. It has no pod
+/// references, because pclq-controller writes them.
+pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, default_scheduler: Scheduler) -> PodGang {
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
-        [(labels::SCHEDULER_NAME, scheduler(set).unwrap_or(otherwise).name())],
+        [(labels::SCHEDULER_NAME, scheduler(set).unwrap_or(default_scheduler).name())],
     );
-    let mut labels = of_others(set.metadata.labels.as_ref());
+    let mut labels = user_entries(set.metadata.labels.as_ref());
     labels.extend(own);
-    let annotations = of_others(set.metadata.annotations.as_ref());
+    let annotations = user_entries(set.metadata.annotations.as_ref());
     let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
@@ -33,7 +34,7 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, otherwise: Sched
     PodGang { metadata, spec, status: None }
 }
 
-/// Who schedules the pods of the set: the first scheduler that a clique names, if it is one that Grove knows.
+/// The scheduler of the set's pods: the first one that a clique names, if Grove knows it.
 fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
     let cliques = set.spec.template.cliques.iter();
     let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.text("schedulerName"));
@@ -50,8 +51,8 @@ fn pod_group(clique: &Clique<'_>) -> PodGroup {
     }
 }
 
-/// Labels or annotations of the set that schedulers may want to see: not Grove's own, and not kubectl's memory.
-fn of_others(of_set: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
-    let of_others = |key: &str| !key.starts_with(labels::GROVE_PREFIX) && key != labels::LAST_APPLIED;
-    of_set.into_iter().flatten().filter(|(key, _)| of_others(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+/// The labels or annotations of the set that schedulers may read: all except Grove's and kubectl's last applied configuration.
+fn user_entries(of_set: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let is_user_key = |key: &str| !key.starts_with(labels::GROVE_PREFIX) && key != labels::LAST_APPLIED;
+    of_set.into_iter().flatten().filter(|(key, _)| is_user_key(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
 }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::children::desired;
 
-/// The group as it is created. Of an existing one, `spec.replicas` is its own.
+/// The desired group. `spec.replicas` applies only to its creation.
 pub(crate) fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>) -> PodCliqueScalingGroup {
     let (name, index) = (group.name.as_str(), set_replica.to_string());
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];

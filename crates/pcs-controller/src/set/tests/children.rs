@@ -1,4 +1,4 @@
-//! Which children are created, patched and deleted.
+//! The children that are created, patched and deleted.
 
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::NamespacedName;
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{SET, carried_out, change, new, nothing, plan};
+use super::{SET, change, executed, new, plan, without_children};
 use crate::set::observed::Observed;
 
 #[track_caller]
@@ -15,7 +15,7 @@ fn check(observed: &Observed, expected: &Expect) {
 }
 
 #[test]
-fn a_new_set_gets_services_then_gangs_then_cliques() {
+fn a_new_set_creates_services_then_gangs_then_cliques() {
     check(
         &new(SET),
         &expect![[r"
@@ -33,12 +33,12 @@ fn a_new_set_gets_services_then_gangs_then_cliques() {
 
 #[test]
 fn a_set_that_has_all_its_children_is_left_alone() {
-    check(&carried_out(new(SET)), &expect![["nothing to do\n"]]);
+    check(&executed(new(SET)), &expect![["nothing to do\n"]]);
 }
 
 #[test]
-fn a_smaller_set_gives_up_all_of_its_highest_replica() {
-    let mut observed = carried_out(new(SET));
+fn scale_in_deletes_all_children_of_the_highest_replica() {
+    let mut observed = executed(new(SET));
     observed.set.spec.replicas = 1;
     check(
         &observed,
@@ -52,10 +52,10 @@ fn a_smaller_set_gives_up_all_of_its_highest_replica() {
 }
 
 #[test]
-fn a_clique_that_left_the_template_goes_and_its_group_with_it() {
-    let mut observed = carried_out(new(SET));
+fn a_clique_removed_from_the_template_is_deleted_and_its_pod_group_removed() {
+    let mut observed = executed(new(SET));
     observed.set.spec.replicas = 1;
-    let mut observed = carried_out(Observed { set: observed.set, ..nothing() });
+    let mut observed = executed(Observed { set: observed.set, ..without_children() });
     observed.set.spec.template.cliques.truncate(1);
     let text = plan(&observed).to_string();
     assert!(text.contains("scale-in: delete PodClique llm-0-decode\n"), "{text}");
@@ -63,15 +63,15 @@ fn a_clique_that_left_the_template_goes_and_its_group_with_it() {
 }
 
 #[test]
-fn the_size_of_a_living_clique_is_its_own() {
-    let mut observed = carried_out(new(SET));
+fn replicas_of_an_existing_clique_are_not_changed() {
+    let mut observed = executed(new(SET));
     change(&mut observed.cliques, "llm-0-prefill", |clique| clique.spec.replicas = 9);
     check(&observed, &expect![["nothing to do\n"]]);
 }
 
 #[test]
-fn an_edited_clique_is_put_right_by_the_narrowest_patch() {
-    let mut observed = carried_out(new(SET));
+fn an_edited_clique_is_corrected_by_the_narrowest_patch() {
+    let mut observed = executed(new(SET));
     change(&mut observed.cliques, "llm-0-prefill", |clique| {
         clique.spec.min_available = Some(2);
         clique.labels_mut().insert("team".into(), "y".into());
@@ -85,8 +85,8 @@ fn an_edited_clique_is_put_right_by_the_narrowest_patch() {
 }
 
 #[test]
-fn references_to_pods_are_kept() {
-    let mut observed = carried_out(new(SET));
+fn pod_references_of_a_gang_are_retained() {
+    let mut observed = executed(new(SET));
     change(&mut observed.gangs, "llm-0", |gang| {
         let reference = NamespacedName { namespace: "prod".into(), name: "llm-0-prefill-abcde".into() };
         gang.spec.podgroups[0].pod_references.push(reference);
@@ -98,8 +98,8 @@ fn references_to_pods_are_kept() {
 }
 
 #[test]
-fn a_child_that_is_leaving_is_replaced_only_when_it_has_gone() {
-    let mut observed = carried_out(new(SET));
+fn a_terminating_child_is_recreated_after_its_deletion() {
+    let mut observed = executed(new(SET));
     change(&mut observed.cliques, "llm-0-prefill", |clique| {
         clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     });
@@ -114,8 +114,8 @@ fn a_child_that_is_leaving_is_replaced_only_when_it_has_gone() {
 }
 
 #[test]
-fn a_set_that_is_leaving_deletes_its_children_and_creates_nothing() {
-    let mut observed = carried_out(new(SET));
+fn a_terminating_set_deletes_its_children_and_creates_none() {
+    let mut observed = executed(new(SET));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     observed.cliques.retain(|name, _| name == "llm-0-prefill");
     observed.gangs.retain(|name, _| name == "llm-0");
@@ -131,19 +131,19 @@ fn a_set_that_is_leaving_deletes_its_children_and_creates_nothing() {
 }
 
 #[test]
-fn the_memory_of_kubectl_is_not_mirrored() {
+fn kubectls_last_applied_configuration_is_not_copied() {
     let annotated = SET.replace(
         "generation: 3}",
         r#"generation: 3, annotations: {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kai.scheduler/queue": q}}"#,
     );
-    let observed = carried_out(new(&annotated));
+    let observed = executed(new(&annotated));
     let annotations: Vec<_> = observed.gangs["llm-0"].annotations().keys().cloned().collect();
     assert_eq!(annotations, ["kai.scheduler/queue"]);
 }
 
 #[test]
-fn a_set_that_is_to_leave_its_children_leaves_them() {
-    let mut observed = carried_out(new(SET));
+fn a_set_deleted_with_cascade_orphan_keeps_its_children() {
+    let mut observed = executed(new(SET));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     observed.set.metadata.finalizers = Some(vec!["orphan".into()]);
     check(&observed, &expect![["nothing to do\n"]]);

@@ -1,11 +1,11 @@
-//! What others put on a child: it stays where the wire format lets it stay, and goes where the set says all there is.
+//! Labels and annotations that others add to children: where they stay, and where Grove removes them as the Go operator does.
 
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{SET, carried_out, change, new, plan};
+use super::{SET, change, executed, new, plan};
 use crate::set::observed::Observed;
 
 /// A set of one replica that has every kind of child.
@@ -14,7 +14,7 @@ fn every_kind() -> Observed {
         "minAvailable: 1, podSpec",
         "minAvailable: 1, autoScalingConfig: {minReplicas: 1, maxReplicas: 4}, podSpec",
     );
-    carried_out(new(&format!("{scaled}    podCliqueScalingGroups: [{{name: g, cliqueNames: [decode]}}]\n")))
+    executed(new(&format!("{scaled}    podCliqueScalingGroups: [{{name: g, cliqueNames: [decode]}}]\n")))
 }
 
 #[track_caller]
@@ -24,17 +24,17 @@ fn check(edit: impl FnOnce(&mut Observed), expected: &Expect) {
     expected.assert_eq(&plan(&observed).to_string());
 }
 
-fn put(texts: &mut Option<BTreeMap<String, String>>, key: &str) {
-    texts.get_or_insert_default().insert(key.to_owned(), "x".to_owned());
+fn add(map: &mut Option<BTreeMap<String, String>>, key: &str) {
+    map.get_or_insert_default().insert(key.to_owned(), "x".to_owned());
 }
 
 fn label_and_annotate(metadata: &mut ObjectMeta) {
-    put(&mut metadata.labels, "example.com/owner");
-    put(&mut metadata.annotations, "example.com/owner");
+    add(&mut metadata.labels, "example.com/owner");
+    add(&mut metadata.annotations, "example.com/owner");
 }
 
 #[test]
-fn nothing_was_put_there() {
+fn unedited_children_are_left_alone() {
     check(|_| (), &expect![["nothing to do\n"]]);
 }
 
@@ -42,7 +42,7 @@ fn nothing_was_put_there() {
 fn annotations_of_an_autoscaler_stay() {
     let annotate = |observed: &mut Observed| {
         change(&mut observed.autoscalers, "llm-0-prefill", |autoscaler| {
-            put(&mut autoscaler.metadata.annotations, "example.com/owner");
+            add(&mut autoscaler.metadata.annotations, "example.com/owner");
         });
     };
     check(annotate, &expect![["nothing to do\n"]]);
@@ -58,7 +58,7 @@ fn annotations_of_an_autoscaler_stay() {
 }
 
 #[test]
-fn labels_of_an_autoscaler_are_groves() {
+fn foreign_labels_of_an_autoscaler_are_removed() {
     check(
         |observed| change(&mut observed.autoscalers, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
         &expect![[r#"
@@ -68,7 +68,7 @@ fn labels_of_an_autoscaler_are_groves() {
 }
 
 #[test]
-fn what_others_put_on_a_service_stays() {
+fn foreign_labels_and_annotations_of_a_service_stay() {
     check(
         |observed| change(&mut observed.services, "llm-0", |child| label_and_annotate(&mut child.metadata)),
         &expect![["nothing to do\n"]],
@@ -76,9 +76,9 @@ fn what_others_put_on_a_service_stays() {
 }
 
 #[test]
-fn labels_of_groves_own_that_a_service_should_not_have_go() {
+fn unknown_grove_labels_of_a_service_are_removed() {
     check(
-        |observed| change(&mut observed.services, "llm-0", |child| put(&mut child.metadata.labels, "grove.io/podgang")),
+        |observed| change(&mut observed.services, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang")),
         &expect![[r#"
             services: patch Service llm-0 {"metadata":{"labels":{"grove.io/podgang":null}}}
         "#]],
@@ -86,7 +86,7 @@ fn labels_of_groves_own_that_a_service_should_not_have_go() {
 }
 
 #[test]
-fn of_a_clique_and_a_scaling_group_the_set_says_all() {
+fn foreign_labels_and_annotations_of_cliques_and_scaling_groups_are_removed() {
     check(
         |observed| {
             change(&mut observed.cliques, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata));
@@ -100,12 +100,12 @@ fn of_a_clique_and_a_scaling_group_the_set_says_all() {
 }
 
 #[test]
-fn on_a_gang_stays_what_another_service_of_groves_keeps_there() {
+fn grove_labels_and_annotations_of_a_gang_stay_and_foreign_ones_are_removed() {
     check(
         |observed| {
             change(&mut observed.gangs, "llm-0", |child| {
-                put(&mut child.metadata.labels, "grove.io/kept");
-                put(&mut child.metadata.annotations, "grove.io/topology-name");
+                add(&mut child.metadata.labels, "grove.io/other");
+                add(&mut child.metadata.annotations, "grove.io/topology-name");
             });
         },
         &expect![["nothing to do\n"]],

@@ -1,12 +1,12 @@
-//! Scaling groups of a set: their objects, their gangs, and what scales them.
+//! Scaling groups of a set, their gangs and their autoscalers.
 
 use expect_test::{Expect, expect};
 use kube::ResourceExt;
 
-use super::{carried_out, change, new, plan};
+use super::{change, executed, new, plan};
 use crate::set::observed::Observed;
 
-/// The worked example of the wire format: `f` stands alone, `p` and `d` scale together.
+/// The example of the wire format: `f` is a standalone clique, `p` and `d` scale together.
 const GROUPED: &str = r"
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -52,7 +52,7 @@ fn gangs(observed: &Observed) -> String {
 }
 
 #[test]
-fn a_new_set_gets_the_gangs_of_all_replicas_of_its_groups() {
+fn a_new_set_creates_the_gangs_of_all_replicas_of_its_groups() {
     let observed = new(GROUPED);
     check(
         &observed,
@@ -72,13 +72,13 @@ fn a_new_set_gets_the_gangs_of_all_replicas_of_its_groups() {
         m-0-g-0: m-0-g-1-p 1, m-0-g-1-d 2
         m-0-g-1: m-0-g-2-p 1, m-0-g-2-d 2
     "]]
-    .assert_eq(&gangs(&carried_out(observed)));
+    .assert_eq(&gangs(&executed(observed)));
 }
 
 #[test]
 fn a_set_that_has_its_groups_is_left_alone() {
     check(
-        &carried_out(new(GROUPED)),
+        &executed(new(GROUPED)),
         &expect![[r"
         nothing to do
     "]],
@@ -86,8 +86,8 @@ fn a_set_that_has_its_groups_is_left_alone() {
 }
 
 #[test]
-fn a_group_that_grew_gets_gangs_and_one_that_shrank_loses_them() {
-    let mut observed = carried_out(new(GROUPED));
+fn scaling_a_group_creates_and_deletes_its_gangs() {
+    let mut observed = executed(new(GROUPED));
     change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 5);
     check(
         &observed,
@@ -106,19 +106,19 @@ fn a_group_that_grew_gets_gangs_and_one_that_shrank_loses_them() {
 }
 
 #[test]
-fn a_group_below_its_minimum_leaves_the_base_gang_to_the_others() {
-    let mut observed = carried_out(new(GROUPED));
+fn a_group_below_its_minimum_is_not_part_of_the_base_gang() {
+    let mut observed = executed(new(GROUPED));
     change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 0);
     let observed = Observed { gangs: crate::children::ByName::new(), ..observed };
     expect![[r"
         m-0: m-0-f 1
     "]]
-    .assert_eq(&gangs(&carried_out(observed)));
+    .assert_eq(&gangs(&executed(observed)));
 }
 
 #[test]
-fn the_size_of_a_living_group_is_its_own_and_the_rest_is_the_sets() {
-    let mut observed = carried_out(new(GROUPED));
+fn replicas_of_an_existing_group_are_not_changed_and_other_fields_are_corrected() {
+    let mut observed = executed(new(GROUPED));
     change(&mut observed.groups, "m-0-g", |group| {
         group.spec.min_available = Some(3);
         group.spec.clique_names.reverse();
@@ -133,13 +133,13 @@ fn the_size_of_a_living_group_is_its_own_and_the_rest_is_the_sets() {
 }
 
 #[test]
-fn an_autoscaler_is_put_right_and_spelling_is_no_difference() {
-    let mut observed = carried_out(new(GROUPED));
+fn an_edited_autoscaler_is_corrected_and_an_equal_quantity_is_no_difference() {
+    let mut observed = executed(new(GROUPED));
     change(&mut observed.autoscalers, "m-0-g", |autoscaler| {
         let target = autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"].take();
         assert_eq!(target["averageValue"], "1500m");
-        let spelled = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
-        autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"] = spelled;
+        let equal = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
+        autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"] = equal;
     });
     check(
         &observed,
@@ -157,8 +157,8 @@ fn an_autoscaler_is_put_right_and_spelling_is_no_difference() {
 }
 
 #[test]
-fn an_autoscaler_that_is_no_longer_asked_for_goes() {
-    let mut observed = carried_out(new(GROUPED));
+fn an_autoscaler_without_config_is_deleted() {
+    let mut observed = executed(new(GROUPED));
     observed.set.spec.template.cliques[0].spec.auto_scaling_config = None;
     check(
         &observed,
@@ -170,8 +170,8 @@ fn an_autoscaler_that_is_no_longer_asked_for_goes() {
 }
 
 #[test]
-fn a_smaller_set_gives_up_the_groups_and_their_gangs() {
-    let mut observed = carried_out(new(GROUPED));
+fn scale_in_deletes_the_groups_and_their_gangs() {
+    let mut observed = executed(new(GROUPED));
     observed.set.spec.replicas = 0;
     check(
         &observed,

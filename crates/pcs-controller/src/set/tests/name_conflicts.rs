@@ -1,4 +1,4 @@
-//! Names that others have, and owners that were edited away.
+//! Name conflicts, orphans, and edited owner references.
 
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
@@ -11,33 +11,33 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use super::{SET, carried_out, change, keep, new, plan, status, stored};
+use super::{SET, change, executed, insert, new, plan, status_of, stored};
 use crate::set::observed::Observed;
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
     let plan = plan(observed);
-    assert_eq!(plan.requeue_after, None, "an event brings it back, not time");
+    assert_eq!(plan.requeue_after, None, "a watch event triggers the next reconcile, not a timer");
     expected.assert_eq(&plan.to_string());
 }
 
-/// A foreign object of the kind and name.
+/// An object of the kind and name that the set does not control.
 fn foreign<K: Resource<DynamicType = ()> + Default>(name: &str) -> NameConflict {
     let mut object = K::default();
     object.meta_mut().name = Some(name.to_owned());
-    object.meta_mut().uid = Some("theirs".to_owned());
+    object.meta_mut().uid = Some("foreign".to_owned());
     NameConflict::with(&object)
 }
 
-/// What was a child, and nobody's now.
-fn released<K: Resource<DynamicType = ()> + Clone>(child: &K) -> NameConflict {
+/// The child without its owner reference.
+fn orphan<K: Resource<DynamicType = ()> + Clone>(child: &K) -> NameConflict {
     let mut object = child.clone();
     object.meta_mut().owner_references = None;
     NameConflict::with(&object)
 }
 
 #[test]
-fn a_foreign_service_holds_up_its_replica_and_no_other() {
+fn a_service_name_conflict_blocks_only_its_replica() {
     let mut observed = new(SET);
     observed.name_conflicts = vec![foreign::<Service>("llm-0")];
     check(
@@ -53,8 +53,8 @@ fn a_foreign_service_holds_up_its_replica_and_no_other() {
 }
 
 #[test]
-fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
-    let mut observed = carried_out(new(SET));
+fn existing_children_of_a_blocked_replica_are_still_corrected() {
+    let mut observed = executed(new(SET));
     observed.services.remove("llm-0");
     change(&mut observed.cliques, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
     observed.name_conflicts = vec![foreign::<Service>("llm-0")];
@@ -68,27 +68,28 @@ fn what_stands_in_a_replica_that_lacks_its_service_is_still_kept_right() {
 }
 
 #[test]
-fn the_set_names_the_foreign_object_until_it_is_gone() {
-    let mut observed = carried_out(new(SET));
+fn a_name_conflict_is_in_the_status_until_it_is_resolved() {
+    let mut observed = executed(new(SET));
     observed.services.remove("llm-0");
     observed.name_conflicts = vec![foreign::<Service>("llm-0")];
-    let told = status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
-    let text = format!("{}: {}\n{}\n", told.conditions[0].reason, told.conditions[0].message, told.last_errors[0].code);
+    let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+    let text =
+        format!("{}: {}\n{}\n", status.conditions[0].reason, status.conditions[0].message, status.last_errors[0].code);
     expect![[r"
         NameConflict: 0 of 2 replicas are available; Service llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
         ERR_SYNC_PODCLIQUESET_SERVICE
     "]].assert_eq(&text);
     observed.name_conflicts.clear();
-    assert!(status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
+    assert!(status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
 }
 
 #[test]
-fn children_of_every_kind_that_lost_their_owner_are_adopted() {
-    let mut observed = carried_out(new(SET));
+fn orphans_of_every_kind_are_adopted() {
+    let mut observed = executed(new(SET));
     let clique = observed.cliques.remove("llm-0-decode").expect("a clique");
     let gang = observed.gangs.remove("llm-0").expect("a gang");
     let service = observed.services.remove("llm-1").expect("a Service");
-    observed.name_conflicts = vec![released(&*clique), released(&*gang), released(&*service)];
+    observed.name_conflicts = vec![orphan(&*clique), orphan(&*gang), orphan(&*service)];
     check(
         &observed,
         &expect![[r"
@@ -100,11 +101,11 @@ fn children_of_every_kind_that_lost_their_owner_are_adopted() {
 }
 
 #[test]
-fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
-    let mut observed = carried_out(new(SET));
+fn an_orphan_without_the_labels_of_the_set_is_not_adopted() {
+    let mut observed = executed(new(SET));
     let mut clique = (*observed.cliques.remove("llm-0-decode").expect("a clique")).clone();
     clique.labels_mut().remove("app.kubernetes.io/part-of");
-    observed.name_conflicts = vec![released(&clique)];
+    observed.name_conflicts = vec![orphan(&clique)];
     check(
         &observed,
         &expect![[r"
@@ -114,8 +115,8 @@ fn a_child_that_lost_its_owner_and_its_labels_is_not_taken_back() {
 }
 
 #[test]
-fn a_reference_to_the_owner_that_was_edited_is_put_right_beside_the_others() {
-    let mut observed = carried_out(new(SET));
+fn an_edited_owner_reference_is_corrected_and_foreign_ones_stay() {
+    let mut observed = executed(new(SET));
     change(&mut observed.cliques, "llm-0-decode", |clique| {
         let references = clique.owner_references_mut();
         references[0].block_owner_deletion = None;
@@ -130,30 +131,30 @@ fn a_reference_to_the_owner_that_was_edited_is_put_right_beside_the_others() {
 }
 
 #[test]
-fn the_gang_tells_the_scheduler_that_its_pods_name() {
+fn a_gang_is_labelled_with_the_scheduler_of_its_pods() {
     let label = |scheduler: &str| {
         let set = SET.replace("podSpec: {containers", &format!("podSpec: {{schedulerName: {scheduler}, containers"));
-        carried_out(new(&set)).gangs["llm-0"].labels()["grove.io/scheduler-name"].clone()
+        executed(new(&set)).gangs["llm-0"].labels()["grove.io/scheduler-name"].clone()
     };
     for known in ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"] {
         assert_eq!(label(known), known);
     }
-    assert_eq!(label("of-somebody-else"), "default-scheduler");
-    assert_eq!(carried_out(new(SET)).gangs["llm-0"].labels()["grove.io/scheduler-name"], "default-scheduler");
+    assert_eq!(label("unknown"), "default-scheduler");
+    assert_eq!(executed(new(SET)).gangs["llm-0"].labels()["grove.io/scheduler-name"], "default-scheduler");
     let configured = Observed { default_scheduler: Scheduler::Kai, ..new(SET) };
-    assert_eq!(carried_out(configured).gangs["llm-0"].labels()["grove.io/scheduler-name"], "kai-scheduler");
+    assert_eq!(executed(configured).gangs["llm-0"].labels()["grove.io/scheduler-name"], "kai-scheduler");
 }
 
 #[test]
-fn a_scaling_group_that_lost_its_owner_is_as_large_as_it_is() {
+fn an_orphaned_scaling_group_is_adopted_with_its_current_scale() {
     let group = "podCliqueScalingGroups: [{name: g, cliqueNames: [decode], replicas: 2, minAvailable: 1}]\n";
     let mut observed = new(&format!("{SET}    {group}"));
     observed.set.spec.replicas = 1;
-    let mut observed = carried_out(observed);
+    let mut observed = executed(observed);
     change(&mut observed.groups, "llm-0-g", |group| group.spec.replicas = 4);
-    let mut observed = grown(observed);
+    let mut observed = with_gangs(observed);
     let group = observed.groups.remove("llm-0-g").expect("a group");
-    observed.name_conflicts = vec![released(&*group)];
+    observed.name_conflicts = vec![orphan(&*group)];
     observed.adoptable_groups.insert("llm-0-g".to_owned(), group);
     check(
         &observed,
@@ -163,11 +164,11 @@ fn a_scaling_group_that_lost_its_owner_is_as_large_as_it_is() {
     );
 }
 
-/// With the gangs of the group's further replicas.
-fn grown(mut observed: Observed) -> Observed {
+/// The snapshot with the gangs of the group's additional replicas.
+fn with_gangs(mut observed: Observed) -> Observed {
     for step in plan(&observed).steps() {
-        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is no create") };
-        keep(&mut observed.gangs, stored::<PodGang>(object));
+        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is not a create") };
+        insert(&mut observed.gangs, stored::<PodGang>(object));
     }
     observed
 }

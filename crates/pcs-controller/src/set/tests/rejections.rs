@@ -1,4 +1,4 @@
-//! Children that the API server refused: nothing else waits for them that does not need them, and the set says so.
+//! Rejected creates of children: they block only the later stages of their replica, and the status has their message.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::{SET, carried_out, new, nothing, plan, status};
+use super::{SET, executed, new, plan, status_of, without_children};
 use crate::set::observed::Observed;
 
 const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: small";
 
-/// The set after the API server refused this a moment ago.
-fn refused<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &K) -> Observed {
+/// The snapshot shortly after the API server rejected the create of `child`.
+fn with_rejected<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &K) -> Observed {
     observed.backed_off.children.push((Target::of(child), ApiError::new(403, "Forbidden", QUOTA)));
     observed.backed_off.retry_after = Some(Duration::from_secs(8));
     observed
 }
 
 fn clique() -> PodClique {
-    let clique = carried_out(nothing()).cliques["llm-1-decode"].clone();
+    let clique = executed(without_children()).cliques["llm-1-decode"].clone();
     (*clique).clone()
 }
 
@@ -33,18 +33,18 @@ fn check(observed: &Observed, expected: &Expect) {
 }
 
 #[test]
-fn what_was_refused_is_not_asked_for_until_its_time_and_holds_up_its_replica_only() {
-    let all = carried_out(nothing());
+fn a_backed_off_child_is_not_created_and_blocks_only_its_replica() {
+    let all = executed(without_children());
     let (service, gang) = (&*all.services["llm-1"], &*all.gangs["llm-0"]);
     check(
-        &refused(refused(nothing(), service), gang),
+        &with_rejected(with_rejected(without_children(), service), gang),
         &expect![[r"
             services: create Service llm-0
             requeue: after 8s
         "]],
     );
     check(
-        &refused(nothing(), service),
+        &with_rejected(without_children(), service),
         &expect![[r"
             services: create Service llm-0
             gangs: create PodGang llm-0
@@ -56,8 +56,8 @@ fn what_was_refused_is_not_asked_for_until_its_time_and_holds_up_its_replica_onl
 }
 
 #[test]
-fn a_refused_clique_keeps_nothing_from_going() {
-    let mut observed = carried_out(new(SET));
+fn a_backed_off_clique_blocks_no_delete() {
+    let mut observed = executed(new(SET));
     observed.cliques.remove("llm-0-decode");
     observed.set.spec.replicas = 1;
     observed.backed_off.children.push((Target::of(&clique()), ApiError::new(403, "Forbidden", QUOTA)));
@@ -74,29 +74,28 @@ fn a_refused_clique_keeps_nothing_from_going() {
 }
 
 #[test]
-fn the_set_names_what_was_refused_with_the_remedy_and_says_the_same_while_it_waits() {
+fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
     let target = |name: &str| Target { name: name.to_owned(), ..Target::of(&clique()) };
     let failure = ApiError::new(403, "Forbidden", QUOTA);
-    let outcome = |name: &str| StepResult {
+    let step = |name: &str| StepResult {
         stage: "cliques",
         verb: "create",
         target: target(name),
         result: Err(failure.clone()),
     };
-    let mut observed = nothing();
+    let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");
-    let told =
-        status(&observed, &ExecutionResult { steps: vec![outcome("llm-0-decode"), outcome("llm-1-decode")] }, at);
-    let available = &told.conditions[0];
+    let status = status_of(&observed, &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")] }, at);
+    let available = &status.conditions[0];
     assert_eq!((available.reason.as_str(), available.status.as_str()), ("FailedCreate", "False"));
     assert_eq!(
         available.message,
-        "0 of 2 replicas are available; the API server refused to create PodClique llm-0-decode (and 1 more): \
-         podcliques.grove.io \"x\" is forbidden: exceeded quota: small; raise the quota or free some of it, and what is \
-         missing follows by itself"
+        "0 of 2 replicas are available; the API server rejected the create of PodClique llm-0-decode (and 1 more): \
+         podcliques.grove.io \"x\" is forbidden: exceeded quota: small; raise the quota or release some of it; Grove then \
+         creates the missing objects"
     );
-    assert_eq!(told.observed_generation, None);
+    assert_eq!(status.observed_generation, None);
     observed.backed_off.children = ["llm-0-decode", "llm-1-decode"].map(|name| (target(name), failure.clone())).into();
-    observed.set.status = Some(told.clone());
-    assert_eq!(status(&observed, &ExecutionResult::default(), Timestamp::from_second(9).expect("a time")), told);
+    observed.set.status = Some(status.clone());
+    assert_eq!(status_of(&observed, &ExecutionResult::default(), Timestamp::from_second(9).expect("a time")), status);
 }

@@ -1,18 +1,18 @@
-//! The headless Service under edits: nobody but Grove has a say in it, and the API server's part is left to it.
+//! Edits of the headless Service: Grove corrects its own fields, and leaves those that the API server sets.
 
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 
-use super::{SET, carried_out, change, new, plan};
+use super::{SET, change, executed, new, plan};
 
 #[track_caller]
 fn check(edit: impl FnOnce(&mut ServiceSpec), expected: &Expect) {
-    let mut observed = carried_out(new(SET));
+    let mut observed = executed(new(SET));
     change(&mut observed.services, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
     expected.assert_eq(&plan(&observed).to_string());
 }
 
-/// As the API server stores it.
+/// Sets the fields that the API server sets.
 fn stored(spec: &mut ServiceSpec) {
     spec.cluster_ips = Some(vec!["None".into()]);
     spec.session_affinity = Some("None".into());
@@ -23,7 +23,7 @@ fn stored(spec: &mut ServiceSpec) {
 }
 
 #[test]
-fn what_the_api_server_fills_in_is_no_difference() {
+fn defaults_of_the_api_server_are_no_difference() {
     check(
         stored,
         &expect![[r"
@@ -33,7 +33,7 @@ fn what_the_api_server_fills_in_is_no_difference() {
 }
 
 #[test]
-fn what_grove_writes_is_put_right() {
+fn edited_fields_of_grove_are_corrected() {
     check(
         |spec| {
             stored(spec);
@@ -47,7 +47,7 @@ fn what_grove_writes_is_put_right() {
 }
 
 #[test]
-fn what_grove_leaves_away_is_removed() {
+fn fields_that_grove_does_not_set_are_removed() {
     check(
         |spec| {
             stored(spec);
@@ -62,7 +62,7 @@ fn what_grove_leaves_away_is_removed() {
 }
 
 #[test]
-fn an_alias_becomes_headless_again() {
+fn an_external_name_service_becomes_headless_again() {
     check(
         |spec| {
             stored(spec);
@@ -76,7 +76,7 @@ fn an_alias_becomes_headless_again() {
 }
 
 #[test]
-fn one_that_got_an_address_is_made_anew() {
+fn a_service_with_an_address_is_deleted_and_recreated() {
     check(
         |spec| {
             stored(spec);

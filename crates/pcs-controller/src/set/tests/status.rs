@@ -1,17 +1,17 @@
-//! What a set and its gangs are told.
+//! The status of a set.
 
 use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_controller::executor::ExecutionResult;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{SET, carried_out, change, new, plan, status};
+use super::{SET, change, executed, new, plan, status_of};
 use crate::set::observed::Observed;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a time")
 }
 
-/// Every clique reports this many pods, scheduled and ready.
+/// Every clique reports these numbers of scheduled and ready pods.
 fn with_pods(mut observed: Observed, scheduled: i32, ready: i32) -> Observed {
     for name in observed.cliques.keys().cloned().collect::<Vec<_>>() {
         change(&mut observed.cliques, &name, |clique| {
@@ -30,7 +30,7 @@ fn with_pods(mut observed: Observed, scheduled: i32, ready: i32) -> Observed {
 
 #[test]
 fn a_set_without_ready_pods_is_not_available() {
-    let status = status(&carried_out(new(SET)), &ExecutionResult::default(), at(1));
+    let status = status_of(&executed(new(SET)), &ExecutionResult::default(), at(1));
     assert_eq!((status.replicas, status.available_replicas, status.updated_replicas), (Some(2), 0, 0));
     assert_eq!(
         (status.conditions[0].status.as_str(), status.conditions[0].message.as_str()),
@@ -41,60 +41,60 @@ fn a_set_without_ready_pods_is_not_available() {
 
 #[test]
 fn a_set_whose_cliques_have_their_minimum_is_available() {
-    let status = status(&with_pods(carried_out(new(SET)), 1, 1), &ExecutionResult::default(), at(1));
+    let status = status_of(&with_pods(executed(new(SET)), 1, 1), &ExecutionResult::default(), at(1));
     assert_eq!((status.available_replicas, status.updated_replicas), (2, 2));
     assert_eq!(status.conditions[0].reason, "MinimumReplicasAvailable");
 }
 
 #[test]
-fn a_status_that_says_the_same_is_the_same_later() {
-    let mut observed = with_pods(carried_out(new(SET)), 1, 1);
-    let first = status(&observed, &ExecutionResult::default(), at(1));
+fn an_unchanged_status_keeps_its_timestamps() {
+    let mut observed = with_pods(executed(new(SET)), 1, 1);
+    let first = status_of(&observed, &ExecutionResult::default(), at(1));
     observed.set.status = Some(first.clone());
-    assert_eq!(status(&observed, &ExecutionResult::default(), at(99)), first);
-    assert_eq!(status(&observed, &ExecutionResult::default(), at(-99)), first, "the clock was set back");
+    assert_eq!(status_of(&observed, &ExecutionResult::default(), at(99)), first);
+    assert_eq!(status_of(&observed, &ExecutionResult::default(), at(-99)), first, "the clock went backwards");
 }
 
 #[test]
-fn fields_that_nothing_acts_on_are_named_until_they_are_gone() {
+fn unsupported_fields_are_in_the_status_until_they_are_removed() {
     let delayed = SET.replace("    cliques:", "    terminationDelay: 1h\n    cliques:");
     let mut observed = new(&delayed);
-    let told = status(&observed, &ExecutionResult::default(), at(1));
-    let ignored =
-        told.conditions.iter().find(|condition| condition.type_ == "UnsupportedFields").expect("the condition");
-    assert_eq!((ignored.status.as_str(), ignored.reason.as_str()), ("True", "FieldsNotSupported"));
-    assert!(ignored.message.contains(": spec.template.terminationDelay; "), "{}", ignored.message);
+    let status = status_of(&observed, &ExecutionResult::default(), at(1));
+    let unsupported =
+        status.conditions.iter().find(|condition| condition.type_ == "UnsupportedFields").expect("the condition");
+    assert_eq!((unsupported.status.as_str(), unsupported.reason.as_str()), ("True", "FieldsNotSupported"));
+    assert!(unsupported.message.contains(": spec.template.terminationDelay; "), "{}", unsupported.message);
     observed = Observed { set: observed.set, ..new(SET) };
-    observed.set.status = Some(told);
-    let told = status(&observed, &ExecutionResult::default(), at(2));
-    assert!(told.conditions.iter().all(|condition| condition.type_ != "UnsupportedFields"));
+    observed.set.status = Some(status);
+    let status = status_of(&observed, &ExecutionResult::default(), at(2));
+    assert!(status.conditions.iter().all(|condition| condition.type_ != "UnsupportedFields"));
 }
 
 #[test]
-fn pods_of_an_older_template_are_told_of_until_they_are_gone() {
+fn outdated_pods_are_in_the_status_until_they_are_recreated() {
     let changed = SET.replace("{name: prefill, labels: {team: x}", "{name: prefill, labels: {team: z}");
-    let old = with_pods(carried_out(new(SET)), 1, 1);
+    let old = with_pods(executed(new(SET)), 1, 1);
     let mut observed = Observed { cliques: old.cliques.clone(), ..new(&changed) };
-    let told = status(&observed, &ExecutionResult::default(), at(1));
-    let outdated = told.conditions.iter().find(|condition| condition.type_ == "PodsOutdated").expect("the condition");
+    let status = status_of(&observed, &ExecutionResult::default(), at(1));
+    let outdated = status.conditions.iter().find(|condition| condition.type_ == "PodsOutdated").expect("the condition");
     assert_eq!((outdated.status.as_str(), outdated.reason.as_str()), ("True", "TemplateChanged"));
     assert_eq!(
         outdated.message,
         "pods of llm-0-prefill, llm-1-prefill were created from an older template; this version does not replace running pods; \
          delete them to recreate them from the current template"
     );
-    observed.set.status = Some(told.clone());
-    assert_eq!(status(&observed, &ExecutionResult::default(), at(2)), told);
-    let current = with_pods(carried_out(new(&changed)), 1, 1);
+    observed.set.status = Some(status.clone());
+    assert_eq!(status_of(&observed, &ExecutionResult::default(), at(2)), status);
+    let current = with_pods(executed(new(&changed)), 1, 1);
     observed.cliques = current.cliques;
-    let told = status(&observed, &ExecutionResult::default(), at(3));
-    assert!(told.conditions.iter().all(|condition| condition.type_ != "PodsOutdated"), "{told:?}");
+    let status = status_of(&observed, &ExecutionResult::default(), at(3));
+    assert!(status.conditions.iter().all(|condition| condition.type_ != "PodsOutdated"), "{status:?}");
 }
 
 #[test]
-fn a_set_that_implies_more_than_any_cluster_holds_is_left_as_it_is() {
-    let mut observed = with_pods(carried_out(new(SET)), 1, 1);
-    observed.set.status = Some(status(&observed, &ExecutionResult::default(), at(1)));
+fn a_set_above_the_object_limit_is_left_unchanged() {
+    let mut observed = with_pods(executed(new(SET)), 1, 1);
+    observed.set.status = Some(status_of(&observed, &ExecutionResult::default(), at(1)));
     observed.set.spec.replicas = 100_000;
     for clique in &mut observed.set.spec.template.cliques {
         clique.spec.replicas = 100_000;
@@ -104,10 +104,10 @@ fn a_set_that_implies_more_than_any_cluster_holds_is_left_as_it_is() {
         "wait: TooManyObjects the set expands to more than 100000 objects, pods included; Grove creates and deletes nothing until \
          the set, its scaling groups or its cliques have fewer replicas\n"
     );
-    let told = status(&observed, &ExecutionResult::default(), at(2));
-    let available = told.conditions.iter().find(|condition| condition.type_ == "Available").expect("the condition");
+    let status = status_of(&observed, &ExecutionResult::default(), at(2));
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("the condition");
     assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "TooManyObjects"));
-    assert_eq!((told.replicas, told.available_replicas), (Some(100_000), 2));
-    observed.set.status = Some(told.clone());
-    assert_eq!(status(&observed, &ExecutionResult::default(), at(3)), told);
+    assert_eq!((status.replicas, status.available_replicas), (Some(100_000), 2));
+    observed.set.status = Some(status.clone());
+    assert_eq!(status_of(&observed, &ExecutionResult::default(), at(3)), status);
 }

@@ -1,0 +1,12 @@
+//! The names of a plan's stages.
+
+/// Adopts pods that have lost their owner reference.
+pub(crate) const ADOPTION: &str = "adoption";
+/// Restores the labels of pods.
+pub(crate) const LABELS: &str = "labels";
+/// Removes the scheduling gates of pods.
+pub(crate) const GATES: &str = "gates";
+/// Creates and deletes pods.
+pub(crate) const PODS: &str = "pods";
+/// Writes the pod references of the clique's pod group in its gang.
+pub(crate) const REFERENCES: &str = "references";

@@ -1,0 +1,114 @@
+//! The conditions of a clique.
+
+use grove_api_types::conditions::{self, available, min_available_breached, pod_clique_scheduled};
+use grove_controller::conditions::{ConditionUpdate, set_status_condition};
+use grove_controller::executor::ExecutionResult;
+use grove_controller::plan::Plan;
+use grove_controller::slim::SlimPod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{as_count, rejections};
+use crate::clique::observed::Observed;
+
+/// Whether a condition is true, its reason and its message.
+type ConditionState = (bool, &'static str, String);
+
+/// Sets all conditions of the clique.
+pub(super) fn set_all(
+    conditions: &mut Vec<Condition>,
+    observed: &Observed,
+    plan: &Plan,
+    result: &ExecutionResult,
+    now: Timestamp,
+) {
+    let states = [
+        (conditions::POD_CLIQUE_SCHEDULED, scheduled_condition(observed)),
+        (conditions::MIN_AVAILABLE_BREACHED, min_available_breached_condition(observed)),
+        (conditions::AVAILABLE, available_condition(observed, plan, result)),
+    ];
+    for (type_, (holds, reason, message)) in states {
+        let (status, reason) = (holds.into(), reason.to_owned());
+        let observed_generation = observed.clique.metadata.generation;
+        set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
+    }
+}
+
+fn scheduled_condition(observed: &Observed) -> ConditionState {
+    let (found, needed) = (scheduled_count(observed), min_available(observed));
+    let counts = format!("expected at least: {needed}, found: {found}");
+    if found >= needed {
+        (true, pod_clique_scheduled::SUFFICIENT_SCHEDULED_PODS, format!("Sufficient scheduled pods found. {counts}"))
+    } else {
+        (false, pod_clique_scheduled::INSUFFICIENT_SCHEDULED_PODS, format!("Insufficient scheduled pods. {counts}"))
+    }
+}
+
+/// A starting pod counts like a ready pod; a pod that crashed or is no longer ready does not.
+fn min_available_breached_condition(observed: &Observed) -> ConditionState {
+    let (scheduled, needed) = (scheduled_count(observed), min_available(observed));
+    if scheduled < needed {
+        let message = format!("Scheduled replicas ({scheduled}) below MinAvailable ({needed})");
+        return (true, min_available_breached::SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE, message);
+    }
+    let is_healthy = |pod: &&SlimPod| pod.is_scheduled() && (pod.is_ready() || is_starting(pod));
+    let found = as_count(observed.live().filter(is_healthy).count());
+    let counts = format!("expected at least: {needed}, found: {found}");
+    if found < needed {
+        (
+            true,
+            min_available_breached::INSUFFICIENT_READY_PODS,
+            format!("Insufficient ready or starting pods. {counts}"),
+        )
+    } else {
+        (
+            false,
+            min_available_breached::SUFFICIENT_READY_PODS,
+            format!("Either sufficient ready or starting pods found. {counts}"),
+        )
+    }
+}
+
+/// Whether every container either is ready or has not started yet, and none has been restarted.
+fn is_starting(pod: &SlimPod) -> bool {
+    let containers = &pod.status.container_statuses;
+    containers.iter().all(|container| {
+        let stuck = container.started == Some(true) && !container.ready;
+        !stuck && container.restart_count == 0
+    })
+}
+
+fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionState {
+    let ready = as_count(observed.live().filter(|pod| pod.is_ready()).count());
+    let holds = ready >= observed.clique.spec.needed();
+    let rejected_verb = result.rejections().next().map(|(step, _)| step.verb);
+    let (reason, detail) = match (rejected_verb.zip(rejections::rejection_message(result)), plan.waiting.first()) {
+        (Some((verb, rejection)), _) => (available::failed(verb), format!("; {rejection}")),
+        (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
+        (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
+    };
+    let reason = if holds { available::MINIMUM_REPLICAS_AVAILABLE } else { reason };
+    (holds, reason, format!("{}{detail}", pod_counts_message(observed, ready)))
+}
+
+/// The number of ready pods, and the numbers of the others by state.
+fn pod_counts_message(observed: &Observed, ready: i32) -> String {
+    let desired = observed.clique.spec.replicas;
+    let count = |holds: fn(&SlimPod) -> bool| as_count(observed.live().filter(|pod| holds(pod)).count());
+    let others = [
+        (desired - count(|_| true), "to be created"),
+        (count(SlimPod::is_gated), "gated"),
+        (count(|pod| !pod.is_scheduled() && !pod.is_gated()), "not scheduled"),
+        (count(|pod| pod.is_scheduled() && !pod.is_ready()), "not ready"),
+    ];
+    let others = others.iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!(", {count} {state}"));
+    format!("{ready} of {desired} pods ready{}", others.collect::<String>())
+}
+
+fn scheduled_count(observed: &Observed) -> i32 {
+    as_count(observed.live().filter(|pod| pod.is_scheduled()).count())
+}
+
+fn min_available(observed: &Observed) -> i32 {
+    observed.clique.spec.min_available.unwrap_or(observed.clique.spec.replicas)
+}

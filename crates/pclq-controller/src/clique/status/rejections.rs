@@ -1,0 +1,62 @@
+//! The message for rejected writes, with the texts of the API server: quotas, limit ranges, Pod Security, webhooks.
+
+use std::fmt::{self, Display, Formatter};
+
+use grove_controller::executor::{ExecutionResult, StepResult};
+use grove_runtime::api_error::ApiError;
+
+/// The message contains this many different reasons; it only counts the others.
+const MAX_NAMED: usize = 3;
+
+/// One reason for rejections, and the number of rejected writes.
+struct Reason<'a> {
+    verb: &'static str,
+    kind: &'a str,
+    message: &'a str,
+    /// The message without the parts that differ from object to object.
+    normalized: String,
+    count: usize,
+}
+
+/// All rejected writes in one sentence; each reason appears once, with the number of writes.
+pub(super) fn rejection_message(result: &ExecutionResult) -> Option<String> {
+    let mut reasons: Vec<Reason<'_>> = Vec::new();
+    for (StepResult { stage: _, verb, target, result: _ }, failure) in result.rejections() {
+        let (kind, message) = (target.resource.kind.as_str(), without_object_name(&target.name, failure));
+        let normalized = normalized_message(message);
+        let is_same =
+            |reason: &&mut Reason<'_>| (reason.verb, reason.kind, &reason.normalized) == (*verb, kind, &normalized);
+        match reasons.iter_mut().find(is_same) {
+            Some(reason) => reason.count += 1,
+            None => reasons.push(Reason { verb, kind, message, normalized, count: 1 }),
+        }
+    }
+    let more = match reasons.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        1 => "; and 1 more reason".to_owned(),
+        more => format!("; and {more} more reasons"),
+    };
+    let named: Vec<_> = reasons.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    (!named.is_empty()).then(|| format!("the API server rejected {}{more}", named.join("; ")))
+}
+
+impl Display for Reason<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { verb, kind, message, normalized: _, count } = self;
+        let plural = if *count == 1 { "" } else { "s" };
+        write!(f, "the {verb} of {count} {kind}{plural}: {message}")
+    }
+}
+
+/// The message of the API server without the name of the object at its beginning.
+fn without_object_name<'a>(name: &str, failure: &'a ApiError) -> &'a str {
+    let prefixes = ["forbidden", "invalid"].map(|reason| format!("\"{name}\" is {reason}: "));
+    let rest = prefixes.iter().find_map(|prefix| failure.message.split_once(prefix.as_str()));
+    rest.map_or(failure.message.as_str(), |(_, message)| message)
+}
+
+/// The message without the words that contain digits: names and numbers.
+fn normalized_message(message: &str) -> String {
+    let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
+    message.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,75 @@
+//! Rejected creates of pods: the condition contains the messages of the API server, each reason once.
+
+#![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
+
+use expect_test::{Expect, expect};
+use grove_controller::executor::{ExecutionResult, StepResult};
+use grove_controller::plan::Target;
+use grove_runtime::api_error::ApiError;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{plan, snapshot, status};
+
+const QUOTA: &str = "is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2";
+const LIMITS: &str = "is forbidden: maximum cpu usage per Container is 1, but limit is 2";
+const SECURITY: &str =
+    "is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true (container \"main\" must set it)";
+
+/// The results of rejected creates: each with the name of the pod and the message of the API server.
+fn creates(rejected: &[(&str, &str)]) -> ExecutionResult {
+    let step = |(name, message): &(&str, &str)| {
+        let target = Target { name: (*name).to_owned(), ..Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]) };
+        let failure = ApiError::new(403, "Forbidden", format!("pods \"{name}\" {message}"));
+        StepResult { stage: "pods", verb: "create", target, result: Err(failure) }
+    };
+    ExecutionResult { steps: rejected.iter().map(step).collect() }
+}
+
+#[track_caller]
+fn check(row: &str, rejected: &[(&str, &str)], expected: &Expect) {
+    let observed = snapshot(row);
+    let status = status(&observed, &creates(rejected), Timestamp::from_second(1).unwrap());
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available").unwrap();
+    expected.assert_eq(&format!("{} {}: {}\n", available.status, available.reason, available.message));
+}
+
+#[test]
+fn rejections_that_differ_in_names_and_numbers_are_one_reason() {
+    check(
+        "{replicas: 3, gang: []}",
+        &[("llm-0-a-1", QUOTA), ("llm-0-a-2", &QUOTA.replace("used: pods=2", "used: pods=1"))],
+        &expect![[r#"
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 2 Pods: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
+        "#]],
+    );
+}
+
+#[test]
+fn every_reason_of_rejected_creates_is_in_the_condition() {
+    check(
+        "{replicas: 3, gang: []}",
+        &[("llm-0-a-1", QUOTA), ("llm-0-a-2", LIMITS), ("llm-0-a-3", SECURITY), ("llm-0-a-4", "is invalid: spec: x")],
+        &expect![[r#"
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; the create of 1 Pod: maximum cpu usage per Container is 1, but limit is 2; the create of 1 Pod: violates PodSecurity "restricted:latest": runAsNonRoot != true (container "main" must set it); and 1 more reason
+        "#]],
+    );
+}
+
+#[test]
+fn rejected_creates_are_in_the_message_of_an_available_clique() {
+    check(
+        "{replicas: 2, minAvailable: 1, gang: [a], pods: [{i: 0, name: a, ready: true}]}",
+        &[("llm-0-a-1", QUOTA)],
+        &expect![[r#"
+            True MinimumReplicasAvailable: 1 of 2 pods ready, 1 to be created; the API server rejected the create of 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
+        "#]],
+    );
+}
+
+#[test]
+fn a_clique_with_rejected_creates_creates_one_pod_at_a_time() {
+    let creates = |row: &str| plan(&snapshot(row)).steps().filter(|step| step.verb() == "create").count();
+    assert_eq!(creates("{replicas: 5, gang: []}"), 5);
+    assert_eq!(creates("{replicas: 5, gang: [], rejected: true}"), 1);
+    assert_eq!(creates("{replicas: 5, gang: [a], rejected: true, pods: [{i: 0, name: a}]}"), 1);
+}

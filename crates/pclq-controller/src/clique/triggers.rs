@@ -1,0 +1,109 @@
+//! Predicates and mappers from pods, gangs and relists to the cliques that they trigger.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::stream::{self, Stream, StreamExt};
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels;
+use grove_api_types::ownership::controller_of;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::controller::Trigger;
+use grove_controller::slim::SlimPod;
+use grove_controller::{predicates, triggers};
+use grove_runtime::caches::{Cache, Delta};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Resource, ResourceExt};
+
+use crate::dependents::DependentsIndex;
+use crate::pod::labelled_clique;
+
+/// The cliques of a pod.
+pub(super) fn cliques_of_pod(dependents: &DependentsIndex, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
+    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && has_dependents(dependents, delta));
+    owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
+}
+
+/// The current and the previous controller of the pod; for a pod without controller, the clique that could adopt it.
+pub(super) fn owning_cliques(delta: &Delta<SlimPod>) -> Vec<ObjectRef<PodClique>> {
+    let mut cliques = triggers::controllers_of(delta);
+    let orphan = delta.new.iter().filter(|pod| controller_of(pod.meta()).is_none());
+    for pod in orphan {
+        let namespace = pod.namespace().unwrap_or_default();
+        let labelled = labelled_clique(pod).map(|name| ObjectRef::new(name).within(&namespace));
+        cliques.extend(labelled.filter(|labelled| !cliques.contains(labelled)));
+    }
+    cliques
+}
+
+/// Whether the change of a pod may require another pod or a repair. A creation, and progress of a live pod, only change
+/// the status of the clique.
+pub(super) fn needs_reconcile(delta: &Delta<SlimPod>) -> bool {
+    let Delta { old: Some(old), new: Some(new) } = delta else { return delta.is_delete() };
+    old.is_live() != new.is_live() || predicates::metadata_or_generation_changed_ignoring_additions(delta)
+}
+
+/// Whether the pod has just been assigned to a node.
+fn was_scheduled(delta: &Delta<SlimPod>) -> bool {
+    let is_scheduled = |pod: &Option<Arc<SlimPod>>| pod.as_deref().is_some_and(SlimPod::is_scheduled);
+    is_scheduled(&delta.new) && !is_scheduled(&delta.old)
+}
+
+/// Whether pods of other gangs are gated until the gang of the pod is scheduled.
+fn has_dependents(dependents: &DependentsIndex, delta: &Delta<SlimPod>) -> bool {
+    let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
+    let gang = delta.new.as_deref().and_then(gang);
+    gang.is_some_and(|(namespace, gang)| !dependents.dependents_of(&namespace, &gang).is_empty())
+}
+
+/// The cliques of the changed pod groups, and the cliques that depend on the gang. The members need a reconcile if the gang
+/// was created or deleted; another change of their pod groups only changes their status.
+pub(super) fn cliques_of_gang(dependents: &DependentsIndex, delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
+    let members = cliques_of_changed_pod_groups(delta);
+    let gang = delta.object().filter(|_| !members.is_empty());
+    let dependents = gang.map(|gang| dependents.dependents_of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
+    let needs_reconcile = active_uid(delta.old.as_deref()) != active_uid(delta.new.as_deref());
+    let members = members.into_iter().map(move |clique| Trigger::new(needs_reconcile, clique));
+    members.chain(dependents.into_iter().flatten().map(Trigger::Reconcile)).collect()
+}
+
+/// The uid of the gang if it exists and is not terminating.
+fn active_uid(gang: Option<&PodGang>) -> Option<&str> {
+    gang.filter(|gang| !is_terminating(*gang))?.metadata.uid.as_deref()
+}
+
+/// The cliques whose pod group was added, removed, moved or changed, or whose gang was replaced. A change of the phase or
+/// the conditions of a gang triggers no clique.
+pub(super) fn cliques_of_changed_pod_groups(delta: &Delta<PodGang>) -> Vec<ObjectRef<PodClique>> {
+    let (old, new) = (pod_groups(delta.old.as_deref()), pod_groups(delta.new.as_deref()));
+    let changed = old.iter().filter(|group| !new.contains(group));
+    let changed = changed.chain(new.iter().filter(|group| !old.contains(group)));
+    let names: BTreeSet<&str> = changed.map(|(_, _, group)| group.name.as_str()).collect();
+    let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
+    names.into_iter().map(|name| ObjectRef::new(name).within(&namespace)).collect()
+}
+
+/// The pod groups of an active gang with the uid of the gang and their positions: the preconditions of a patch of the pod
+/// references.
+fn pod_groups(gang: Option<&PodGang>) -> Vec<(Option<String>, usize, &PodGroup)> {
+    let active = gang.filter(|gang| !is_terminating(*gang));
+    let uid = active.and_then(ResourceExt::uid);
+    let groups = active.into_iter().flat_map(|gang| gang.spec.podgroups.iter().enumerate());
+    groups.map(|(at, group)| (uid.clone(), at, group)).collect()
+}
+
+/// All cliques after every relist of the pods: no delta reports a pod that was created and deleted before the relist.
+pub(super) fn on_relist(
+    pods: &Cache<SlimPod>,
+    cliques: &Cache<PodClique>,
+) -> impl Stream<Item = Trigger<PodClique>> + Send + use<> {
+    let cliques = cliques.clone();
+    let relists = stream::unfold(pods.relists(), |mut relists| async move {
+        relists.changed().await.ok()?;
+        Some(((), relists))
+    });
+    relists.flat_map(move |()| {
+        stream::iter(cliques.all()).map(|clique| Trigger::StatusOnly(ObjectRef::from_obj(&*clique)))
+    })
+}

@@ -1,0 +1,14 @@
+//! The error of a reconcile, which makes the controller retry it with backoff.
+
+use grove_controller::executor;
+
+/// Why a reconcile failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A step of the plan failed; the status of the object has the message.
+    #[error("could not execute the plan")]
+    Execute(#[source] executor::Error),
+    /// The status could not be written.
+    #[error("could not write the status")]
+    WriteStatus(#[source] executor::Error),
+}

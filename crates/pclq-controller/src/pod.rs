@@ -1,0 +1,43 @@
+//! The identity of a pod: its index within its clique, and the clique that it belongs to.
+
+use grove_api_types::labels;
+use grove_api_types::ownership::controller_of;
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::slim::SlimPod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
+
+/// Whether a clique controls the pod, or could adopt it.
+pub(crate) fn is_grove_pod(pod: &SlimPod) -> bool {
+    match controller_of(pod.meta()) {
+        Some(owner) => is_clique(owner),
+        None => labelled_clique(pod).is_some(),
+    }
+}
+
+fn is_clique(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.kind == PodClique::kind(&()) && group == Some(&*PodClique::group(&()))
+}
+
+/// The clique that the labels of the pod name, if Grove manages the pod.
+pub(crate) fn labelled_clique(pod: &SlimPod) -> Option<&str> {
+    let managed = pod.labels().get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::MANAGER);
+    pod.labels().get(labels::POD_CLIQUE).filter(|_| managed).map(String::as_str)
+}
+
+/// The index of a pod within its clique: the end of its hostname, which cannot change, otherwise its label.
+pub(crate) fn index(pod: &SlimPod) -> Option<i32> {
+    let hostname = pod.spec.hostname.as_deref().and_then(|host| host.rsplit_once('-')).map(|(_, index)| index);
+    let label = || pod.labels().get(labels::POD_INDEX).map(String::as_str);
+    hostname.and_then(parse_index).or_else(|| label().and_then(parse_index))
+}
+
+fn parse_index(index: &str) -> Option<i32> {
+    index.parse().ok().filter(|index| *index >= 0)
+}
+
+/// The key under which the cache keeps the last deleted pod of each index.
+pub(crate) fn index_key(pod: &SlimPod) -> Option<String> {
+    index(pod).map(|index| index.to_string())
+}
