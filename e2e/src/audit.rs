@@ -7,7 +7,7 @@ use grove_dev_harness::audit_log::{self, Event};
 /// The number of events in the audit log so far: the mark from which [`writes_since`] reads.
 ///
 /// # Panics
-/// When the log cannot be read.
+/// If the log cannot be read.
 pub fn mark(dir: &Path) -> usize {
     read(dir).len()
 }
@@ -15,7 +15,7 @@ pub fn mark(dir: &Path) -> usize {
 /// Writes of our accounts since the mark, except for writes of Leases: `verb resource name (account)`.
 ///
 /// # Panics
-/// When the log cannot be read.
+/// If the log cannot be read.
 pub fn writes_since(dir: &Path, mark: usize) -> Vec<String> {
     read(dir).iter().skip(mark).filter_map(write).collect()
 }
@@ -31,7 +31,7 @@ fn write(event: &Event) -> Option<String> {
 /// first requests of each stretch arrived.
 ///
 /// # Panics
-/// When the log cannot be read.
+/// If the log cannot be read.
 pub fn replicas_that_wrote(dir: &Path, service: &str) -> Vec<String> {
     let events = read(dir);
     let of_service = |event: &&Event| write(event).is_some_and(|write| write.ends_with(&format!("({service})")));
@@ -47,8 +47,8 @@ pub fn replicas_that_wrote(dir: &Path, service: &str) -> Vec<String> {
 /// Requests that this webhook denied: `verb resource name (user)`.
 ///
 /// # Panics
-/// When the log cannot be read.
-pub fn refused_by(dir: &Path, webhook: &str) -> Vec<String> {
+/// If the log cannot be read.
+pub fn denied_by(dir: &Path, webhook: &str) -> Vec<String> {
     let events = read(dir);
     let denied = events.iter().filter(|event| event.response_status.message.contains(webhook));
     denied.map(request_and_user).collect()

@@ -1,26 +1,27 @@
-//! Kustomizations as users write them: a base of ours, with components.
+//! Kustomizations as users write them: one of the bases in `deploy/` with components.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::dev_cluster::DevCluster;
 use crate::kubectl::kubectl_on;
-use crate::plane::Plane;
 
-/// Objects by what kubectl calls them, such as `Service/webhook-server`.
+/// Objects by kind and name, such as `Service/webhook-server`.
 pub type Rendered = BTreeMap<String, Value>;
 
-/// The folder of a kustomization of the base of a service, with components, in the plane's folder.
+/// Writes a kustomization of a base with components into the cluster's folder, and returns its folder.
 ///
 /// # Panics
-/// When it cannot be written.
-pub fn overlay(plane: &Plane, base: &str, components: &[&str]) -> PathBuf {
-    // Kustomize takes no absolute paths.
-    let folder =
-        plane.dir().join(["overlay", base].into_iter().chain(components.iter().copied()).collect::<Vec<_>>().join("-"));
+/// If it cannot be written.
+pub fn overlay(cluster: &DevCluster, base: &str, components: &[&str]) -> PathBuf {
+    // Kustomize accepts only relative paths.
+    let folder = cluster
+        .dir()
+        .join(["overlay", base].into_iter().chain(components.iter().copied()).collect::<Vec<_>>().join("-"));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let depth = folder.canonicalize().expect("it is there").components().count() - 1;
+    let depth = folder.canonicalize().expect("the folder exists").components().count() - 1;
     let deploy =
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).canonicalize().expect("the folder of manifests");
     let deploy = ["../".repeat(depth), deploy.display().to_string().trim_start_matches('/').to_owned()].concat();
@@ -30,12 +31,13 @@ pub fn overlay(plane: &Plane, base: &str, components: &[&str]) -> PathBuf {
     folder
 }
 
-/// What kubectl makes of a folder.
+/// Renders a kustomization with `kubectl kustomize`.
 ///
 /// # Panics
-/// When it refuses.
-pub async fn rendered(plane: &Plane, folder: &Path) -> Rendered {
-    let text = kubectl_on(plane, &["kustomize", &folder.display().to_string()], "").await.expect("kubectl renders it");
+/// If kubectl fails.
+pub async fn render(cluster: &DevCluster, folder: &Path) -> Rendered {
+    let text =
+        kubectl_on(cluster, &["kustomize", &folder.display().to_string()], "").await.expect("kubectl renders it");
     let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).expect("YAML"));
     let name = |object: &Value| {
         let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
@@ -44,7 +46,7 @@ pub async fn rendered(plane: &Plane, folder: &Path) -> Rendered {
     documents.map(|object| (name(&object), object)).collect()
 }
 
-/// Where two renderings differ: one line for each field that is added, changed or gone.
+/// The differences of two renderings: one line for each added, changed or removed object or field.
 pub fn differences(before: &Rendered, after: &Rendered) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, object) in after {
@@ -53,7 +55,7 @@ pub fn differences(before: &Rendered, after: &Rendered) -> Vec<String> {
             Some(before) => compare(name, before, object, &mut lines),
         }
     }
-    lines.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("{name} is gone")));
+    lines.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("{name} is removed")));
     lines
 }
 
@@ -61,7 +63,7 @@ fn compare(at: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for key in before.keys().filter(|key| !after.contains_key(*key)) {
-                lines.push(format!("{at}.{key} is gone"));
+                lines.push(format!("{at}.{key} is removed"));
             }
             for (key, after) in after {
                 compare(&format!("{at}.{key}"), before.get(key).unwrap_or(&Value::Null), after, lines);
@@ -71,7 +73,7 @@ fn compare(at: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
             for (index, after) in after.iter().enumerate() {
                 compare(&format!("{at}[{index}]"), before.get(index).unwrap_or(&Value::Null), after, lines);
             }
-            lines.extend((after.len()..before.len()).map(|index| format!("{at}[{index}] is gone")));
+            lines.extend((after.len()..before.len()).map(|index| format!("{at}[{index}] is removed")));
         }
         _ if before == after => {}
         _ => lines.push(format!("{at}: {after}")),

@@ -1,28 +1,28 @@
-//! The vocabulary of the tests against a real control plane: a namespace of one's own, the world in it as the watch
-//! streams tell it, and planes of one's own for tests that disturb others.
+//! Support for tests against a real control plane: a namespace for each test, its objects kept current by watches, and dev
+//! clusters for tests that disturb others.
 //!
-//! Tests wait on what the world looks like, never on time, and know nothing of how the services work.
+//! Tests wait for states of objects, never for time to pass, and use no code of the services.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "the vocabulary of tests: whatever fails here fails the test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "support code of tests: any failure fails the test")]
 
-pub mod announced;
-pub mod apart;
 pub mod audit;
+pub mod crash_injection;
+pub mod dev_cluster;
+pub mod events;
+pub mod fixtures;
 pub mod kubectl;
 pub mod kustomize;
 pub mod metrics;
 pub mod namespace;
-pub mod plane;
+pub mod namespace_state;
+pub mod normalized;
+pub mod propagation;
 pub mod proxy;
-pub mod replicas;
 pub mod schema;
-pub mod sets;
-pub mod shown;
-pub mod state;
-pub mod taken_up;
-pub mod victims;
-pub mod world;
+pub mod service_replica;
+pub mod snapshot;
+pub mod standalone;
 
+pub use dev_cluster::DevCluster;
 pub use namespace::{Namespace, in_namespace};
-pub use plane::Plane;
-pub use world::World;
+pub use namespace_state::NamespaceState;

@@ -1,34 +1,34 @@
-//! What a service counts, as a monitoring system would read it.
+//! The metrics of a service, scraped as a monitoring system does.
 
 use std::collections::BTreeMap;
 
-use crate::plane::Plane;
+use crate::dev_cluster::DevCluster;
 use grove_dev_harness::http;
 
-/// Samples by name and labels, as `/metrics` spells them.
+/// Values by name and labels, as `/metrics` prints them.
 pub type Samples = BTreeMap<String, f64>;
 
-/// The samples of a service on the plane.
+/// The metrics of a service of the cluster.
 ///
 /// # Panics
-/// When the service does not answer.
-pub async fn of(plane: &Plane, service: &str) -> Samples {
-    at(plane.port(&format!("{service}-metrics"))).await.expect("it listens")
+/// If the service does not respond.
+pub async fn scrape(cluster: &DevCluster, service: &str) -> Samples {
+    scrape_port(cluster.port(&format!("{service}-metrics"))).await.expect("a response")
 }
 
-/// The samples of a service at this port of the machine; none while it does not listen.
+/// The metrics on a local port; `None` if no process listens there.
 ///
 /// # Panics
-/// When it answers otherwise than monitoring systems expect.
-pub async fn at(port: u16) -> Option<Samples> {
+/// If the response is not 200.
+pub async fn scrape_port(port: u16) -> Option<Samples> {
     let (status, body) = http::send(port, "GET", "/metrics", "").await.ok()?;
     assert_eq!(status, 200, "{body}");
     let samples = body.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
     Some(samples.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect())
 }
 
-/// What grew between two looks, by how much.
-pub fn growth(before: &Samples, after: &Samples) -> Samples {
-    let grown = after.iter().map(|(name, now)| (name.clone(), now - before.get(name).copied().unwrap_or_default()));
-    grown.filter(|(_, by)| *by > 0.0).collect()
+/// The metrics that increased between two scrapes, and by how much.
+pub fn increases(before: &Samples, after: &Samples) -> Samples {
+    let increased = after.iter().map(|(name, now)| (name.clone(), now - before.get(name).copied().unwrap_or_default()));
+    increased.filter(|(_, by)| *by > 0.0).collect()
 }

@@ -1,4 +1,4 @@
-//! A namespace of one's own on the shared plane, and the moves of a user in it.
+//! A namespace of one test, and what users do in it.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::plane::Plane;
-use crate::world::{Follower, World};
+use crate::dev_cluster::DevCluster;
+use crate::namespace_state::{NamespaceState, NamespaceWatcher};
 
-/// A namespace, its world, and a client that may do anything in it.
+/// A namespace, its watched objects, and a client with full permissions.
 pub struct Namespace {
-    /// Cluster admin, as the user of the tests.
+    /// The client of a cluster administrator.
     pub client: Client,
-    /// Its name.
+    /// The name of the namespace.
     pub name: String,
-    follower: Follower,
+    watcher: NamespaceWatcher,
 }
 
-/// Runs `test` in a fresh namespace of the shared plane and deletes the namespace after it.
+/// Runs `test` in a new namespace of the shared cluster and deletes the namespace afterwards.
 ///
 /// # Panics
-/// When there is no shared plane: the tests run through `cargo xtask test`.
+/// If there is no shared cluster: `cargo xtask test` runs these tests.
 pub async fn in_namespace(name: &str, test: impl AsyncFnOnce(&Namespace)) {
-    let namespace = Namespace::create(&Plane::shared().client().await, name).await;
+    let namespace = Namespace::create(&DevCluster::shared().client().await, name).await;
     test(&namespace).await;
     namespace.delete().await;
 }
 
 impl Namespace {
-    /// Creates it and waits until pods may be created in it.
+    /// Creates a namespace and waits for its default ServiceAccount, without which pods are rejected.
     ///
     /// # Panics
-    /// When the API server refuses.
+    /// If the API server rejects the namespace.
     pub async fn create(client: &Client, name: &str) -> Self {
         let object = KubeNamespace {
             metadata: kube::core::ObjectMeta { name: Some(name.into()), ..Default::default() },
@@ -49,50 +49,53 @@ impl Namespace {
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
         let exists = |account: Option<&ServiceAccount>| account.is_some();
         await_condition(accounts, "default", exists).await.expect("the namespace's default ServiceAccount");
-        Self::found(client, name)
+        Self::attach(client, name)
     }
 
-    /// One that is there already, of which nothing is known yet.
-    pub fn found(client: &Client, name: &str) -> Self {
-        Self { client: client.clone(), name: name.to_owned(), follower: Follower::start(client, name) }
+    /// Starts watching an existing namespace.
+    pub fn attach(client: &Client, name: &str) -> Self {
+        Self { client: client.clone(), name: name.to_owned(), watcher: NamespaceWatcher::start(client, name) }
     }
 
-    /// Deletes it with all that is left in it.
+    /// Deletes the namespace and the objects in it.
     ///
     /// # Panics
-    /// When the API server refuses.
+    /// If the API server rejects the request.
     pub async fn delete(&self) {
         let namespaces = Api::<KubeNamespace>::all(self.client.clone());
         namespaces.delete(&self.name, &DeleteParams::default()).await.expect("the namespace is deleted");
     }
 
-    /// The objects of one kind in it.
+    /// The API of one kind in the namespace.
     pub fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Waits until the world is as `holds` says, and returns it.
-    pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) -> World {
-        self.follower.until(what, holds).await
+    /// Waits until `holds` is true, and returns the objects. `what` describes the state in the message of a failure.
+    pub async fn wait_for(&self, what: &str, holds: impl Fn(&NamespaceState) -> bool) -> NamespaceState {
+        self.watcher.wait_for(what, holds).await
     }
 
-    /// Waits until the world is as `holds` says.
+    /// Waits until `holds` is true, and returns the objects.
     ///
     /// # Errors
-    /// The world as it was last, when that does not come about.
-    pub async fn arrives(&self, holds: impl Fn(&World) -> bool) -> Result<World, Box<World>> {
-        self.follower.arrives(holds).await
+    /// The latest objects, if `holds` does not become true in time.
+    pub async fn try_wait_for(
+        &self,
+        holds: impl Fn(&NamespaceState) -> bool,
+    ) -> Result<NamespaceState, Box<NamespaceState>> {
+        self.watcher.try_wait_for(holds).await
     }
 
-    /// Waits until nothing has changed for that long, and returns the world.
-    pub async fn at_rest(&self, quiet: Duration) -> World {
-        self.follower.at_rest(quiet).await
+    /// Waits until no object changes for this duration, and returns the objects.
+    pub async fn wait_until_quiet(&self, quiet: Duration) -> NamespaceState {
+        self.watcher.wait_until_quiet(quiet).await
     }
 
     /// Creates an object from YAML.
     ///
     /// # Panics
-    /// When it is no such object or the API server refuses it.
+    /// If the text is no object of the kind, or the API server rejects the object.
     pub async fn create_yaml<K>(&self, yaml: &str) -> K
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
@@ -102,29 +105,29 @@ impl Namespace {
         self.api().create(&PostParams::default(), &object).await.expect("the object is created")
     }
 
-    /// Waits until the API server trusts who judges this set, and would let it in.
+    /// Waits until the API server can call the webhooks and admits this set in a dry run.
     ///
     /// # Panics
-    /// When it goes on trusting nobody, or refuses the set.
-    pub async fn until_admitted(&self, set: &str) {
+    /// If the API server cannot call the webhooks in time, or denies the set.
+    pub async fn wait_until_admitted(&self, set: &str) {
         let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let mut words = String::new();
-        let asking = async {
+        let mut last = String::new();
+        let polling = async {
             while let Err(error) = self.api::<PodCliqueSet>().create(&dry, &set).await {
-                words = error.to_string();
-                assert!(words.contains("failed calling webhook"), "{words}");
+                last = error.to_string();
+                assert!(last.contains("failed calling webhook"), "{last}");
                 tokio::task::yield_now().await;
             }
         };
-        let admitted = tokio::time::timeout(crate::world::LIMIT, asking).await.is_ok();
-        assert!(admitted, "at last: {words}");
+        let admitted = tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.is_ok();
+        assert!(admitted, "the last error: {last}");
     }
 
-    /// Changes the scale of an object through its scale subresource, as `kubectl scale` does.
+    /// Sets the replicas of an object through its scale subresource, as `kubectl scale` does.
     ///
     /// # Panics
-    /// When the API server refuses.
+    /// If the API server rejects the request.
     pub async fn scale<K>(&self, name: &str, replicas: i32)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
@@ -133,10 +136,10 @@ impl Namespace {
         self.api::<K>().patch_scale(name, &PatchParams::default(), &patch).await.expect("the object is scaled");
     }
 
-    /// Merges a patch into an object, and returns the object as the patch left it.
+    /// Applies a merge patch to an object, and returns the patched object.
     ///
     /// # Panics
-    /// When the API server refuses.
+    /// If the API server rejects the patch.
     pub async fn patch<K>(&self, name: &str, patch: Value) -> K
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
@@ -145,11 +148,11 @@ impl Namespace {
         patched.expect("the object is patched")
     }
 
-    /// Deletes an object, as `kubectl delete` does.
+    /// Deletes an object in the background, as `kubectl delete` does.
     ///
     /// # Panics
-    /// When the API server refuses.
-    pub async fn remove<K>(&self, name: &str)
+    /// If the API server rejects the request.
+    pub async fn delete_object<K>(&self, name: &str)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {

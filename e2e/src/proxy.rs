@@ -1,5 +1,5 @@
-//! A wiretap between a service and the API server: it passes every byte on under the service's own token, and asks about
-//! each write whether it is to be the last that the service sends.
+//! A proxy between a service and the API server. It forwards every byte, including the service's own token, and asks an
+//! [`Interceptor`] about each write: the interceptor can kill the service before or after the write.
 
 use std::io;
 use std::path::Path;
@@ -18,36 +18,37 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// The server still gets to answer what was sent by a process that is no more.
-const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// How long the proxy still reads responses after the client closed its side of the connection.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A late write arrives after so many of the process that came next, or when this time is over.
-const LATE_BY: u64 = 64;
-const LATEST: Duration = Duration::from_secs(5);
+/// The proxy forwards a delayed write after this many writes of the restarted process, at the latest after [`MAX_DELAY`].
+const SUCCESSOR_WRITES: u64 = 64;
+/// See [`SUCCESSOR_WRITES`].
+const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// What becomes of a write, and of the service that sent it.
+/// What happens to a write and to the service that sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It arrives, and the service lives on.
-    Arrives,
-    /// It arrives, and the service is killed before it hears so.
-    IsTheLast,
-    /// The service is killed, and what it sent arrives when it is already at work again.
-    ArrivesLate,
+pub enum WriteFate {
+    /// The proxy forwards the write.
+    Forward,
+    /// The proxy forwards the write and kills the service before the response arrives.
+    ForwardThenKill,
+    /// The proxy kills the service and forwards the write after the restarted service has written.
+    KillThenForward,
 }
 
-/// What the owner of a proxy decides.
-pub struct Tap {
-    /// Is asked with the method and the path of each write.
-    pub fate: Box<dyn Fn(&str) -> Fate + Send + Sync>,
+/// Decides about the writes of a service.
+pub struct Interceptor {
+    /// The argument is the method and the path of the write.
+    pub decide: Box<dyn Fn(&str) -> WriteFate + Send + Sync>,
     /// Kills the service.
     pub kill: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Ends with its owner.
+/// A running proxy. It stops when it is dropped.
 pub struct Proxy {
     port: u16,
-    is_cut: watch::Sender<bool>,
+    connection_state: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
 
@@ -58,112 +59,124 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// Listens for one service. `authority` is the certificate by which the API server on `server` is known.
+    /// Starts the proxy of one service. `server` is the port of the API server, `ca` the file with its CA certificate.
     ///
     /// # Panics
-    /// When there is no port, or no certificate.
-    pub async fn start(server: u16, authority: &Path, tap: Tap) -> Self {
+    /// If no port is free, or the certificate cannot be read.
+    pub async fn start(server: u16, ca: &Path, interceptor: Interceptor) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let line =
-            Line { server, connector: connector(authority), tap: Arc::new(tap), progress: watch::Sender::default() };
-        let (is_cut, cut) = watch::channel(false);
+        let forwarder = Forwarder {
+            server,
+            connector: connector(ca),
+            interceptor: Arc::new(interceptor),
+            progress: watch::Sender::default(),
+        };
+        let (connection_state, disconnected) = watch::channel(false);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (line, mut cut) = (line.clone(), cut.clone());
+                let (forwarder, mut disconnected) = (forwarder.clone(), disconnected.clone());
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
-                        _ = cut.wait_for(|cut| *cut) => {}
-                        // How a connection ends is the service's affair.
-                        _ = line.carry(client) => {}
+                        _ = disconnected.wait_for(|disconnected| *disconnected) => {}
+                        // The client of the service reports a broken connection itself.
+                        _ = forwarder.forward_connection(client) => {}
                     }
                 });
             }
         });
-        Self { port, is_cut, accepting }
+        Self { port, connection_state, accepting }
     }
 
-    /// Where the service finds it.
+    /// The URL for the kubeconfig of the service.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Breaks all connections, and lets none come about until it is mended.
-    pub fn cut(&self) {
-        self.is_cut.send_replace(true);
+    /// Closes all connections and refuses new ones until [`Proxy::reconnect`].
+    pub fn disconnect(&self) {
+        self.connection_state.send_replace(true);
     }
 
-    /// Lets connections come about again.
-    pub fn mend(&self) {
-        self.is_cut.send_replace(false);
+    /// Accepts connections again.
+    pub fn reconnect(&self) {
+        self.connection_state.send_replace(false);
     }
 }
 
-fn connector(authority: &Path) -> TlsConnector {
+fn connector(ca: &Path) -> TlsConnector {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(authority).expect("the authority's file") {
-        roots.add(certificate.expect("a certificate")).expect("an authority");
+    for certificate in CertificateDer::pem_file_iter(ca).expect("the CA file") {
+        roots.add(certificate.expect("a certificate")).expect("a CA");
     }
     TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// What each connection is carried by.
+/// Forwards the connections of one proxy.
 #[derive(Clone)]
-struct Line {
+struct Forwarder {
     server: u16,
     connector: TlsConnector,
-    tap: Arc<Tap>,
+    interceptor: Arc<Interceptor>,
     progress: watch::Sender<Progress>,
 }
 
-/// How far the service is, which is another process after each kill.
+/// Counts since the start of the proxy. Each kill starts a new process of the service.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     /// Kills so far.
     kills: u64,
-    /// Writes since, of connections that came about since.
-    passed: u64,
+    /// Forwarded writes since the last kill, on connections opened since then.
+    forwarded: u64,
 }
 
-impl Line {
-    async fn carry(&self, client: TcpStream) -> io::Result<()> {
+impl Forwarder {
+    async fn forward_connection(&self, client: TcpStream) -> io::Result<()> {
         let upstream = TcpStream::connect(("127.0.0.1", self.server)).await?;
         upstream.set_nodelay(true)?;
         client.set_nodelay(true)?;
         let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
-        let (mut answers, mut requests) = split(self.connector.connect(name, upstream).await?);
+        let (mut responses, mut requests) = split(self.connector.connect(name, upstream).await?);
         let (from_client, to_client) = client.into_split();
-        let mut answering = pin!(answer(&mut answers, to_client));
+        let mut responding = pin!(copy_responses(&mut responses, to_client));
         tokio::select! {
-            ended = &mut answering => ended,
-            ended = self.pass_on(from_client, &mut requests) => {
-                // Answers to what was sent are waited for, then the connection is closed whatever still comes.
-                let _ = timeout(LAST_ANSWER, answering).await;
+            ended = &mut responding => ended,
+            ended = self.forward_requests(from_client, &mut requests) => {
+                // The client closed its side: wait for outstanding responses, then close the connection.
+                let _ = timeout(RESPONSE_TIMEOUT, responding).await;
                 ended
             }
         }
     }
 
-    /// Passes requests on, one by one, until the client has no more of them.
-    async fn pass_on(&self, mut client: OwnedReadHalf, server: &mut (impl AsyncWriteExt + Unpin)) -> io::Result<()> {
+    /// Forwards requests one by one until the client closes the connection.
+    async fn forward_requests(
+        &self,
+        mut client: OwnedReadHalf,
+        server: &mut (impl AsyncWriteExt + Unpin),
+    ) -> io::Result<()> {
         let process = self.progress.borrow().kills;
         let mut received = Vec::new();
         while let Some(request) = next_request(&mut client, &mut received).await? {
-            let fate = if is_write(&request.first_line) { (self.tap.fate)(&request.first_line) } else { Fate::Arrives };
-            if fate == Fate::ArrivesLate {
+            let fate = if is_write(&request.first_line) {
+                (self.interceptor.decide)(&request.first_line)
+            } else {
+                WriteFate::Forward
+            };
+            if fate == WriteFate::KillThenForward {
                 self.kill();
-                self.others_are_at_work().await;
+                self.wait_for_successor_writes().await;
             }
             server.write_all(&request.bytes).await?;
             server.flush().await?;
-            if fate == Fate::IsTheLast {
+            if fate == WriteFate::ForwardThenKill {
                 self.kill();
             }
             let counts = is_write(&request.first_line);
             self.progress.send_if_modified(|now| {
-                now.passed += u64::from(counts && now.kills == process);
+                now.forwarded += u64::from(counts && now.kills == process);
                 counts
             });
         }
@@ -171,34 +184,36 @@ impl Line {
     }
 
     fn kill(&self) {
-        (self.tap.kill)();
-        self.progress.send_modify(|now| *now = Progress { kills: now.kills + 1, passed: 0 });
+        (self.interceptor.kill)();
+        self.progress.send_modify(|now| *now = Progress { kills: now.kills + 1, forwarded: 0 });
     }
 
-    /// Waits until the process that comes next has made some writes. One that has none to make is not waited for.
-    async fn others_are_at_work(&self) {
+    /// Waits until the restarted process has sent [`SUCCESSOR_WRITES`] writes, at most [`MAX_DELAY`]: it may have nothing to
+    /// write.
+    async fn wait_for_successor_writes(&self) {
         let mut progress = self.progress.subscribe();
         let kills = progress.borrow().kills;
-        let at_work = |now: &Progress| now.kills > kills || now.passed >= LATE_BY;
-        let _ = timeout(LATEST, progress.wait_for(at_work)).await;
+        let has_written = |now: &Progress| now.kills > kills || now.forwarded >= SUCCESSOR_WRITES;
+        let _ = timeout(MAX_DELAY, progress.wait_for(has_written)).await;
     }
 }
 
-/// Copies what the server says; when nobody listens any more, to nobody.
-async fn answer(answers: &mut (impl AsyncReadExt + Unpin), mut to_client: OwnedWriteHalf) -> io::Result<()> {
-    if copy(answers, &mut to_client).await.is_err() {
-        copy(answers, &mut sink()).await?;
+/// Copies the responses to the client, and discards them once the client is disconnected.
+async fn copy_responses(responses: &mut (impl AsyncReadExt + Unpin), mut to_client: OwnedWriteHalf) -> io::Result<()> {
+    if copy(responses, &mut to_client).await.is_err() {
+        copy(responses, &mut sink()).await?;
     }
     Ok(())
 }
 
-/// One request, with the method and the path in its first line.
+/// One request. `first_line` holds the method and the path.
 struct Request {
     first_line: String,
     bytes: Vec<u8>,
 }
 
-/// The next request; nothing when the client has gone, be it in the middle of one, of which the server hears nothing.
+/// The next complete request. `None` if the client closed the connection, also in the middle of a request, which is then not
+/// forwarded.
 async fn next_request(client: &mut OwnedReadHalf, received: &mut Vec<u8>) -> io::Result<Option<Request>> {
     loop {
         if let Some(end) = head_end(received) {
@@ -226,13 +241,13 @@ fn read_head(head: &[u8]) -> io::Result<(String, usize)> {
         fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     };
     if field("transfer-encoding").is_some() {
-        return Err(io::Error::other("a request without a length is not understood here"));
+        return Err(io::Error::other("the proxy does not support requests without a content length"));
     }
     let length = field("content-length").map_or(Ok(0), str::parse).map_err(io::Error::other)?;
     Ok((first_line, length))
 }
 
-/// Leases are renewed by the clock and reviews change nothing: neither counts.
+/// Lease renewals depend on the clock and access reviews change nothing, so neither counts as a write.
 fn is_write(first_line: &str) -> bool {
     let (method, path) = first_line.split_once(' ').unwrap_or_default();
     method != "GET" && !path.contains("/leases") && !path.contains("accessreviews")

@@ -1,8 +1,8 @@
-//! What Grove promises its users, on a real control plane. Run with `cargo xtask test`.
+//! End-to-end tests of Grove on a real control plane. `cargo xtask test` runs them.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "any failure fails the test")]
 
-/// An inline module, so that the tests live in `it/` and do not become binaries of their own.
+/// An inline module, so that Cargo does not build each file of `it/` as a test binary.
 mod it {
     mod bad_input;
     mod composition;
@@ -24,7 +24,7 @@ mod it {
     mod template_change;
     mod without_webhook;
 
-    /// Tests that disturb others, and so have planes of their own; on a cluster of somebody's own they are not run.
+    /// Tests that disturb others and so start clusters of their own. `cargo xtask test --kubeconfig` skips them.
     mod own_cluster {
         mod admission;
         mod authorizer;

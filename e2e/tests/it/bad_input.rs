@@ -1,30 +1,30 @@
-//! Bad input and what the user is told: each row is tried, and the table of the answers is a document.
+//! Invalid input and the error messages that users see. The test writes them as a table and compares it with `docs/bad-input.md`.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use e2e::apart::{self, Apart};
 use e2e::kubectl::kubectl;
-use e2e::{Namespace, Plane, in_namespace, sets};
+use e2e::standalone::{self, StandaloneService};
+use e2e::{DevCluster, Namespace, fixtures, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::http;
 use serde_json::{Value, json};
 
-/// A set that is right but for `replaced`, which stands in the place of `by`.
-fn wrong(replaced: &str, by: &str) -> String {
-    let right = sets::grouped("bad", 1, "");
-    assert!(right.contains(replaced), "{replaced:?} is not in\n{right}");
-    right.replacen(replaced, by, 1)
+/// A valid set in which `by` replaces the text `replaced`.
+fn invalid_set(replaced: &str, by: &str) -> String {
+    let valid = fixtures::with_scaling_group("bad", 1, "");
+    assert!(valid.contains(replaced), "{replaced:?} is not in\n{valid}");
+    valid.replacen(replaced, by, 1)
 }
 
-/// What is wrong with a set, the place in a right one, and what stands there instead.
+/// The mistake in a set, a text of the valid set, and its replacement.
 const SETS: &[(&str, &str, &str)] = &[
     ("a misspelt field", "  replicas: 1\n", "  replcas: 1\n"),
-    ("a misspelt field of a pod spec", "schedulerName: x, ", "schedulerNam: x, "),
-    ("more objects than any cluster holds", "  replicas: 1\n", "  replicas: 100000\n"),
-    ("a negative size", "  replicas: 1\n", "  replicas: -1\n"),
-    ("a text for a number", "minAvailable: 1", "minAvailable: one"),
-    ("two cliques of one name", "- {name: p,", "- {name: d,"),
+    ("a misspelt field in a pod spec", "schedulerName: x, ", "schedulerNam: x, "),
+    ("more objects than the limit", "  replicas: 1\n", "  replicas: 100000\n"),
+    ("negative replicas", "  replicas: 1\n", "  replicas: -1\n"),
+    ("a string for a number", "minAvailable: 1", "minAvailable: one"),
+    ("two cliques with the same name", "- {name: p,", "- {name: d,"),
     ("a clique without a name", "- {name: p, spec:", "- {spec:"),
     ("an unknown startup type", "    cliques:", "    cliqueStartupType: InOrder\n    cliques:"),
     ("an unknown update strategy", "  replicas: 1\n", "  replicas: 1\n  updateStrategy: {type: Rolling}\n"),
@@ -43,68 +43,83 @@ const SETS: &[(&str, &str, &str)] = &[
 async fn invalid_input_is_rejected_with_the_field_and_the_remedy() {
     in_namespace("e2e-bad-input", async |ns| {
         let mut document = INTRODUCTION.to_owned();
-        document += "\n## Sets\n\n| wrong | the answer |\n|---|---|\n";
+        document += "\n## Sets\n\n| mistake | message |\n|---|---|\n";
         for (what, replaced, by) in SETS {
-            document += &row(what, &refused(ns, what, &with_scheduler(replaced, by)).await);
+            document += &row(what, &rejection(ns, what, &with_scheduler(replaced, by)).await);
         }
-        document += &row("a size below zero by `kubectl scale`", &scaled_below_zero(ns).await);
-        document += "\n## Starting a service\n\n| wrong | exit code | the last words |\n|---|---|---|\n";
-        for (service, mistakes) in [("pcs-controller", starts()), ("webhook-server", starts_of_webhooks())] {
+        document += &row("negative replicas through the scale subresource", &scaled_below_zero(ns).await);
+        document += "\n## Starting a service\n\n| mistake | exit code | message |\n|---|---|---|\n";
+        for (service, mistakes) in
+            [("pcs-controller", start_mistakes()), ("webhook-server", webhook_server_start_mistakes())]
+        {
             for (what, flags) in mistakes {
-                let (code, words) = started(service, &flags).await;
-                document += &row_of_start(what, code, &words);
+                let (code, output) = run(service, &flags).await;
+                document += &start_row(what, code, &output);
             }
         }
-        for (what, service, flag) in PLACES {
-            let (code, words) = started_where_somebody_is(service, flag).await;
-            document += &row_of_start(what, code, &words);
+        for (what, service, flag) in ADDRESSES {
+            let (code, output) = run_with_address_in_use(service, flag).await;
+            document += &start_row(what, code, &output);
         }
-        document += "\n## A service that waits\n\nIt says why in its log and to whoever asks `/readyz`, tries again, and ends with code 0 when it is asked to.\n";
-        document += "\n| wrong | `/readyz` |\n|---|---|\n";
-        for (what, kubeconfig) in waits(ns).await {
-            document += &row(what, &waiting("pcs-controller", &["--kubeconfig", &kubeconfig], "podcliquesets").await);
+        document += NOT_READY;
+        for (what, kubeconfig) in failing_kubeconfigs(ns).await {
+            document +=
+                &row(what, &readiness_message("pcs-controller", &["--kubeconfig", &kubeconfig], "podcliquesets").await);
         }
-        for (what, flags) in waits_of_webhooks() {
+        for (what, flags) in without_certificate() {
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-            document += &row(what, &waiting("webhook-server", &flags, "the certificate").await);
+            document += &row(what, &readiness_message("webhook-server", &flags, "the certificate").await);
         }
         let path = format!("{}/../docs/bad-input.md", env!("CARGO_MANIFEST_DIR"));
         expect_test::expect_file![path].assert_eq(&document);
-        let left = ns.api::<PodCliqueSet>().list(&kube::api::ListParams::default()).await.expect("a list");
-        assert_eq!(left.items.len(), 1, "only the set that was right is there");
+        let stored = ns.api::<PodCliqueSet>().list(&kube::api::ListParams::default()).await.expect("a list");
+        assert_eq!(stored.items.len(), 1, "only the valid set is stored");
     })
     .await;
 }
 
 const INTRODUCTION: &str = "# Bad input
 
-What users are told when something is wrong. A test makes each of these mistakes and compares the answers with this page. The keys
-of the configuration and what is said about each of them: [configuration.md](configuration.md).
+The error messages for invalid input. A test makes each of these mistakes and compares the messages with this page.
+[configuration.md](configuration.md) describes the configuration and its errors.
 ";
 
-/// A scheduler's name gives the row about pod specs something to misspell.
+const NOT_READY: &str = "
+## A service that is not ready
+
+The service reports the reason in its log and at `/readyz`, retries, and exits with code 0 on SIGTERM.
+
+| mistake | `/readyz` |
+|---|---|
+";
+
+/// The row about pod specs misspells the scheduler name, which the other rows do not need.
 fn with_scheduler(replaced: &str, by: &str) -> String {
-    if replaced.starts_with("schedulerName") { sets::grouped("bad", 1, by) } else { wrong(replaced, by) }
+    if replaced.starts_with("schedulerName") {
+        fixtures::with_scaling_group("bad", 1, by)
+    } else {
+        invalid_set(replaced, by)
+    }
 }
 
-async fn refused(ns: &Namespace, what: &str, set: &str) -> String {
-    let answer = kubectl(&["--namespace", &ns.name, "create", "--filename", "-"], set).await;
-    answer.expect_err(what)
+async fn rejection(ns: &Namespace, what: &str, set: &str) -> String {
+    let result = kubectl(&["--namespace", &ns.name, "create", "--filename", "-"], set).await;
+    result.expect_err(what)
 }
 
 async fn scaled_below_zero(ns: &Namespace) -> String {
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("right", 0)).await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("right", 0)).await;
     let patch = r#"{"spec": {"replicas": -1}}"#;
     let arguments =
         ["--namespace", &ns.name, "patch", "pcs", "right", "--subresource=scale", "--type=merge", "-p", patch];
-    kubectl(&arguments, "").await.expect_err("the size is refused")
+    kubectl(&arguments, "").await.expect_err("the API server rejects the size")
 }
 
-fn row(what: &str, answer: &str) -> String {
-    format!("| {what} | {} |\n", cell(answer))
+fn row(what: &str, message: &str) -> String {
+    format!("| {what} | {} |\n", cell(message))
 }
 
-/// Text that fits into a cell of a table.
+/// Formats a text as a table cell.
 fn cell(text: &str) -> String {
     let text = text.trim().replace('|', "\\|");
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -112,11 +127,11 @@ fn cell(text: &str) -> String {
     lines.join("<br>")
 }
 
-/// What a configuration begins with.
+/// The first lines of a configuration.
 const HEAD: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
 
-/// Mistakes at the start of a service.
-fn starts() -> Vec<(&'static str, Vec<String>)> {
+/// Invalid flags and files of any service.
+fn start_mistakes() -> Vec<(&'static str, Vec<String>)> {
     let file = |name: &str, text: &str| {
         let path = folder().join(name);
         std::fs::write(&path, text).expect("the file is written");
@@ -127,113 +142,113 @@ fn starts() -> Vec<(&'static str, Vec<String>)> {
     let flag = |flag: &str, value: String| vec![flag.to_owned(), value];
     vec![
         ("an unknown flag", vec!["--nonsense".to_owned()]),
-        ("an unknown form of the log", flag("--log-format", "xml".to_owned())),
+        ("an unknown log format", flag("--log-format", "xml".to_owned())),
         ("an address without a port", flag("--probe-address", "127.0.0.1".to_owned())),
-        ("a configuration that is not there", flag("--config", folder().join("nowhere.yaml").display().to_string())),
-        ("a configuration that is no YAML", flag("--config", file("no-yaml.yaml", "a: [b"))),
+        ("a missing configuration file", flag("--config", folder().join("nowhere.yaml").display().to_string())),
+        ("a configuration that is not YAML", flag("--config", file("no-yaml.yaml", "a: [b"))),
         ("a configuration of another kind", flag("--config", file("kind.yaml", "apiVersion: v1\nkind: ConfigMap\n"))),
-        ("several values that make no sense", flag("--config", file("several.yaml", &several))),
-        ("a kubeconfig that is not there", flag("--kubeconfig", folder().join("nowhere").display().to_string())),
+        ("several invalid values", flag("--config", file("several.yaml", &several))),
+        ("a missing kubeconfig", flag("--kubeconfig", folder().join("nowhere").display().to_string())),
         ("a kubeconfig without a context", flag("--kubeconfig", file("no-context.yaml", kubeconfig))),
-        ("a kubeconfig that is no YAML", flag("--kubeconfig", file("no-kubeconfig.yaml", "a: [b"))),
-        ("neither a kubeconfig nor a pod to run in", Vec::new()),
+        ("a kubeconfig that is not YAML", flag("--kubeconfig", file("no-kubeconfig.yaml", "a: [b"))),
+        ("no kubeconfig outside of a pod", Vec::new()),
     ]
 }
 
-/// Mistakes with the flags that only webhook-server has.
-fn starts_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
+/// Invalid flags that only webhook-server has.
+fn webhook_server_start_mistakes() -> Vec<(&'static str, Vec<String>)> {
     let flag = |flag: &str, value: &str| vec![flag.to_owned(), value.to_owned()];
     vec![
-        ("webhooks at an address without a port", flag("--webhook-address", "0.0.0.0")),
-        ("an unknown origin of certificates", flag("--cert-provision-mode", "cert-manager")),
-        ("a certificate's period without a unit", flag("--certificate-period", "60")),
-        ("a certificate that is renewed all the time", flag("--certificate-period", "0s")),
-        ("an authority for longer than certificates can say", flag("--ca-period", "9999999h")),
-        ("a delay that is no duration", flag("--shutdown-delay-duration", "soon")),
-        ("a delay that is longer than the process may take to end", flag("--shutdown-delay-duration", "1m")),
-        ("a certificate's name that is an URL", flag("--certificate-names", "webhooks,https://grove.example.com")),
+        ("a webhook address without a port", flag("--webhook-address", "0.0.0.0")),
+        ("an unknown certificate mode", flag("--cert-provision-mode", "cert-manager")),
+        ("a certificate period without a unit", flag("--certificate-period", "60")),
+        ("a certificate period of zero", flag("--certificate-period", "0s")),
+        ("a CA period above the maximum", flag("--ca-period", "9999999h")),
+        ("a shutdown delay that is no duration", flag("--shutdown-delay-duration", "soon")),
+        ("a shutdown delay above the maximum", flag("--shutdown-delay-duration", "1m")),
+        ("a URL as certificate name", flag("--certificate-names", "webhooks,https://grove.example.com")),
         (
-            "an account with its namespace",
+            "a ServiceAccount with its namespace",
             flag("--grove-accounts", "system:serviceaccount:grove-system:pcs-controller"),
         ),
     ]
 }
 
-/// Where services listen.
-const PLACES: [(&str, &str, &str); 3] = [
-    ("an address for probes that is taken", "pcs-controller", "--probe-address"),
-    ("an address for metrics that is taken", "pcs-controller", "--metrics-address"),
-    ("an address for webhooks that is taken", "webhook-server", "--webhook-address"),
+/// The addresses that services listen on.
+const ADDRESSES: [(&str, &str, &str); 3] = [
+    ("a probe address in use", "pcs-controller", "--probe-address"),
+    ("a metrics address in use", "pcs-controller", "--metrics-address"),
+    ("a webhook address in use", "webhook-server", "--webhook-address"),
 ];
 
-/// The exit code and the last words of a service that cannot listen where this flag says.
-async fn started_where_somebody_is(service: &str, flag: &str) -> (i32, String) {
-    let somebody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = somebody.local_addr().expect("an address").to_string();
-    let mut flags = vec!["--kubeconfig".to_owned(), apart::nowhere(&folder())];
-    // Probes and metrics all services serve.
-    for (_, _, place) in PLACES.iter().filter(|(_, of, _)| *of == "pcs-controller" || *of == service) {
-        let address = if *place == flag { &taken } else { "127.0.0.1:0" };
-        flags.extend([(*place).to_owned(), address.to_owned()]);
+/// The exit code and the output of a service whose address of this flag is in use.
+async fn run_with_address_in_use(service: &str, flag: &str) -> (i32, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let used = listener.local_addr().expect("an address").to_string();
+    let mut flags = vec!["--kubeconfig".to_owned(), standalone::unreachable_kubeconfig(&folder())];
+    // Every service has the addresses of probes and metrics.
+    for (_, _, other) in ADDRESSES.iter().filter(|(_, of, _)| *of == "pcs-controller" || *of == service) {
+        let address = if *other == flag { &used } else { "127.0.0.1:0" };
+        flags.extend([(*other).to_owned(), address.to_owned()]);
     }
-    let (code, words) = started(service, &flags).await;
-    (code, words.replace(&taken, "ADDRESS:PORT"))
+    let (code, output) = run(service, &flags).await;
+    (code, output.replace(&used, "ADDRESS:PORT"))
 }
 
 fn folder() -> PathBuf {
-    let folder = Plane::shared().dir().join("bad-input");
+    let folder = DevCluster::shared().dir().join("bad-input");
     std::fs::create_dir_all(&folder).expect("a folder for the files of this test");
     folder
 }
 
-fn without_folder(words: &str) -> String {
-    words.replace(&folder().display().to_string(), "FOLDER")
+fn without_folder(text: &str) -> String {
+    text.replace(&folder().display().to_string(), "FOLDER")
 }
 
-fn row_of_start(what: &str, code: i32, words: &str) -> String {
-    format!("| {what} | {code} | {} |\n", cell(words))
+fn start_row(what: &str, code: i32, output: &str) -> String {
+    format!("| {what} | {code} | {} |\n", cell(output))
 }
 
-/// The exit code of a service and its last words, without what differs from machine to machine.
-async fn started(service: &str, flags: &[String]) -> (i32, String) {
-    let output = apart::output(service, &[flags, &["--log-format=text".to_owned()]].concat()).await;
-    let words = [output.stdout, output.stderr].concat();
-    let words = without_folder(&String::from_utf8(words).expect("text"));
-    // A line of the log begins with the time.
-    let words = words.split_once("ERROR ").map_or(words.clone(), |(_, said)| format!("ERROR {said}"));
-    (output.status.code().expect("it was not killed"), words)
+/// The exit code and the output of a service, without text that differs between machines.
+async fn run(service: &str, flags: &[String]) -> (i32, String) {
+    let output = standalone::run_to_exit(service, &[flags, &["--log-format=text".to_owned()]].concat()).await;
+    let text = [output.stdout, output.stderr].concat();
+    let text = without_folder(&String::from_utf8(text).expect("text"));
+    // A log line begins with the time.
+    let text = text.split_once("ERROR ").map_or(text.clone(), |(_, error)| format!("ERROR {error}"));
+    (output.status.code().expect("an exit code"), text)
 }
 
-/// Kubeconfigs by which no list comes about.
-async fn waits(ns: &Namespace) -> Vec<(&'static str, String)> {
-    let plane = Plane::shared();
-    let own = std::fs::read_to_string(plane.dir().join("admin.kubeconfig")).expect("the plane's kubeconfig");
-    let own: Value = serde_saphyr::from_str(&own).expect("YAML");
-    let cluster = &own["clusters"][0]["cluster"];
-    let kubeconfig = |name: &str, cluster: &Value, token: &str| {
+/// Kubeconfigs with which every list fails.
+async fn failing_kubeconfigs(ns: &Namespace) -> Vec<(&'static str, String)> {
+    let cluster = DevCluster::shared();
+    let admin = std::fs::read_to_string(cluster.dir().join("admin.kubeconfig")).expect("the cluster's kubeconfig");
+    let admin: Value = serde_saphyr::from_str(&admin).expect("YAML");
+    let entry = &admin["clusters"][0]["cluster"];
+    let kubeconfig = |name: &str, entry: &Value, token: &str| {
         let text = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{ "name": "c", "cluster": cluster }], "users": [{ "name": "u", "user": { "token": token } }],
+            "clusters": [{ "name": "c", "cluster": entry }], "users": [{ "name": "u", "user": { "token": token } }],
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }] });
         let path = folder().join(name);
         std::fs::write(&path, text.to_string()).expect("the file is written");
         path.display().to_string()
     };
-    let nobody = json!({ "server": "https://127.0.0.1:1" });
-    let foreign = json!({ "server": cluster["server"] });
+    let unreachable = json!({ "server": "https://127.0.0.1:1" });
+    let untrusted = json!({ "server": entry["server"] });
     let account = kubectl(&["--namespace", &ns.name, "create", "token", "default"], "").await.expect("a token");
     vec![
-        ("a server that is not there", kubeconfig("nobody.yaml", &nobody, "t")),
-        ("a server that nobody vouches for", kubeconfig("foreign.yaml", &foreign, "t")),
-        ("a token that is none", kubeconfig("token.yaml", cluster, "t")),
-        ("an account without rules", kubeconfig("account.yaml", cluster, account.trim())),
+        ("an unreachable API server", kubeconfig("unreachable.yaml", &unreachable, "t")),
+        ("an API server with an untrusted certificate", kubeconfig("untrusted.yaml", &untrusted, "t")),
+        ("an invalid token", kubeconfig("token.yaml", entry, "t")),
+        ("a ServiceAccount without permissions", kubeconfig("account.yaml", entry, account.trim())),
     ]
 }
 
-/// Webhook servers that have no certificate.
-fn waits_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
+/// Flags of webhook servers without a usable certificate.
+fn without_certificate() -> Vec<(&'static str, Vec<String>)> {
     let key = || rcgen::KeyPair::generate().expect("a key");
     let certificate = rcgen::CertificateParams::default().self_signed(&key()).expect("a certificate").pem();
-    let nobody = apart::nowhere(&folder());
+    let kubeconfig = standalone::unreachable_kubeconfig(&folder());
     let of = |name: &str, files: &[(&str, &str)]| {
         let certificates = folder().join(name);
         std::fs::create_dir_all(&certificates).expect("a folder");
@@ -244,14 +259,14 @@ fn waits_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
         let text = format!("{HEAD}server: {{webhooks: {{serverCertDir: '{}'}}}}\n", certificates.display());
         std::fs::write(&config, text).expect("the file is written");
         let flags =
-            ["--kubeconfig", &nobody, "--cert-provision-mode=manual", "--config", &config.display().to_string()];
+            ["--kubeconfig", &kubeconfig, "--cert-provision-mode=manual", "--config", &config.display().to_string()];
         flags.map(str::to_owned).to_vec()
     };
     vec![
-        ("certificates made by others, and none there", of("without", &[])),
+        ("manual certificates, but an empty folder", of("without", &[])),
         ("a certificate without a key", of("keyless", &[("tls.crt", &certificate)])),
         (
-            "a file that is no certificate",
+            "a file without a certificate",
             of("no-certificate", &[("tls.crt", "x"), ("tls.key", &key().serialize_pem())]),
         ),
         (
@@ -261,17 +276,17 @@ fn waits_of_webhooks() -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// What a service says it waits for before this is there. It ends when it is asked to.
-async fn waiting(service: &str, flags: &[&str], what: &str) -> String {
-    let service = Apart::start(service, flags);
-    let begins = format!("waiting for {what}: ");
-    let said = e2e::plane::until_said(async || {
-        let answer = http::send(service.probes, "GET", "/readyz", "").await;
-        let (_, said) = answer.ok().filter(|(status, _)| *status == 503)?;
-        let line = said.lines().find(|line| line.starts_with(&begins))?;
+/// The readiness message of a service that waits for `what`. The service then stops on SIGTERM.
+async fn readiness_message(service: &str, flags: &[&str], what: &str) -> String {
+    let service = StandaloneService::start(service, flags);
+    let prefix = format!("waiting for {what}: ");
+    let message = e2e::dev_cluster::poll_until(async || {
+        let response = http::send(service.probes, "GET", "/readyz", "").await;
+        let (_, body) = response.ok().filter(|(status, _)| *status == 503)?;
+        let line = body.lines().find(|line| line.starts_with(&prefix))?;
         Some(without_folder(line))
     });
-    let said = said.await;
-    service.end().await;
-    said
+    let message = message.await;
+    service.stop().await;
+    message
 }

@@ -1,10 +1,10 @@
-//! A set with two cliques that stand alone and a scaling group yields exactly these objects. Of each kind that Grove makes are compared
-//! labels, annotations, owner, finalizers and spec; of pods, whose spec others fill in, the fields that Grove decides about.
+//! A set with two standalone cliques and a scaling group creates exactly these objects. For each kind that Grove creates, the test
+//! compares labels, annotations, owner, finalizers and spec; for pods only the spec fields that Grove decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use e2e::{Namespace, World, in_namespace, shown, world::is_ready};
+use e2e::{Namespace, NamespaceState, in_namespace, namespace_state::is_ready, snapshot};
 use expect_test::expect;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
@@ -16,13 +16,13 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Of the one replica: 1 of `router`, 2 of `cache`, and 1 and 3 in each of three replicas of the group.
+/// For one replica of the set: 1 pod of `router`, 2 of `cache`, and 1 + 3 in each of three replicas of the group.
 const PODS: usize = 1 + 2 + 3 * (1 + 3);
 
-/// Its name is part of what pods are told.
+/// The name of the namespace is part of the pods' environment variables.
 pub(super) const NAMESPACE: &str = "e2e-composition";
 
-/// A gate that is none of Grove's.
+/// A scheduling gate that Grove does not manage.
 const HOLD: &str = "e2e.example/hold";
 
 const CLIQUE: &str = "grove.io/podclique";
@@ -30,21 +30,21 @@ const INDEX: &str = "grove.io/podclique-pod-index";
 
 #[tokio::test]
 async fn a_set_with_a_scaling_group_creates_exactly_these_objects() {
-    in_namespace(NAMESPACE, yields_exactly_these_objects).await;
+    in_namespace(NAMESPACE, creates_exactly_these_objects).await;
 }
 
-/// Creates the set in this namespace, and compares what comes of it.
-pub(super) async fn yields_exactly_these_objects(ns: &Namespace) {
-    // `router` is held by somebody else's gate, so the base gang is not scheduled at first.
+/// Creates the set in this namespace, and compares the objects that Grove creates.
+pub(super) async fn creates_exactly_these_objects(ns: &Namespace) {
+    // A foreign gate on `router` keeps the base gang from being scheduled at first.
     let mut set: Value =
         serde_saphyr::from_str(include_str!("expansion/two-standalone-and-a-group.yaml")).expect("YAML");
     set["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": HOLD }]);
     ns.create_yaml::<PodCliqueSet>(&set.to_string()).await;
-    let is_held = |world: &World| gates(world).contains(&format!("g2-0-router-0 {HOLD}\n"));
-    let is_freed = |world: &World| gates(world).matches("g2-0-router-0 ").count() == 1;
-    let world = ns
-        .until("all but router of the base gang is ready, and nothing else holds router", |world| {
-            rests(world, 2 + 4) && is_held(world) && is_freed(world)
+    let has_foreign_gate = |state: &NamespaceState| gates(state).contains(&format!("g2-0-router-0 {HOLD}\n"));
+    let has_one_gate = |state: &NamespaceState| gates(state).matches("g2-0-router-0 ").count() == 1;
+    let state = ns
+        .wait_for("all pods of the base gang but router are ready, and only the foreign gate holds router", |state| {
+            is_settled(state, 2 + 4) && has_foreign_gate(state) && has_one_gate(state)
         })
         .await;
     expect![[r"
@@ -58,80 +58,82 @@ pub(super) async fn yields_exactly_these_objects(ns: &Namespace) {
         g2-0-model-2-prefill-0 grove.io/podgang-pending-creation
         g2-0-router-0 e2e.example/hold
     "]]
-    .assert_eq(&gates(&world));
-    for pod in world.live_pods().filter(|pod| shown::hostname(pod).starts_with("g2-0-router-")) {
+    .assert_eq(&gates(&state));
+    for pod in state.active_pods().filter(|pod| snapshot::hostname(pod).starts_with("g2-0-router-")) {
         ns.patch::<Pod>(&pod.name_any(), json!({ "spec": { "schedulingGates": null } })).await;
     }
-    let world =
-        ns.until("all is ready", |world| world.is_available("g2") && rests(world, PODS) && world.is_told()).await;
-    expect_file("services", &all(&world.services, shown::object));
-    expect_file("groups", &all(&world.groups, shown::object));
-    expect_file("cliques", &all(&world.cliques, shown::object));
+    let state = ns
+        .wait_for("all pods are ready", |state| {
+            state.is_available("g2") && is_settled(state, PODS) && state.status_is_current()
+        })
+        .await;
+    expect_file("services", &snapshots(&state.services, snapshot::object));
+    expect_file("groups", &snapshots(&state.groups, snapshot::object));
+    expect_file("cliques", &snapshots(&state.cliques, snapshot::object));
     expect_file(
         "gangs",
-        &all(&world.gangs, |gang, fields| shown::with_references_counted(&shown::object(gang, fields))),
+        &snapshots(&state.gangs, |gang, fields| snapshot::with_reference_counts(&snapshot::object(gang, fields))),
     );
-    each_group_refers_to_the_pods_of_its_clique(&world);
-    expect_file("autoscalers", &all(&world.autoscalers, shown::object));
-    expect_file("pods", &pods(&world));
-    // Identities are for sets whose cliques wait for each other.
+    assert_pod_references(&state);
+    expect_file("autoscalers", &snapshots(&state.autoscalers, snapshot::object));
+    expect_file("pods", &pod_snapshots(&state));
+    // Only sets with a startup order need ServiceAccounts and roles.
     assert_eq!(names::<ServiceAccount>(ns).await, ["default"]);
     assert!(names::<Role>(ns).await.is_empty() && names::<RoleBinding>(ns).await.is_empty());
     assert!(names::<Secret>(ns).await.is_empty() && names::<ResourceClaim>(ns).await.is_empty());
 }
 
-/// Whether all pods are there, known to their gangs, and this many of them ready.
-fn rests(world: &World, ready: usize) -> bool {
-    world.pods.len() == PODS
-        && world.references() == PODS
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == ready
+/// Whether all pods exist, their PodGangs reference them, and this many of them are ready.
+fn is_settled(state: &NamespaceState, ready: usize) -> bool {
+    state.pods.len() == PODS
+        && state.reference_count() == PODS
+        && state.active_pods().filter(|pod| is_ready(pod)).count() == ready
 }
 
-/// The gates of each pod that has any.
-fn gates(world: &World) -> String {
+/// One line for each scheduling gate: the host name of the pod and the gate.
+fn gates(state: &NamespaceState) -> String {
     let mut lines = BTreeSet::new();
-    for pod in world.live_pods() {
+    for pod in state.active_pods() {
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).into_iter().flatten();
-        lines.extend(gates.map(|gate| format!("{} {}\n", shown::hostname(pod), gate.name)));
+        lines.extend(gates.map(|gate| format!("{} {}\n", snapshot::hostname(pod), gate.name)));
     }
     lines.into_iter().collect()
 }
 
-/// Of each gang, base and scaled: the references of a group are to the live pods of the clique of its name, to all of them,
-/// and to each once.
-pub(super) fn each_group_refers_to_the_pods_of_its_clique(world: &World) {
-    for (gang, group) in world.gangs.iter().flat_map(|(name, gang)| gang.spec.podgroups.iter().map(move |g| (name, g)))
+/// Each group of a PodGang, base or scaled, references every active pod of its clique exactly once.
+pub(super) fn assert_pod_references(state: &NamespaceState) {
+    for (gang, group) in state.gangs.iter().flat_map(|(name, gang)| gang.spec.podgroups.iter().map(move |g| (name, g)))
     {
-        let mut referred: Vec<_> = group.pod_references.iter().map(|pod| pod.name.clone()).collect();
-        referred.sort();
+        let mut referenced: Vec<_> = group.pod_references.iter().map(|pod| pod.name.clone()).collect();
+        referenced.sort();
         let of_clique = |pod: &&Pod| pod.labels().get(CLIQUE) == Some(&group.name);
-        let mut pods: Vec<_> = world.live_pods().filter(of_clique).map(ResourceExt::name_any).collect();
+        let mut pods: Vec<_> = state.active_pods().filter(of_clique).map(ResourceExt::name_any).collect();
         pods.sort();
-        assert_eq!(referred, pods, "{} in {gang}", group.name);
+        assert_eq!(referenced, pods, "{} in {gang}", group.name);
     }
 }
 
-/// The objects of a kind by name.
-fn all<K>(objects: &BTreeMap<String, K>, shown: impl Fn(&K, &[&str]) -> String) -> BTreeMap<String, Value> {
-    objects.iter().map(|(name, object)| (name.clone(), parsed(&shown(object, &["spec"])))).collect()
+/// The snapshots of all objects of a kind, by name.
+fn snapshots<K>(objects: &BTreeMap<String, K>, snapshot: impl Fn(&K, &[&str]) -> String) -> BTreeMap<String, Value> {
+    objects.iter().map(|(name, object)| (name.clone(), parsed(&snapshot(object, &["spec"])))).collect()
 }
 
-/// What the pods of each clique are like, of which none differs from another but in its index.
-fn pods(world: &World) -> BTreeMap<String, Value> {
+/// One snapshot per clique: its pods differ only in their index.
+fn pod_snapshots(state: &NamespaceState) -> BTreeMap<String, Value> {
     let mut by_clique: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
-    for pod in world.live_pods() {
+    for pod in state.active_pods() {
         let (clique, index) = (&pod.labels()[CLIQUE], &pod.labels()[INDEX]);
-        let mut shown = parsed(&shown::object(pod, &[]));
-        shown["spec"] = parsed(&shown::pod_spec(pod));
-        assert_eq!(shown["spec"]["hostname"], format!("{clique}-{index}"));
-        shown["spec"]["hostname"] = json!(format!("{clique}-INDEX"));
-        shown["labels"][INDEX] = json!("INDEX");
-        *by_clique.entry(clique.clone()).or_default().entry(shown.to_string()).or_default() += 1;
+        let mut snapshot = parsed(&snapshot::object(pod, &[]));
+        snapshot["spec"] = parsed(&snapshot::pod_spec(pod));
+        assert_eq!(snapshot["spec"]["hostname"], format!("{clique}-{index}"));
+        snapshot["spec"]["hostname"] = json!(format!("{clique}-INDEX"));
+        snapshot["labels"][INDEX] = json!("INDEX");
+        *by_clique.entry(clique.clone()).or_default().entry(snapshot.to_string()).or_default() += 1;
     }
-    let only = |(clique, mut alike): (String, BTreeMap<String, usize>)| {
-        assert_eq!(alike.len(), 1, "pods of {clique} differ: {alike:#?}");
-        let (shown, count) = alike.pop_first().expect("one");
-        (format!("{count} of {clique}"), parsed(&shown))
+    let only = |(clique, mut distinct): (String, BTreeMap<String, usize>)| {
+        assert_eq!(distinct.len(), 1, "pods of {clique} differ: {distinct:#?}");
+        let (snapshot, count) = distinct.pop_first().expect("one");
+        (format!("{count} of {clique}"), parsed(&snapshot))
     };
     by_clique.into_iter().map(only).collect()
 }

@@ -1,8 +1,8 @@
-//! The definitions on a real API server: they can be applied and explained, typos and nonsense are refused, and what
-//! several tools apply is merged as Kubernetes does with its own objects.
+//! The CRDs on a real API server: kubectl applies and explains them, the API server rejects unknown fields and invalid values, and
+//! server-side apply merges lists as it does for Kubernetes' own kinds.
 
+use e2e::dev_cluster::poll_until;
 use e2e::kubectl::kubectl;
-use e2e::plane::until_said;
 use e2e::{Namespace, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -15,7 +15,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).expect("YAML")
 }
 
-/// A set of no replicas, so that nothing is made from it.
+/// A set with 0 replicas, for which Grove creates no objects.
 fn set(name: &str, containers: &str) -> Value {
     let container = |template: &str| yaml(&template.replace("CONTAINERS", containers));
     let cliques = container("[{name: a, spec: {roleName: a, replicas: 1, podSpec: {containers: CONTAINERS}}}]");
@@ -30,7 +30,7 @@ fn set(name: &str, containers: &str) -> Value {
 #[tokio::test]
 async fn kubectl_applies_the_crds() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds");
-    let applied = kubectl(&["apply", "--dry-run=server", "-k", folder], "").await.expect("kubectl applies them");
+    let applied = kubectl(&["apply", "--dry-run=server", "-k", folder], "").await.expect("kubectl applies the CRDs");
     let kinds = ["podcliquesets.grove.io", "podcliques.grove.io", "podcliquescalinggroups.grove.io"];
     for kind in kinds.iter().chain(&["podgangs.scheduler.grove.io"]) {
         assert!(applied.contains(kind), "{applied}");
@@ -39,7 +39,7 @@ async fn kubectl_applies_the_crds() {
 
 #[tokio::test]
 async fn kubectl_explains_every_kind() {
-    let questions = [
+    let fields = [
         ("pcs", "A set of cliques that is created, scheduled and scaled as a unit."),
         ("pclq.spec.minAvailable", "How many pods must be scheduled together"),
         ("pcsg.spec.cliqueNames", "The cliques of each replica"),
@@ -48,9 +48,9 @@ async fn kubectl_explains_every_kind() {
         ("pcs.spec.template.cliques.spec.podSpec.containers.env.valueFrom", "secretKeyRef"),
         ("pcs.spec.template.podCliqueScalingGroups.scaleConfig.metrics", "containerResource"),
     ];
-    for (field, words) in questions {
-        // The API server tells of a definition a moment after it goes by it.
-        until_said(async || kubectl(&["explain", field], "").await.ok().filter(|told| told.contains(words))).await;
+    for (field, text) in fields {
+        // The API server publishes the schema of a CRD a moment after it serves the kind.
+        poll_until(async || kubectl(&["explain", field], "").await.ok().filter(|output| output.contains(text))).await;
     }
 }
 
@@ -78,10 +78,11 @@ async fn containers_and_variables_of_two_field_managers_are_merged() {
     .await;
 }
 
-/// Applies the containers of the one clique as `manager`, and gives those that are stored then.
+/// Applies the containers of the only clique as field manager `manager`, and returns the stored ones.
 async fn apply(ns: &Namespace, manager: &str, containers: &str) -> Value {
     let patch = Patch::Apply(set("s", containers));
-    let applied = ns.api::<PodCliqueSet>().patch("s", &PatchParams::apply(manager), &patch).await.expect("applied");
+    let applied =
+        ns.api::<PodCliqueSet>().patch("s", &PatchParams::apply(manager), &patch).await.expect("the patch is applied");
     serde_json::to_value(&applied.spec.template.cliques[0].spec.pod_spec).expect("JSON")["containers"].clone()
 }
 
@@ -103,9 +104,13 @@ async fn null_fields_are_dropped_and_the_set_is_reconciled() {
             &ns.name,
             &kube::api::ApiResource::erase::<PodCliqueSet>(&()),
         );
-        sets.create(&PostParams::default(), &object).await.expect("nulls are let in");
-        let world = ns.until("the set is seen, and its controller has seen it", |world| world.is_available("s")).await;
-        let group = &world.sets["s"].spec.template.pod_clique_scaling_groups[0];
+        sets.create(&PostParams::default(), &object).await.expect("the set with nulls is accepted");
+        let state = ns
+            .wait_for("the watch delivers the set, and pcs-controller has reconciled it", |state| {
+                state.is_available("s")
+            })
+            .await;
+        let group = &state.sets["s"].spec.template.pod_clique_scaling_groups[0];
         assert_eq!((group.replicas, group.min_available), (Some(1), Some(1)));
     })
     .await;

@@ -1,20 +1,20 @@
-//! A deleted set leaves nothing, and its name is free at once.
+//! The deletion of a set deletes all its objects, and its name can be used again at once.
 
-use e2e::{World, in_namespace, sets};
+use e2e::{NamespaceState, fixtures, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::ResourceExt;
 
-fn serves(world: &World) -> bool {
-    world.is_available("llm") && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == 10
+fn is_ready(state: &NamespaceState) -> bool {
+    state.is_available("llm") && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == 10
 }
 
 #[tokio::test]
 async fn a_deleted_set_leaves_no_objects() {
     in_namespace("e2e-delete", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;
-        ns.until("the set serves", serves).await;
-        ns.remove::<PodCliqueSet>("llm").await;
-        ns.until("nothing is left", World::is_empty).await;
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 2)).await;
+        ns.wait_for("the set is available and all pods are ready", is_ready).await;
+        ns.delete_object::<PodCliqueSet>("llm").await;
+        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     })
     .await;
 }
@@ -22,16 +22,18 @@ async fn a_deleted_set_leaves_no_objects() {
 #[tokio::test]
 async fn a_deleted_set_can_be_created_again_at_once() {
     in_namespace("e2e-recreate", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await;
-        let old = ns.until("the set serves", serves).await.sets["llm"].uid();
-        ns.remove::<PodCliqueSet>("llm").await;
-        let new = ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 2)).await.uid();
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 2)).await;
+        let old = ns.wait_for("the set is available and all pods are ready", is_ready).await.sets["llm"].uid();
+        ns.delete_object::<PodCliqueSet>("llm").await;
+        let new = ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 2)).await.uid();
         assert_ne!(old, new);
-        let world = ns
-            .until("the new set serves", |world| world.sets.get("llm").is_some_and(|s| s.uid() == new) && serves(world))
+        let state = ns
+            .wait_for("the new set is available and all its pods are ready", |state| {
+                state.sets.get("llm").is_some_and(|s| s.uid() == new) && is_ready(state)
+            })
             .await;
-        let owners = world.cliques.values().map(|clique| clique.owner_references()[0].uid.clone());
-        assert!(owners.into_iter().all(|owner| Some(owner) == new), "{world}");
+        let owners = state.cliques.values().map(|clique| clique.owner_references()[0].uid.clone());
+        assert!(owners.into_iter().all(|owner| Some(owner) == new), "{state}");
     })
     .await;
 }

@@ -1,13 +1,13 @@
-//! The bases as they are shipped: the API server takes them, and the services take the flags that they are given there.
+//! The bases and components in `deploy/`: the API server accepts them, and the services accept the flags in them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use e2e::apart::{self, Apart};
 use e2e::kubectl::kubectl;
-use e2e::kustomize::{differences, overlay, rendered};
+use e2e::kustomize::{differences, overlay, render};
 use e2e::metrics::{self, Samples};
-use e2e::{Plane, plane};
+use e2e::standalone::{self, StandaloneService};
+use e2e::{DevCluster, dev_cluster};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -21,16 +21,17 @@ fn base(name: &str) -> PathBuf {
 async fn kubectl_applies_every_base() {
     for name in ["common"].into_iter().chain(SERVICES) {
         let folder = base(name).display().to_string();
-        let applied = kubectl(&["apply", "--dry-run=server", "-k", &folder], "").await.expect("kubectl applies it");
+        let applied =
+            kubectl(&["apply", "--dry-run=server", "-k", &folder], "").await.expect("kubectl applies the base");
         let expected = if name == "common" { "configmap/" } else { "deployment.apps/" };
         assert!(applied.contains(expected), "{name}: {applied}");
     }
 }
 
-/// The one of cert-manager is shown where its Secret is written as well.
+/// The test of certificates covers the component for cert-manager.
 #[tokio::test]
 async fn components_add_only_their_own_objects() {
-    let plane = Plane::shared();
+    let cluster = DevCluster::shared();
     let components = [
         ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"][..]),
         (
@@ -43,17 +44,17 @@ async fn components_add_only_their_own_objects() {
         ),
     ];
     for (base, component, expected) in components {
-        let folder = overlay(&plane, base, &[component]);
-        let plain = rendered(&plane, &overlay(&plane, base, &[])).await;
-        let whole = rendered(&plane, &folder).await;
-        assert_eq!(differences(&plain, &whole), expected, "{component}");
+        let folder = overlay(&cluster, base, &[component]);
+        let plain = render(&cluster, &overlay(&cluster, base, &[])).await;
+        let with_component = render(&cluster, &folder).await;
+        assert_eq!(differences(&plain, &with_component), expected, "{component}");
         let applied = kubectl(&["apply", "--dry-run=server", "-k", &folder.display().to_string()], "").await;
-        applied.unwrap_or_else(|words| panic!("{component}: {words}"));
+        applied.unwrap_or_else(|error| panic!("{component}: {error}"));
     }
 }
 
-/// The pod that a service is deployed as.
-fn pod_of(service: &str) -> Value {
+/// The pod spec in the Deployment of a service.
+fn pod_spec(service: &str) -> Value {
     let text = std::fs::read_to_string(base(service).join("deployment.yaml")).expect("the Deployment");
     let deployment: Value = serde_saphyr::from_str(&text).expect("YAML");
     deployment["spec"]["template"]["spec"].clone()
@@ -62,13 +63,13 @@ fn pod_of(service: &str) -> Value {
 #[tokio::test]
 async fn services_accept_the_flags_of_their_deployments() {
     for service in SERVICES {
-        let pod = pod_of(service);
+        let pod = pod_spec(service);
         let arguments = pod["containers"][0]["args"].as_array().expect("arguments").iter();
         let flags: Vec<&str> = arguments.filter_map(|flag| flag.as_str()?.split('=').next()).collect();
-        let help = apart::output(service, &["--help".to_owned()]).await.stdout;
+        let help = standalone::run_to_exit(service, &["--help".to_owned()]).await.stdout;
         let help = String::from_utf8_lossy(&help);
         let unknown: Vec<_> = flags.iter().filter(|flag| !help.contains(**flag)).collect();
-        assert!(flags.contains(&"--identity") && unknown.is_empty(), "{service} does not know {unknown:?}:\n{help}");
+        assert!(flags.contains(&"--identity") && unknown.is_empty(), "{service} has no flags {unknown:?}:\n{help}");
         assert_eq!(pod["serviceAccountName"], service);
     }
 }
@@ -79,20 +80,23 @@ fn all_services_read_one_config_map() {
     let shared: Value = serde_saphyr::from_str(&text).expect("YAML");
     assert!(shared["data"]["config.yaml"].is_string(), "{text}");
     for service in SERVICES {
-        let pod = pod_of(service);
+        let pod = pod_spec(service);
         let volumes = pod["volumes"].as_array().expect("volumes");
         let name = &shared["metadata"]["name"];
-        let volume =
-            volumes.iter().find(|volume| volume["configMap"]["name"] == *name).expect("its volume")["name"].clone();
+        let volume = volumes
+            .iter()
+            .find(|volume| volume["configMap"]["name"] == *name)
+            .expect("the volume of the ConfigMap")["name"]
+            .clone();
         let container = &pod["containers"][0];
         let mounts = container["volumeMounts"].as_array().expect("mounts");
-        let mount = mounts.iter().find(|mount| mount["name"] == volume).expect("its mount");
+        let mount = mounts.iter().find(|mount| mount["name"] == volume).expect("the mount of the volume");
         let flag = format!("--config={}/config.yaml", mount["mountPath"].as_str().expect("a path"));
         assert!(container["args"].as_array().expect("arguments").contains(&json!(flag)), "{service} lacks {flag}");
     }
 }
 
-/// The hashes that a service says of its configuration.
+/// The configuration hashes in the metrics of a service.
 fn hashes_in(samples: &Samples) -> impl Iterator<Item = (String, f64)> {
     samples.iter().filter_map(|(name, value)| {
         let hash = name.strip_prefix("grove_config_info{hash=\"")?.strip_suffix("\"}")?;
@@ -100,25 +104,26 @@ fn hashes_in(samples: &Samples) -> impl Iterator<Item = (String, f64)> {
     })
 }
 
-/// The one hash that a service says of its configuration.
+/// The only configuration hash in the metrics of a service.
 fn hash_in(samples: &Samples) -> String {
     let mut hashes = hashes_in(samples);
     let found = (hashes.next(), hashes.next());
-    let (Some((hash, 1.0)), None) = found else { panic!("not one hash of value 1: {found:?} in {samples:#?}") };
+    let (Some((hash, 1.0)), None) = found else { panic!("expected one hash with value 1: {found:?} in {samples:#?}") };
     hash
 }
 
-/// The same, of a service that is started with this file.
+/// The configuration hash of a service started with this file.
 async fn hash_with(service: &str, file: &Path) -> String {
-    let nowhere = apart::nowhere(file.parent().expect("a folder"));
-    let process = Apart::start(service, &["--kubeconfig", &nowhere, "--config", &file.display().to_string()]);
-    let says_one = |samples: &Samples| hashes_in(samples).next().is_some();
-    let samples = plane::until_said(async || metrics::at(process.metrics).await.filter(says_one)).await;
-    process.end().await;
+    let kubeconfig = standalone::unreachable_kubeconfig(file.parent().expect("a folder"));
+    let process =
+        StandaloneService::start(service, &["--kubeconfig", &kubeconfig, "--config", &file.display().to_string()]);
+    let has_hash = |samples: &Samples| hashes_in(samples).next().is_some();
+    let samples = dev_cluster::poll_until(async || metrics::scrape_port(process.metrics).await.filter(has_hash)).await;
+    process.stop().await;
     hash_in(&samples)
 }
 
-/// As `docs/operations.md` says how to come by it.
+/// The command that `docs/operations.md` gives for the hash.
 async fn first_digits_of_sha256sum(file: &Path) -> String {
     let output = Command::new("sha256sum").arg(file).kill_on_drop(true).output().await.expect("sha256sum runs");
     String::from_utf8_lossy(&output.stdout).chars().take(16).collect()
@@ -126,13 +131,13 @@ async fn first_digits_of_sha256sum(file: &Path) -> String {
 
 #[tokio::test]
 async fn the_config_hash_metric_depends_only_on_the_file() {
-    let plane = Plane::shared();
-    let shared = plane.dir().join("config.yaml");
+    let cluster = DevCluster::shared();
+    let shared = cluster.dir().join("config.yaml");
     let expected = first_digits_of_sha256sum(&shared).await;
     for service in ["pcs-controller", "pclq-controller"] {
-        assert_eq!(hash_in(&metrics::of(&plane, service).await), expected, "{service} of the plane");
+        assert_eq!(hash_in(&metrics::scrape(&cluster, service).await), expected, "{service} of the cluster");
     }
-    let folder = plane.dir().join("configurations");
+    let folder = cluster.dir().join("configurations");
     std::fs::create_dir_all(&folder).expect("a folder");
     let files = [("same.yaml", ""), ("other.yaml", "# A comment makes it another file.\n")].map(|(name, more)| {
         let text = std::fs::read_to_string(&shared).expect("the configuration");
@@ -140,14 +145,14 @@ async fn the_config_hash_metric_depends_only_on_the_file() {
         std::fs::write(&file, text + more).expect("the file is written");
         file
     });
-    let mut said = Vec::new();
+    let mut hashes = Vec::new();
     for file in &files {
-        let mut of_services = BTreeSet::new();
+        let mut service_hashes = BTreeSet::new();
         for service in SERVICES {
-            of_services.insert(hash_with(service, file).await);
+            service_hashes.insert(hash_with(service, file).await);
         }
-        assert_eq!(of_services, BTreeSet::from([first_digits_of_sha256sum(file).await]), "{}", file.display());
-        said.extend(of_services);
+        assert_eq!(service_hashes, BTreeSet::from([first_digits_of_sha256sum(file).await]), "{}", file.display());
+        hashes.extend(service_hashes);
     }
-    assert!(said[0] == expected && said[1] != expected, "{said:?}, and {expected} on the plane");
+    assert!(hashes[0] == expected && hashes[1] != expected, "{hashes:?}, and {expected} in the cluster");
 }

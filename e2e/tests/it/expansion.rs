@@ -1,10 +1,10 @@
-//! Sets as users write them, each with all that it yields. What a set yields stands beside it, in `expansion/*.txt`.
+//! Sets as users write them, each with all objects that Grove creates for it, as recorded in `expansion/*.txt`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use e2e::{Plane, World, in_namespace, shown, taken_up};
+use e2e::{DevCluster, NamespaceState, in_namespace, propagation, snapshot};
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
@@ -19,141 +19,142 @@ fn examples() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/examples"))
 }
 
-/// Everything made for a set, by name; of each clique how many pods are ready, of each gang its groups; and what the set says
-/// of itself.
-pub(super) fn tell(world: &World) -> String {
+/// All objects of a set by name: cliques and groups with their replicas, gangs with their pod groups, and the conditions of the set.
+pub(super) fn describe(state: &NamespaceState) -> String {
     let mut text = String::new();
     let mut list = |kind: &str, names: Vec<String>| {
         for name in names {
             let _ = writeln!(text, "{kind} {name}");
         }
     };
-    list("service", world.services.keys().cloned().collect());
+    list("service", state.services.keys().cloned().collect());
     list(
         "group",
-        world.groups.values().map(|group| format!("{} × {}", group.name_any(), group.spec.replicas)).collect(),
+        state.groups.values().map(|group| format!("{} × {}", group.name_any(), group.spec.replicas)).collect(),
     );
     list(
         "clique",
-        world.cliques.values().map(|clique| format!("{} × {}", clique.name_any(), clique.spec.replicas)).collect(),
+        state.cliques.values().map(|clique| format!("{} × {}", clique.name_any(), clique.spec.replicas)).collect(),
     );
-    for gang in world.gangs.values() {
+    for gang in state.gangs.values() {
         let group = |group: &grove_api_types::scheduler_v1alpha1::PodGroup| {
             format!("{} {} of {}", group.name, group.min_replicas, group.pod_references.len())
         };
         let groups: Vec<_> = gang.spec.podgroups.iter().map(group).collect();
         list("gang", vec![format!("{}: {}", gang.name_any(), groups.join(", "))]);
     }
-    list("autoscaler", world.autoscalers.keys().cloned().collect());
-    let mut hosts: Vec<_> = world.live_pods().map(shown::hostname).map(str::to_owned).collect();
+    list("autoscaler", state.autoscalers.keys().cloned().collect());
+    let mut hosts: Vec<_> = state.active_pods().map(snapshot::hostname).map(str::to_owned).collect();
     hosts.sort_unstable();
     list("host", hosts);
-    let conditions = world.sets.values().filter_map(|set| set.status.as_ref()).flat_map(|status| &status.conditions);
-    let told = |c: &Condition| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message);
-    list("condition", conditions.map(told).collect());
+    let conditions = state.sets.values().filter_map(|set| set.status.as_ref()).flat_map(|status| &status.conditions);
+    let line = |c: &Condition| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message);
+    list("condition", conditions.map(line).collect());
     text
 }
 
-pub(super) fn wanted_pods(world: &World) -> usize {
-    let wanted: i32 = world.cliques.values().map(|clique| clique.spec.replicas).sum();
-    usize::try_from(wanted).expect("not negative")
+pub(super) fn desired_pods(state: &NamespaceState) -> usize {
+    let desired: i32 = state.cliques.values().map(|clique| clique.spec.replicas).sum();
+    usize::try_from(desired).expect("not negative")
 }
 
-/// Whether the set is available and nothing moves any more: every clique has its pods, all ready and known to its gang.
-fn rests(world: &World, set: &str) -> bool {
-    let ready = world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count();
-    let wanted = wanted_pods(world);
-    world.is_available(set)
-        && world.is_told()
-        && world.pods.len() == wanted
-        && ready == wanted
-        && world.references() == wanted
+/// Whether the set is available, every status is current, and exactly the desired pods exist, are ready and have a reference in a
+/// PodGang.
+fn is_settled(state: &NamespaceState, set: &str) -> bool {
+    let ready = state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count();
+    let desired = desired_pods(state);
+    state.is_available(set)
+        && state.status_is_current()
+        && state.pods.len() == desired
+        && ready == desired
+        && state.reference_count() == desired
 }
 
-async fn check(namespace: &str, manifest: PathBuf) {
+async fn expands_as_recorded(namespace: &str, manifest: PathBuf) {
     in_namespace(namespace, async |ns| {
-        let written = std::fs::read_to_string(&manifest).expect("the manifest is there");
-        // The webhook server hears of a topology a moment after it was stored.
-        taken_up::judgement(ns, &written, None).await;
+        let written = std::fs::read_to_string(&manifest).expect("the manifest");
+        // The webhook server reads topologies from a cache, which may lack a topology that was just stored.
+        propagation::wait_for_dry_run_create(ns, &written, None).await;
         let created: PodCliqueSet = ns.create_yaml(&written).await;
         let name = created.name_any();
-        let yields = tell(&ns.until("all of the set is ready", |world| rests(world, &name)).await);
-        let shape = manifest.file_stem().expect("a name").to_string_lossy().into_owned();
-        expect_test::expect_file![folder().join(format!("{shape}.txt"))].assert_eq(&yields);
+        let description =
+            describe(&ns.wait_for("all objects of the set are ready", |state| is_settled(state, &name)).await);
+        let name_of_file = manifest.file_stem().expect("a name").to_string_lossy().into_owned();
+        expect_test::expect_file![folder().join(format!("{name_of_file}.txt"))].assert_eq(&description);
         let written: Value = serde_saphyr::from_str(&written).expect("YAML");
-        let kept = ns.api::<PodCliqueSet>().get(&name).await.expect("the set");
-        let kept = serde_json::to_value(&kept.spec).expect("JSON");
-        assert_eq!(lost(&written["spec"], &kept, "spec"), Vec::<String>::new());
-        ns.remove::<PodCliqueSet>(&name).await;
-        ns.until("nothing is left", World::is_empty).await;
+        let stored = ns.api::<PodCliqueSet>().get(&name).await.expect("the set");
+        let stored = serde_json::to_value(&stored.spec).expect("JSON");
+        assert_eq!(lost_fields(&written["spec"], &stored, "spec"), Vec::<String>::new());
+        ns.delete_object::<PodCliqueSet>(&name).await;
+        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     })
     .await;
 }
 
-/// What was written and is stored otherwise or not at all. Empty texts and objects say nothing.
-fn lost(written: &Value, kept: &Value, path: &str) -> Vec<String> {
-    match (written, kept) {
+/// The fields that are stored with another value than written, or not at all. Empty strings and objects do not count.
+fn lost_fields(written: &Value, stored: &Value, path: &str) -> Vec<String> {
+    match (written, stored) {
         (Value::Object(fields), _) => {
-            let lost = |(name, value): (&String, &Value)| lost(value, &kept[name], &format!("{path}.{name}"));
+            let lost = |(name, value): (&String, &Value)| lost_fields(value, &stored[name], &format!("{path}.{name}"));
             fields.iter().flat_map(lost).collect()
         }
         (Value::Array(items), Value::Array(others)) if items.len() == others.len() => {
             let pairs = items.iter().zip(others).enumerate();
-            pairs.flat_map(|(at, (item, other))| lost(item, other, &format!("{path}[{at}]"))).collect()
+            pairs.flat_map(|(at, (item, other))| lost_fields(item, other, &format!("{path}[{at}]"))).collect()
         }
         (Value::String(text), _) if text.is_empty() => Vec::new(),
-        _ if written == kept => Vec::new(),
-        _ => vec![format!("{path}: {written} became {kept}")],
+        _ if written == stored => Vec::new(),
+        _ => vec![format!("{path}: {written} became {stored}")],
     }
 }
 
 #[tokio::test]
 async fn a_minimal_set_expands_as_recorded() {
-    check("e2e-shape-least", folder().join("one-clique.yaml")).await;
+    expands_as_recorded("e2e-expand-minimal", folder().join("one-clique.yaml")).await;
 }
 
 #[tokio::test]
 async fn a_set_with_only_scaling_groups_expands_as_recorded() {
-    check("e2e-shape-groups", folder().join("only-groups.yaml")).await;
+    expands_as_recorded("e2e-expand-groups", folder().join("only-groups.yaml")).await;
 }
 
 #[tokio::test]
 async fn a_set_with_two_standalone_cliques_and_a_scaling_group_expands_as_recorded() {
-    check("e2e-shape-two-alone", folder().join("two-standalone-and-a-group.yaml")).await;
+    expands_as_recorded("e2e-expand-standalone", folder().join("two-standalone-and-a-group.yaml")).await;
 }
 
 #[tokio::test]
 async fn a_set_with_nested_names_expands_as_recorded() {
-    check("e2e-shape-names", folder().join("nested-names.yaml")).await;
+    expands_as_recorded("e2e-expand-names", folder().join("nested-names.yaml")).await;
 }
 
 #[tokio::test]
 async fn an_inference_graph_expands_as_recorded() {
-    check("e2e-shape-graph", folder().join("inference-graph.yaml")).await;
+    expands_as_recorded("e2e-expand-graph", folder().join("inference-graph.yaml")).await;
 }
 
 #[tokio::test]
 async fn a_set_with_every_field_expands_as_recorded() {
     let topology = "{metadata: {name: racks}, spec: {levels: [{domain: block, key: b}, {domain: rack, key: r}, {domain: host, key: h}]}}";
     let topology: ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
-    let topologies = Api::<ClusterTopology>::all(Plane::shared().client().await);
+    let topologies = Api::<ClusterTopology>::all(DevCluster::shared().client().await);
     topologies.create(&PostParams::default(), &topology).await.expect("the topology is created");
-    check("e2e-shape-all", folder().join("every-field.yaml")).await;
+    expands_as_recorded("e2e-expand-all", folder().join("every-field.yaml")).await;
 }
 
 #[tokio::test]
 async fn the_disaggregated_example_expands_as_recorded() {
-    check("e2e-shape-disaggregated", examples().join("disaggregated.yaml")).await;
+    expands_as_recorded("e2e-expand-disaggregated", examples().join("disaggregated.yaml")).await;
 }
 
 #[tokio::test]
 async fn the_multinode_example_expands_as_recorded() {
-    check("e2e-shape-multinode", examples().join("multinode.yaml")).await;
+    expands_as_recorded("e2e-expand-multinode", examples().join("multinode.yaml")).await;
 }
 
 #[tokio::test]
 async fn the_autoscaled_example_expands_as_recorded() {
-    check("e2e-shape-autoscaled", examples().join("autoscaled.yaml")).await;
+    expands_as_recorded("e2e-expand-autoscaled", examples().join("autoscaled.yaml")).await;
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Scaling groups: what they consist of, how they grow and shrink, and that their gangs wait for the base gang.
+//! Scaling groups: the objects that Grove creates for them, scaling, and scaled gangs that stay gated until the base gang is
+//! scheduled.
 
-use e2e::{World, in_namespace, sets, shown, world::is_later};
+use e2e::{NamespaceState, fixtures, in_namespace, namespace_state::is_newer, snapshot};
 use expect_test::{Expect, expect};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::live_objects::LiveObjects;
@@ -9,22 +10,22 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// Whether the set is available, nothing moves any more, and there are this many pods, all ready and referred to.
-fn rests(world: &World, set: &str, pods: usize) -> bool {
-    world.is_available(set)
-        && world.pods.len() == pods
-        && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == pods
-        && world.references() == pods
+/// Whether the set is available, and exactly this many pods exist, are ready and have a reference in a PodGang.
+fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
+    state.is_available(set)
+        && state.pods.len() == pods
+        && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == pods
+        && state.reference_count() == pods
 }
 
 #[track_caller]
-fn names(world: &World, expected: &Expect) {
+fn names(state: &NamespaceState, expected: &Expect) {
     fn joined<K>(objects: &std::collections::BTreeMap<String, K>) -> String {
         objects.keys().map(String::as_str).collect::<Vec<_>>().join(" ")
     }
-    let mut hosts: Vec<_> = world.pods.values().map(shown::hostname).collect();
+    let mut hosts: Vec<_> = state.pods.values().map(snapshot::hostname).collect();
     hosts.sort_unstable();
-    let LiveObjects { groups, cliques, gangs, services, autoscalers, .. } = &world.objects;
+    let LiveObjects { groups, cliques, gangs, services, autoscalers, .. } = &state.objects;
     expected.assert_eq(&format!(
         "groups: {}\ncliques: {}\ngangs: {}\nservices: {}\nautoscalers: {}\nhosts: {}\n",
         joined(groups),
@@ -39,9 +40,9 @@ fn names(world: &World, expected: &Expect) {
 #[tokio::test]
 async fn a_scaling_group_creates_one_base_gang_and_scaled_gangs() {
     in_namespace("e2e-groups", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-        let world = ns.until("all is ready, and told", |world| rests(world, "m", 14) && world.is_told()).await;
-        names(&world, &expect![[r"
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        let state = ns.wait_for("all pods are ready, and every status is current", |state| is_settled(state, "m", 14) && state.status_is_current()).await;
+        names(&state, &expect![[r"
             groups: m-0-g
             cliques: m-0-f m-0-g-0-d m-0-g-0-p m-0-g-1-d m-0-g-1-p m-0-g-2-d m-0-g-2-p
             gangs: m-0 m-0-g-0 m-0-g-1
@@ -49,15 +50,15 @@ async fn a_scaling_group_creates_one_base_gang_and_scaled_gangs() {
             autoscalers: m-0-f m-0-g
             hosts: m-0-f-0 m-0-f-1 m-0-g-0-d-0 m-0-g-0-d-1 m-0-g-0-d-2 m-0-g-0-p-0 m-0-g-1-d-0 m-0-g-1-d-1 m-0-g-1-d-2 m-0-g-1-p-0 m-0-g-2-d-0 m-0-g-2-d-1 m-0-g-2-d-2 m-0-g-2-p-0
         "]]);
-        expect_file("member-of-scaled", &shown::object(&world.cliques["m-0-g-1-p"], &[]));
-        let gang = |name: &str| shown::with_references_counted(&shown::object(&world.gangs[name], &["spec"]));
+        expect_file("member-of-scaled", &snapshot::object(&state.cliques["m-0-g-1-p"], &[]));
+        let gang = |name: &str| snapshot::with_reference_counts(&snapshot::object(&state.gangs[name], &["spec"]));
         expect_file("base-gang", &gang("m-0"));
         expect_file("scaled-gang", &gang("m-0-g-1"));
-        expect_file("status-of-set", &shown::status(&world.sets["m"]));
-        expect_file("status-of-group", &shown::status(&world.groups["m-0-g"]));
-        expect_file("status-of-clique", &shown::status(&world.cliques["m-0-f"]));
-        expect_file("status-of-member", &shown::status(&world.cliques["m-0-g-1-d"]));
-        expect_file("status-of-gang", &shown::status(&world.gangs["m-0"]));
+        expect_file("status-of-set", &snapshot::status(&state.sets["m"]));
+        expect_file("status-of-group", &snapshot::status(&state.groups["m-0-g"]));
+        expect_file("status-of-clique", &snapshot::status(&state.cliques["m-0-f"]));
+        expect_file("status-of-member", &snapshot::status(&state.cliques["m-0-g-1-d"]));
+        expect_file("status-of-gang", &snapshot::status(&state.gangs["m-0"]));
     })
     .await;
 }
@@ -65,15 +66,15 @@ async fn a_scaling_group_creates_one_base_gang_and_scaled_gangs() {
 #[tokio::test]
 async fn a_scaling_group_scales_out_and_in() {
     in_namespace("e2e-groups-scale", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-        ns.until("three replicas of the group", |world| rests(world, "m", 14)).await;
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        ns.wait_for("the group has three replicas", |state| is_settled(state, "m", 14)).await;
         ns.scale::<PodCliqueScalingGroup>("m-0-g", 5).await;
-        let world = ns.until("five", |world| rests(world, "m", 22) && world.gangs.len() == 5).await;
-        assert!(world.gangs.contains_key("m-0-g-3") && world.cliques.contains_key("m-0-g-4-d"), "{world}");
+        let state = ns.wait_for("the group has five replicas", |state| is_settled(state, "m", 22) && state.gangs.len() == 5).await;
+        assert!(state.gangs.contains_key("m-0-g-3") && state.cliques.contains_key("m-0-g-4-d"), "{state}");
         ns.scale::<PodCliqueScalingGroup>("m-0-g", 2).await;
-        let two = |world: &World| rests(world, "m", 10) && (world.gangs.len(), world.cliques.len()) == (2, 5);
-        let world = ns.until("two", two).await;
-        names(&world, &expect![[r"
+        let has_two = |state: &NamespaceState| is_settled(state, "m", 10) && (state.gangs.len(), state.cliques.len()) == (2, 5);
+        let state = ns.wait_for("the group has two replicas", has_two).await;
+        names(&state, &expect![[r"
             groups: m-0-g
             cliques: m-0-f m-0-g-0-d m-0-g-0-p m-0-g-1-d m-0-g-1-p
             gangs: m-0 m-0-g-0
@@ -81,16 +82,16 @@ async fn a_scaling_group_scales_out_and_in() {
             autoscalers: m-0-f m-0-g
             hosts: m-0-f-0 m-0-f-1 m-0-g-0-d-0 m-0-g-0-d-1 m-0-g-0-d-2 m-0-g-0-p-0 m-0-g-1-d-0 m-0-g-1-d-1 m-0-g-1-d-2 m-0-g-1-p-0
         "]]);
-        // The set is touched, and what its template says of the size does not come back.
+        // A change of the set's template does not reset the replicas of the group.
         ns.patch::<PodCliqueSet>("m", json!({ "spec": { "template": { "priorityClassName": "other" } } })).await;
-        let world = ns
-            .until("the change reached the gangs", |world| {
+        let state = ns
+            .wait_for("the gangs have the new priority class", |state| {
                 let other = |name: Option<&str>| name == Some("other");
-                rests(world, "m", 10)
-                    && world.gangs.values().all(|gang| other(gang.spec.priority_class_name.as_deref()))
+                is_settled(state, "m", 10)
+                    && state.gangs.values().all(|gang| other(gang.spec.priority_class_name.as_deref()))
             })
             .await;
-        assert_eq!(world.groups["m-0-g"].spec.replicas, 2);
+        assert_eq!(state.groups["m-0-g"].spec.replicas, 2);
     })
     .await;
 }
@@ -98,19 +99,19 @@ async fn a_scaling_group_scales_out_and_in() {
 #[tokio::test]
 async fn a_set_with_a_scaling_group_scales_out_and_in() {
     in_namespace("e2e-groups-sets", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-        ns.until("one replica", |world| rests(world, "m", 14)).await;
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        ns.wait_for("the set has one replica", |state| is_settled(state, "m", 14)).await;
         ns.scale::<PodCliqueSet>("m", 3).await;
-        ns.until("three replicas", |world| rests(world, "m", 42) && world.gangs.len() == 9).await;
+        ns.wait_for("the set has three replicas", |state| is_settled(state, "m", 42) && state.gangs.len() == 9).await;
         ns.scale::<PodCliqueSet>("m", 1).await;
-        ns.until("one replica again, and nothing else", |world| {
-            let LiveObjects { groups, cliques, gangs, services, autoscalers, .. } = &world.objects;
-            let left = (groups.len(), cliques.len(), gangs.len(), services.len(), autoscalers.len());
-            rests(world, "m", 14) && left == (1, 7, 3, 1, 2)
+        ns.wait_for("the set has one replica again, and no other objects exist", |state| {
+            let LiveObjects { groups, cliques, gangs, services, autoscalers, .. } = &state.objects;
+            let counts = (groups.len(), cliques.len(), gangs.len(), services.len(), autoscalers.len());
+            is_settled(state, "m", 14) && counts == (1, 7, 3, 1, 2)
         })
         .await;
-        ns.remove::<PodCliqueSet>("m").await;
-        ns.until("nothing is left", World::is_empty).await;
+        ns.delete_object::<PodCliqueSet>("m").await;
+        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     })
     .await;
 }
@@ -118,29 +119,29 @@ async fn a_set_with_a_scaling_group_scales_out_and_in() {
 #[tokio::test]
 async fn pods_of_scaled_gangs_stay_gated_until_the_base_gang_is_scheduled() {
     in_namespace("e2e-groups-gates", async |ns| {
-        let held = "schedulingGates: [{name: e2e.example/hold}], ";
-        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, held)).await;
-        let gated = |world: &World| {
+        let gate = "schedulingGates: [{name: e2e.example/hold}], ";
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, gate)).await;
+        let gated_pods = |state: &NamespaceState| {
             let gates = |pod: &&Pod| pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten()).count();
-            world.live_pods().filter(|pod| gates(pod) > 0).count()
+            state.active_pods().filter(|pod| gates(pod) > 0).count()
         };
-        let reason = |world: &World, clique: &str| {
-            let status = world.cliques.get(clique).and_then(|clique| clique.status.clone()).unwrap_or_default();
+        let reason = |state: &NamespaceState, clique: &str| {
+            let status = state.cliques.get(clique).and_then(|clique| clique.status.clone()).unwrap_or_default();
             status.conditions.into_iter().find(|c| c.type_ == "Available").map(|c| c.reason).unwrap_or_default()
         };
-        // The four pods of the base gang's own replica of the group run; `f` is held by somebody else's gate.
-        let world = ns
-            .until("the base gang lacks f, and the scaled gangs wait and say why", |world| {
-                gated(world) == 2 + 8
-                    && world.ready_indices("m-0-g-0-d") == [0, 1, 2]
-                    && reason(world, "m-0-g-1-p") == "BaseGangNotScheduled"
+        // The four pods of the base gang's own replica of the group run; the pods of `f` have a foreign gate.
+        let state = ns
+            .wait_for("the pods of f and of the scaled gangs are gated, and the cliques report the reason", |state| {
+                gated_pods(state) == 2 + 8
+                    && state.ready_indices("m-0-g-0-d") == [0, 1, 2]
+                    && reason(state, "m-0-g-1-p") == "BaseGangNotScheduled"
             })
             .await;
-        for pod in world.live_pods().filter(|pod| shown::hostname(pod).starts_with("m-0-f-")) {
+        for pod in state.active_pods().filter(|pod| snapshot::hostname(pod).starts_with("m-0-f-")) {
             ns.patch::<Pod>(&pod.name_any(), json!({ "spec": { "schedulingGates": null } })).await;
         }
-        let world = ns.until("all is ready", |world| rests(world, "m", 14)).await;
-        assert_eq!(gated(&world), 0);
+        let state = ns.wait_for("all pods are ready", |state| is_settled(state, "m", 14)).await;
+        assert_eq!(gated_pods(&state), 0);
     })
     .await;
 }
@@ -148,46 +149,47 @@ async fn pods_of_scaled_gangs_stay_gated_until_the_base_gang_is_scheduled() {
 #[tokio::test]
 async fn deleted_and_edited_objects_of_a_scaling_group_are_restored() {
     in_namespace("e2e-groups-heal", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-        let world = ns.until("all is ready", |world| rests(world, "m", 14)).await;
-        let uid = |world: &World| world.cliques["m-0-g-1-d"].metadata.uid.clone();
-        let before = uid(&world);
-        ns.remove::<PodClique>("m-0-g-1-d").await;
-        ns.until("a new clique of the group", |world| {
-            rests(world, "m", 14) && world.cliques.contains_key("m-0-g-1-d") && uid(world) != before
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        let state = ns.wait_for("all pods are ready", |state| is_settled(state, "m", 14)).await;
+        let uid = |state: &NamespaceState| state.cliques["m-0-g-1-d"].metadata.uid.clone();
+        let before = uid(&state);
+        ns.delete_object::<PodClique>("m-0-g-1-d").await;
+        ns.wait_for("the clique of the group is recreated", |state| {
+            is_settled(state, "m", 14) && state.cliques.contains_key("m-0-g-1-d") && uid(state) != before
         })
         .await;
-        ns.remove::<PodCliqueScalingGroup>("m-0-g").await;
-        let of_group = world.groups["m-0-g"].metadata.uid.clone();
-        ns.until("a new group", |world| {
-            let group = world.groups.get("m-0-g");
-            rests(world, "m", 14) && group.is_some_and(|group| group.metadata.uid != of_group)
+        ns.delete_object::<PodCliqueScalingGroup>("m-0-g").await;
+        let group_uid = state.groups["m-0-g"].metadata.uid.clone();
+        ns.wait_for("the group is recreated", |state| {
+            let group = state.groups.get("m-0-g");
+            is_settled(state, "m", 14) && group.is_some_and(|group| group.metadata.uid != group_uid)
         })
         .await;
-        let of_autoscaler = world.autoscalers["m-0-g"].uid();
-        ns.remove::<HorizontalPodAutoscaler>("m-0-g").await;
-        ns.until("another autoscaler", |world| {
-            world.autoscalers.get("m-0-g").is_some_and(|live| live.uid() != of_autoscaler)
+        let autoscaler_uid = state.autoscalers["m-0-g"].uid();
+        ns.delete_object::<HorizontalPodAutoscaler>("m-0-g").await;
+        ns.wait_for("the autoscaler is recreated", |state| {
+            state.autoscalers.get("m-0-g").is_some_and(|live| live.uid() != autoscaler_uid)
         })
         .await;
-        // What somebody else writes down beside it stays.
+        // Foreign annotations stay.
         let note = "example.com/owner";
         let autoscaler = json!({ "metadata": { "annotations": { (note): "team" } }, "spec": { "maxReplicas": 99 } });
         let autoscaler = ns.patch::<HorizontalPodAutoscaler>("m-0-f", autoscaler).await;
-        ns.until("the autoscaler is put right", |world| {
-            // The world may still be the one before the edit, which looks the same.
-            let right = |live: &HorizontalPodAutoscaler| {
-                live.spec.max_replicas == 4 && live.annotations().contains_key(note) && is_later(live, &autoscaler)
+        ns.wait_for("the autoscaler is restored", |state| {
+            // The watched object may still be the one before the edit, which looks the same.
+            let is_restored = |live: &HorizontalPodAutoscaler| {
+                live.spec.max_replicas == 4 && live.annotations().contains_key(note) && is_newer(live, &autoscaler)
             };
-            world.autoscalers.get("m-0-f").is_some_and(right)
+            state.autoscalers.get("m-0-f").is_some_and(is_restored)
         })
         .await;
-        for nonsense in [2, i32::MIN] {
-            let edit = json!({ "spec": { "minAvailable": nonsense } });
+        for invalid in [2, i32::MIN] {
+            let edit = json!({ "spec": { "minAvailable": invalid } });
             let group = ns.patch::<PodCliqueScalingGroup>("m-0-g", edit).await;
-            ns.until("the group is put right", |world| {
-                let right = |live: &PodCliqueScalingGroup| live.spec.min_available == Some(1) && is_later(live, &group);
-                world.groups.get("m-0-g").is_some_and(right)
+            ns.wait_for("the group is restored", |state| {
+                let is_restored =
+                    |live: &PodCliqueScalingGroup| live.spec.min_available == Some(1) && is_newer(live, &group);
+                state.groups.get("m-0-g").is_some_and(is_restored)
             })
             .await;
         }

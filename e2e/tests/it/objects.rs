@@ -1,24 +1,26 @@
-//! A set yields exactly the objects of the wire format.
+//! Grove creates exactly the objects of the wire format for a set.
 
-use e2e::{Namespace, World, in_namespace, sets, shown};
+use e2e::{Namespace, NamespaceState, fixtures, in_namespace, snapshot};
 use expect_test::expect;
 use grove_api_types::v1alpha1::PodCliqueSet;
 
-use crate::it::composition::each_group_refers_to_the_pods_of_its_clique;
+use crate::it::composition::assert_pod_references;
 
 #[tokio::test]
 async fn two_replicas_of_three_cliques_create_exactly_these_objects() {
     in_namespace("e2e-objects", async |ns| {
-        let world = available(ns, "llm", 2).await;
-        names(&world).assert();
-        let clique = shown::object(&world.cliques["llm-1-decode"], &["spec"]);
+        let state = create_set(ns, "llm", 2).await;
+        names(&state).assert();
+        let clique = snapshot::object(&state.cliques["llm-1-decode"], &["spec"]);
         expect_file("clique", &clique);
-        expect_file("service", &shown::object(&world.services["llm-1"], &["spec"]));
-        expect_file("gang", &shown::with_references_counted(&shown::object(&world.gangs["llm-1"], &["spec"])));
-        let pod =
-            world.live_pods().find(|pod| shown::hostname(pod) == "llm-1-decode-1").expect("the second decode pod");
-        expect_file("pod", &shown::object(pod, &[]));
-        expect_file("pod-spec", &shown::pod_spec(pod));
+        expect_file("service", &snapshot::object(&state.services["llm-1"], &["spec"]));
+        expect_file("gang", &snapshot::with_reference_counts(&snapshot::object(&state.gangs["llm-1"], &["spec"])));
+        let pod = state
+            .active_pods()
+            .find(|pod| snapshot::hostname(pod) == "llm-1-decode-1")
+            .expect("the decode pod with index 1");
+        expect_file("pod", &snapshot::object(pod, &[]));
+        expect_file("pod-spec", &snapshot::pod_spec(pod));
     })
     .await;
 }
@@ -26,9 +28,9 @@ async fn two_replicas_of_three_cliques_create_exactly_these_objects() {
 #[tokio::test]
 async fn a_pod_gang_references_each_of_its_pods() {
     in_namespace("e2e-references", async |ns| {
-        let world = available(ns, "llm", 1).await;
-        each_group_refers_to_the_pods_of_its_clique(&world);
-        let gang = &world.gangs["llm-0"];
+        let state = create_set(ns, "llm", 1).await;
+        assert_pod_references(&state);
+        let gang = &state.gangs["llm-0"];
         let groups = gang.spec.podgroups.iter().map(|group| (group.name.clone(), group.pod_references.len()));
         let expected = [("llm-0-frontend", 1), ("llm-0-prefill", 2), ("llm-0-decode", 2)];
         assert_eq!(groups.collect::<Vec<_>>(), expected.map(|(name, pods)| (name.to_owned(), pods)));
@@ -36,13 +38,13 @@ async fn a_pod_gang_references_each_of_its_pods() {
     .await;
 }
 
-async fn available(ns: &Namespace, name: &str, replicas: i32) -> World {
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques(name, replicas)).await;
+async fn create_set(ns: &Namespace, name: &str, replicas: i32) -> NamespaceState {
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques(name, replicas)).await;
     let pods = usize::try_from(replicas).expect("not negative") * 5;
-    ns.until("all pods are ready and referred to", |world| {
-        world.is_available(name)
-            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == pods
-            && world.references() == pods
+    ns.wait_for("all pods are ready and have a reference in a PodGang", |state| {
+        state.is_available(name)
+            && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == pods
+            && state.reference_count() == pods
     })
     .await
 }
@@ -62,16 +64,16 @@ impl Names {
     }
 }
 
-fn names(world: &World) -> Names {
+fn names(state: &NamespaceState) -> Names {
     let joined = |names: Vec<&str>| names.join(" ");
-    let mut hosts: Vec<_> = world.pods.values().map(shown::hostname).collect();
+    let mut hosts: Vec<_> = state.pods.values().map(snapshot::hostname).collect();
     hosts.sort_unstable();
     Names(format!(
         "sets: {}\ncliques: {}\ngangs: {}\nservices: {}\nhosts: {}\n",
-        joined(world.sets.keys().map(String::as_str).collect()),
-        joined(world.cliques.keys().map(String::as_str).collect()),
-        joined(world.gangs.keys().map(String::as_str).collect()),
-        joined(world.services.keys().map(String::as_str).collect()),
+        joined(state.sets.keys().map(String::as_str).collect()),
+        joined(state.cliques.keys().map(String::as_str).collect()),
+        joined(state.gangs.keys().map(String::as_str).collect()),
+        joined(state.services.keys().map(String::as_str).collect()),
         joined(hosts),
     ))
 }

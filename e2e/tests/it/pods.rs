@@ -1,6 +1,6 @@
-//! What becomes of pods, and what their clique and their set say about it.
+//! Changes of pods, and the status that their clique and their set report.
 
-use e2e::{Namespace, World, in_namespace, sets, world::is_ready};
+use e2e::{Namespace, NamespaceState, fixtures, in_namespace, namespace_state::is_ready};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,14 +11,14 @@ use serde_json::json;
 
 const CLIQUE: &str = "llm-0-decode";
 
-const ALL_IS_WELL: &str = "
+const ALL_READY: &str = "
     2 pods, 2 scheduled, 2 ready
     Available=True MinimumReplicasAvailable: 2 of 2 pods ready
     MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 2
     PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 2
     set: Available=True MinimumReplicasAvailable: 1 of 1 replicas are available";
 
-const STARTED_AND_NOT_READY: &str = "
+const RUNNING_NOT_READY: &str = "
     2 pods, 2 scheduled, 0 ready
     Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 not ready
     MinAvailableBreached=True InsufficientReadyPods: Insufficient ready or starting pods. expected at least: 1, found: 0
@@ -28,8 +28,8 @@ const STARTED_AND_NOT_READY: &str = "
 #[tokio::test]
 async fn scheduled_pods_that_do_not_start_are_no_min_available_breach() {
     in_namespace("e2e-pods-pending", async |ns| {
-        of_which_decode(ns, "pending").await;
-        let world = until_said(
+        create_with_behaviour(ns, "pending").await;
+        let state = wait_for_status(
             ns,
             "
             2 pods, 2 scheduled, 0 ready
@@ -39,8 +39,8 @@ async fn scheduled_pods_that_do_not_start_are_no_min_available_breach() {
             set: Available=False MinimumReplicasUnavailable: 0 of 1 replicas are available",
         )
         .await;
-        recover(ns, &world).await;
-        until_said(ns, ALL_IS_WELL).await;
+        recover(ns, &state).await;
+        wait_for_status(ns, ALL_READY).await;
     })
     .await;
 }
@@ -48,11 +48,11 @@ async fn scheduled_pods_that_do_not_start_are_no_min_available_breach() {
 #[tokio::test]
 async fn running_pods_that_are_not_ready_are_a_min_available_breach_and_are_not_replaced() {
     in_namespace("e2e-pods-unready", async |ns| {
-        of_which_decode(ns, "unready").await;
-        let world = until_said(ns, STARTED_AND_NOT_READY).await;
-        recover(ns, &world).await;
-        let after = until_said(ns, ALL_IS_WELL).await;
-        assert_eq!(uids(&after), uids(&world));
+        create_with_behaviour(ns, "unready").await;
+        let state = wait_for_status(ns, RUNNING_NOT_READY).await;
+        recover(ns, &state).await;
+        let after = wait_for_status(ns, ALL_READY).await;
+        assert_eq!(uids(&after), uids(&state));
     })
     .await;
 }
@@ -60,12 +60,12 @@ async fn running_pods_that_are_not_ready_are_a_min_available_breach_and_are_not_
 #[tokio::test]
 async fn crashing_pods_are_a_min_available_breach_until_they_are_ready() {
     in_namespace("e2e-pods-crash", async |ns| {
-        of_which_decode(ns, "crash").await;
-        let world = until_said(ns, STARTED_AND_NOT_READY).await;
-        recover(ns, &world).await;
-        let after = until_said(ns, ALL_IS_WELL).await;
-        assert_eq!(uids(&after), uids(&world));
-        let restarts = after.live_pods().filter_map(restarts).collect::<Vec<_>>();
+        create_with_behaviour(ns, "crash").await;
+        let state = wait_for_status(ns, RUNNING_NOT_READY).await;
+        recover(ns, &state).await;
+        let after = wait_for_status(ns, ALL_READY).await;
+        assert_eq!(uids(&after), uids(&state));
+        let restarts = after.active_pods().filter_map(restarts).collect::<Vec<_>>();
         assert_eq!(restarts.iter().filter(|restarts| **restarts > 0).count(), 2, "{restarts:?}");
     })
     .await;
@@ -111,58 +111,64 @@ async fn a_pod_evicted_through_the_api_is_replaced() {
 #[tokio::test]
 async fn a_slowly_terminating_pod_releases_its_index_at_once() {
     in_namespace("e2e-pods-slow", async |ns| {
-        of_which_decode(ns, "slow-stop").await;
-        let world = until_said(ns, ALL_IS_WELL).await;
-        let old = at_index_0(&world).expect("the first decode pod").clone();
-        // Held, so that it is there for as long as the test looks at it.
-        let held = ns.patch::<Pod>(&old.name_any(), json!({"metadata": {"finalizers": ["test.grove.io/held"]}})).await;
-        ns.remove::<Pod>(&held.name_any()).await;
-        let world = ns
-            .until("another pod is ready in its place while it stops", |world| {
-                let stops = |pod: &Pod| pod.uid() == old.uid() && is_terminating(pod);
-                world.pods.values().any(stops) && at_index_0(world).is_some_and(is_ready)
+        create_with_behaviour(ns, "slow-stop").await;
+        let state = wait_for_status(ns, ALL_READY).await;
+        let old = at_index_0(&state).expect("the decode pod with index 0").clone();
+        // A finalizer keeps the pod until the test removes it.
+        let patched =
+            ns.patch::<Pod>(&old.name_any(), json!({"metadata": {"finalizers": ["test.grove.io/keep"]}})).await;
+        ns.delete_object::<Pod>(&patched.name_any()).await;
+        let state = ns
+            .wait_for("another pod with index 0 is ready while the old one terminates", |state| {
+                let is_terminating = |pod: &Pod| pod.uid() == old.uid() && is_terminating(pod);
+                state.pods.values().any(is_terminating) && at_index_0(state).is_some_and(is_ready)
             })
             .await;
-        assert_eq!(world.ready_indices(CLIQUE), [0, 1]);
-        until_said(ns, ALL_IS_WELL).await;
+        assert_eq!(state.ready_indices(CLIQUE), [0, 1]);
+        wait_for_status(ns, ALL_READY).await;
         ns.patch::<Pod>(&old.name_any(), json!({"metadata": {"finalizers": null}})).await;
-        ns.until("it has gone, and all is as before", |world| serves(world) && !uids(world).contains(&old.uid())).await;
+        ns.wait_for("the old pod is deleted, and all pods are ready", |state| {
+            is_settled(state) && !uids(state).contains(&old.uid())
+        })
+        .await;
     })
     .await;
 }
 
-/// Whatever `happens` to a pod, another takes its place and its index.
-async fn is_replaced(ns: &Namespace, happens: impl AsyncFnOnce(&str)) {
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    let world = ns.until("the set serves", serves).await;
-    let pod = at_index_0(&world).expect("the first decode pod");
-    happens(&pod.name_any()).await;
-    let world = ns.until("it is replaced", |world| serves(world) && !uids(world).contains(&pod.uid())).await;
-    assert_eq!(world.ready_indices(CLIQUE), [0, 1]);
-    until_said(ns, ALL_IS_WELL).await;
+/// After `disrupt`, another pod replaces the pod at its index.
+async fn is_replaced(ns: &Namespace, disrupt: impl AsyncFnOnce(&str)) {
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    let state = ns.wait_for("the set is available and all pods are ready", is_settled).await;
+    let pod = at_index_0(&state).expect("the decode pod with index 0");
+    disrupt(&pod.name_any()).await;
+    let state =
+        ns.wait_for("the pod is replaced", |state| is_settled(state) && !uids(state).contains(&pod.uid())).await;
+    assert_eq!(state.ready_indices(CLIQUE), [0, 1]);
+    wait_for_status(ns, ALL_READY).await;
 }
 
-/// A set whose two decode pods behave like that.
-async fn of_which_decode(ns: &Namespace, behaves: &str) {
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques_of_which("decode", behaves, "llm", 1)).await;
+/// Creates a set whose decode pods have this behaviour.
+async fn create_with_behaviour(ns: &Namespace, behaviour: &str) {
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques_with_behaviour("decode", behaviour, "llm", 1)).await;
 }
 
-/// Ends what is wrong with the pods.
-async fn recover(ns: &Namespace, world: &World) {
-    for pod in world.live_pods().filter(|pod| pod.annotations().contains_key("test.grove.io/behaviour")) {
+/// Removes the behaviour from the pods.
+async fn recover(ns: &Namespace, state: &NamespaceState) {
+    for pod in state.active_pods().filter(|pod| pod.annotations().contains_key("test.grove.io/behaviour")) {
         ns.patch::<Pod>(&pod.name_any(), json!({"metadata": {"annotations": {"test.grove.io/behaviour": null}}})).await;
     }
 }
 
-/// Waits until the clique and its set say exactly this: the clique's counts, and one line per condition.
-async fn until_said(ns: &Namespace, expected: &str) -> World {
+/// Waits until the status of the clique and the condition Available of its set are exactly these lines: the counts of the clique,
+/// its conditions, and the condition of the set.
+async fn wait_for_status(ns: &Namespace, expected: &str) -> NamespaceState {
     let expected: Vec<&str> = expected.trim().lines().map(str::trim).collect();
-    ns.until(&expected.join("\n"), |world| said(world).is_some_and(|said| said == expected)).await
+    ns.wait_for(&expected.join("\n"), |state| status_lines(state).is_some_and(|lines| lines == expected)).await
 }
 
-fn said(world: &World) -> Option<Vec<String>> {
-    let clique = world.cliques.get(CLIQUE)?.status.as_ref()?;
-    let set = world.sets.get("llm")?.status.as_ref()?;
+fn status_lines(state: &NamespaceState) -> Option<Vec<String>> {
+    let clique = state.cliques.get(CLIQUE)?.status.as_ref()?;
+    let set = state.sets.get("llm")?.status.as_ref()?;
     let line = |condition: &Condition| {
         let Condition { type_, status, reason, message, .. } = condition;
         format!("{type_}={status} {reason}: {message}")
@@ -175,19 +181,19 @@ fn said(world: &World) -> Option<Vec<String>> {
     Some(lines)
 }
 
-fn serves(world: &World) -> bool {
-    world.is_available("llm") && world.pods.len() == 5 && world.live_pods().filter(|pod| is_ready(pod)).count() == 5
+fn is_settled(state: &NamespaceState) -> bool {
+    state.is_available("llm") && state.pods.len() == 5 && state.active_pods().filter(|pod| is_ready(pod)).count() == 5
 }
 
-fn at_index_0(world: &World) -> Option<&Pod> {
+fn at_index_0(state: &NamespaceState) -> Option<&Pod> {
     let hostname = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
-    world.live_pods().find(|pod| hostname(pod).as_deref() == Some("llm-0-decode-0"))
+    state.active_pods().find(|pod| hostname(pod).as_deref() == Some("llm-0-decode-0"))
 }
 
-/// Of the pods of the clique.
-fn uids(world: &World) -> Vec<Option<String>> {
+/// The UIDs of the pods of the clique.
+fn uids(state: &NamespaceState) -> Vec<Option<String>> {
     let of_clique = |pod: &&Pod| pod.labels().get("grove.io/podclique").is_some_and(|clique| clique == CLIQUE);
-    let mut uids: Vec<_> = world.pods.values().filter(of_clique).map(ResourceExt::uid).collect();
+    let mut uids: Vec<_> = state.pods.values().filter(of_clique).map(ResourceExt::uid).collect();
     uids.sort();
     uids
 }

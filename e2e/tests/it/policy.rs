@@ -1,4 +1,4 @@
-//! The admission policy as it is shipped, put into force and taken away again.
+//! The admission policy of `deploy/components`, installed and removed by a test.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// What the server says when it refuses by a policy, before it names the rule.
+/// The text before the name of the rule in the messages of an admission policy.
 pub(super) const DENIED: &str = "denied request: ";
 
 pub(super) struct Policy {
@@ -17,8 +17,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Stores it, for all sets or those with the label; then under another name, since other tests apply it as it is shipped.
-    /// The server hears of it a moment later.
+    /// Stores the policy for all sets, or for those with the label under another name, because other tests apply the original. The API
+    /// server enforces it a moment later.
     pub(super) async fn install(client: &Client, label: Option<(&str, &str)>) -> Self {
         let text = include_str!("../../../deploy/components/admission-policy/policies.yaml");
         let documents: Vec<&str> = text.split("---\n").skip(1).collect();
@@ -36,18 +36,18 @@ impl Policy {
         let name = policy.metadata.name.clone().expect("a name");
         let covered = policy.metadata.annotations.as_ref().expect("annotations")["grove.io/covered-rules"].clone();
         let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
-        policies.patch(&name, &params, &Patch::Apply(&policy)).await.expect("the policy is taken");
+        policies.patch(&name, &params, &Patch::Apply(&policy)).await.expect("the policy is applied");
         let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
-        bindings.patch(&name, &params, &Patch::Apply(&binding)).await.expect("the binding is taken");
+        bindings.patch(&name, &params, &Patch::Apply(&binding)).await.expect("the binding is applied");
         Self { client: client.clone(), name, covered }
     }
 
-    /// The rules that it says it covers.
+    /// The rules in the policy's annotation.
     pub(super) fn covered(&self) -> BTreeSet<&str> {
         self.covered.split(' ').collect()
     }
 
-    /// Takes it away.
+    /// Deletes the policy and its binding.
     pub(super) async fn remove(self) {
         let params = DeleteParams::default();
         let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(self.client.clone());

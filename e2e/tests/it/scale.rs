@@ -1,6 +1,6 @@
-//! Sets and cliques grow and shrink through their scale subresource; indices of live pods stay dense.
+//! Scaling of sets, cliques and groups through their scale subresources. The indices of active pods stay dense.
 
-use e2e::{in_namespace, sets};
+use e2e::{fixtures, in_namespace};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
@@ -8,31 +8,33 @@ use serde_json::json;
 #[tokio::test]
 async fn a_set_scales_out_and_in() {
     in_namespace("e2e-scale-set", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-        ns.until("one replica", |world| world.is_available("llm") && world.pods.len() == 5).await;
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+        ns.wait_for("the set has one replica", |state| state.is_available("llm") && state.pods.len() == 5).await;
         ns.scale::<PodCliqueSet>("llm", 3).await;
-        ns.until("three replicas", |world| {
-            world.is_available("llm")
-                && world.services.len() == 3
-                && world.gangs.len() == 3
-                && world.cliques.len() == 9
-                && world.live_pods().count() == 15
+        ns.wait_for("the set has three replicas", |state| {
+            state.is_available("llm")
+                && state.services.len() == 3
+                && state.gangs.len() == 3
+                && state.cliques.len() == 9
+                && state.active_pods().count() == 15
         })
         .await;
         ns.scale::<PodCliqueSet>("llm", 1).await;
-        let world = ns
-            .until("one replica again", |world| {
-                world.is_available("llm")
-                    && world.services.len() == 1
-                    && world.gangs.len() == 1
-                    && world.cliques.len() == 3
-                    && world.pods.len() == 5
+        let state = ns
+            .wait_for("the set has one replica again", |state| {
+                state.is_available("llm")
+                    && state.services.len() == 1
+                    && state.gangs.len() == 1
+                    && state.cliques.len() == 3
+                    && state.pods.len() == 5
             })
             .await;
-        assert!(world.services.contains_key("llm-0") && world.gangs.contains_key("llm-0"), "{world}");
+        assert!(state.services.contains_key("llm-0") && state.gangs.contains_key("llm-0"), "{state}");
         ns.scale::<PodCliqueSet>("llm", 0).await;
-        ns.until("no replica", |world| world.cliques.is_empty() && world.pods.is_empty() && world.services.is_empty())
-            .await;
+        ns.wait_for("the set has no replica", |state| {
+            state.cliques.is_empty() && state.pods.is_empty() && state.services.is_empty()
+        })
+        .await;
     })
     .await;
 }
@@ -40,41 +42,44 @@ async fn a_set_scales_out_and_in() {
 #[tokio::test]
 async fn a_scaled_clique_keeps_its_replicas_and_dense_indices() {
     in_namespace("e2e-scale-clique", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-        ns.until("two decode pods", |world| world.ready_indices("llm-0-decode") == [0, 1]).await;
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+        ns.wait_for("two decode pods are ready", |state| state.ready_indices("llm-0-decode") == [0, 1]).await;
         ns.scale::<PodClique>("llm-0-decode", 4).await;
-        ns.until("four decode pods", |world| world.ready_indices("llm-0-decode") == [0, 1, 2, 3]).await;
+        ns.wait_for("four decode pods are ready", |state| state.ready_indices("llm-0-decode") == [0, 1, 2, 3]).await;
         ns.scale::<PodClique>("llm-0-decode", 1).await;
-        ns.until("one decode pod", |world| world.ready_indices("llm-0-decode") == [0] && world.pods.len() == 4).await;
-        // The set is touched, and what the template says of the size does not come back.
+        ns.wait_for("one decode pod is ready", |state| {
+            state.ready_indices("llm-0-decode") == [0] && state.pods.len() == 4
+        })
+        .await;
+        // A change of the set's template does not reset the replicas of the clique.
         ns.patch::<PodCliqueSet>("llm", serde_json::json!({"spec": {"template": {"priorityClassName": "other"}}}))
             .await;
-        let world = ns
-            .until("the change reached the gang", |world| {
-                world.gangs["llm-0"].spec.priority_class_name.as_deref() == Some("other") && world.is_available("llm")
+        let state = ns
+            .wait_for("the gang has the new priority class", |state| {
+                state.gangs["llm-0"].spec.priority_class_name.as_deref() == Some("other") && state.is_available("llm")
             })
             .await;
-        assert_eq!(world.cliques["llm-0-decode"].spec.replicas, 1);
-        assert_eq!(world.ready_indices("llm-0-decode"), [0]);
+        assert_eq!(state.cliques["llm-0-decode"].spec.replicas, 1);
+        assert_eq!(state.ready_indices("llm-0-decode"), [0]);
     })
     .await;
 }
 
-/// Kubernetes' own autoscalers need no metrics to bring a size back between the least and the most.
+/// Without metrics, Kubernetes' autoscalers still enforce the minimum and the maximum.
 #[tokio::test]
 async fn autoscalers_scale_cliques_and_groups() {
     in_namespace("e2e-scale-auto", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-        ns.until("the set serves", |world| world.is_available("m") && world.pods.len() == 14).await;
-        for (clique, clique_becomes, group, group_becomes, pods) in [(6, 4, 10, 8, 36), (1, 2, 1, 2, 10)] {
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        ns.wait_for("the set is available", |state| state.is_available("m") && state.pods.len() == 14).await;
+        for (clique, bounded_clique, group, bounded_group, pods) in [(6, 4, 10, 8, 36), (1, 2, 1, 2, 10)] {
             ns.scale::<PodClique>("m-0-f", clique).await;
             ns.scale::<PodCliqueScalingGroup>("m-0-g", group).await;
-            ns.until("both are as large as their autoscalers allow", |world| {
-                world.cliques["m-0-f"].spec.replicas == clique_becomes
-                    && world.groups["m-0-g"].spec.replicas == group_becomes
-                    && world.is_available("m")
-                    && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == pods
-                    && world.pods.len() == pods
+            ns.wait_for("the autoscalers have enforced their bounds", |state| {
+                state.cliques["m-0-f"].spec.replicas == bounded_clique
+                    && state.groups["m-0-g"].spec.replicas == bounded_group
+                    && state.is_available("m")
+                    && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == pods
+                    && state.pods.len() == pods
             })
             .await;
         }
@@ -82,33 +87,34 @@ async fn autoscalers_scale_cliques_and_groups() {
     .await;
 }
 
-/// What is said of being available.
+/// The reason of the condition Available.
 fn reason(conditions: &[Condition]) -> &str {
     conditions.iter().find(|condition| condition.type_ == "Available").map_or("", |condition| condition.reason.as_str())
 }
 
-/// The scale subresource refuses that, and an edit does not: the set is left as it is, and others are served.
+/// The scale subresource rejects such a size, but a patch of the group passes: Grove keeps the set as it is and serves other sets.
 #[tokio::test]
 async fn a_set_scaled_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
     in_namespace("e2e-too-large", async |ns| {
-        let moe = sets::grouped("moe", 1, "");
-        let (moe, _) = moe.split_once("      scaleConfig:").expect("an autoscaler, which would interfere");
+        let moe = fixtures::with_scaling_group("moe", 1, "");
+        let (moe, _) = moe.split_once("      scaleConfig:").expect("the autoscaler, which would interfere");
         ns.create_yaml::<PodCliqueSet>(moe).await;
-        let before = ns.until("the set serves", |world| world.is_available("moe") && world.pods.len() == 14).await;
+        let before =
+            ns.wait_for("the set is available", |state| state.is_available("moe") && state.pods.len() == 14).await;
         ns.patch::<PodCliqueScalingGroup>("moe-0-g", json!({ "spec": { "replicas": 60_000 } })).await;
-        let world = ns
-            .until("the set and the group say so", |world| {
-                let set = world.sets["moe"].status.as_ref().map(|status| reason(&status.conditions));
-                let group = world.groups["moe-0-g"].status.as_ref().map(|status| reason(&status.conditions));
+        let state = ns
+            .wait_for("the set and the group report TooManyObjects", |state| {
+                let set = state.sets["moe"].status.as_ref().map(|status| reason(&status.conditions));
+                let group = state.groups["moe-0-g"].status.as_ref().map(|status| reason(&status.conditions));
                 set == Some("TooManyObjects") && group == Some("TooManyObjects")
             })
             .await;
-        assert!(before.cliques.keys().eq(world.cliques.keys()) && before.pods.keys().eq(world.pods.keys()), "{world}");
-        ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-        ns.until("another set serves", |world| world.is_available("llm")).await;
+        assert!(before.cliques.keys().eq(state.cliques.keys()) && before.pods.keys().eq(state.pods.keys()), "{state}");
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+        ns.wait_for("another set is available", |state| state.is_available("llm")).await;
         ns.patch::<PodCliqueScalingGroup>("moe-0-g", json!({ "spec": { "replicas": 3 } })).await;
-        let world = ns.until("the set serves again", |world| world.is_available("moe")).await;
-        assert!(before.cliques.keys().all(|name| world.cliques.contains_key(name)), "{world}");
+        let state = ns.wait_for("the set is available again", |state| state.is_available("moe")).await;
+        assert!(before.cliques.keys().all(|name| state.cliques.contains_key(name)), "{state}");
     })
     .await;
 }

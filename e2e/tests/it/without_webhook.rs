@@ -1,9 +1,9 @@
-//! What is refused although no webhook is asked: by the definitions, and by the admission policy where it is installed.
-//! Both are tried with the rows of admission, created and changed, and neither refuses what the rules let pass.
+//! Rejections without webhooks: by the CRDs, and by the admission policy where it is installed. The tests create and update the
+//! objects of the admission rows; neither the CRDs nor the policy may reject an object that the rules accept.
 
 use std::collections::BTreeSet;
 
-use e2e::{Namespace, in_namespace, world::LIMIT};
+use e2e::{Namespace, in_namespace, namespace_state::TIMEOUT};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::policy::{DENIED, Policy};
 use grove_test_support::rows::{Known, On, Row, rows};
 
-/// Objects with this label are what the policy is bound to here, so that other tests do not meet it.
-const JUDGED: (&str, &str) = ("e2e.grove.io/judged-by", "policy");
+/// The test binds the policy to objects with this label, so that it does not affect other tests.
+const POLICY_LABEL: (&str, &str) = ("e2e.grove.io/validated-by", "policy");
 
-/// Rows that do not depend on what is stored elsewhere or configured.
-fn is_anywhere(row: &Row) -> bool {
+/// Whether a row depends neither on other stored objects nor on the configuration.
+fn is_self_contained(row: &Row) -> bool {
     row.only_here.is_none() && row.facts == Known::default()
 }
 
@@ -38,26 +38,31 @@ fn dynamic(mut object: Value, ns: &Namespace, kind: &str) -> DynamicObject {
     serde_json::from_value(object).expect("an object")
 }
 
-/// The server's own words.
-fn words(error: kube::Error) -> String {
-    if let kube::Error::Api(status) = error { status.message } else { panic!("the server answers: {error}") }
+/// The message of the API server.
+fn api_message(error: kube::Error) -> String {
+    if let kube::Error::Api(status) = error { status.message } else { panic!("no response of the API server: {error}") }
 }
 
-/// What the server says of the row's object when it is created; nothing is stored.
-async fn created(ns: &Namespace, row: &Row, object: Value) -> Option<String> {
+/// The message of a rejected dry-run create of the row's object; `None` if the API server accepts it.
+async fn create_error(ns: &Namespace, row: &Row, object: Value) -> Option<String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let object = dynamic(object, ns, &row.object);
-    let answer = api(ns, &row.object).create(&params, &object).await;
-    answer.err().map(words)
+    let created = api(ns, &row.object).create(&params, &object).await;
+    created.err().map(api_message)
 }
 
-/// What the server says when the row's object before becomes the one after. `None` if the former cannot be stored.
-async fn changed(ns: &Namespace, row: &Row, (old, new): (Value, Value), name: &str) -> Option<Result<(), String>> {
+/// The result of a dry-run update of the row's old object to its new one. `None` if the old object cannot be stored.
+async fn update_result(
+    ns: &Namespace,
+    row: &Row,
+    (old, new): (Value, Value),
+    name: &str,
+) -> Option<Result<(), String>> {
     let api = api(ns, &row.object);
     let mut old = old;
     old["metadata"]["name"] = json!(name);
     if row.object == "set" {
-        // Nothing is made from it.
+        // Grove creates no objects for it.
         old["spec"]["replicas"] = json!(0);
     }
     api.create(&PostParams::default(), &dynamic(old, ns, &row.object)).await.ok()?;
@@ -69,95 +74,98 @@ async fn changed(ns: &Namespace, row: &Row, (old, new): (Value, Value), name: &s
     ]);
     let patch: json_patch::Patch = serde_json::from_value(operations).expect("a patch");
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    let answer = api.patch(name, &params, &Patch::Json::<()>(patch)).await.map(drop).map_err(words);
+    let result = api.patch(name, &params, &Patch::Json::<()>(patch)).await.map(drop).map_err(api_message);
     api.delete(name, &DeleteParams::background()).await.expect("the object is deleted");
-    Some(answer)
+    Some(result)
 }
 
-/// The answers to a row, created and changed as it says.
-async fn answers(ns: &Namespace, at: usize, row: &Row, judged: impl Fn(Value) -> Value) -> Vec<Option<String>> {
-    let mut answers = vec![];
+/// The results of a row: of its create and its update, as far as it covers them. `prepare` changes the new object.
+async fn results(ns: &Namespace, at: usize, row: &Row, prepare: impl Fn(Value) -> Value) -> Vec<Option<String>> {
+    let mut results = vec![];
     if row.on != On::Update {
-        answers.push(created(ns, row, judged(row.new_object())).await);
+        results.push(create_error(ns, row, prepare(row.new_object())).await);
     }
-    // What may not change is other rows' concern.
+    // Other rows cover immutable fields.
     if row.on != On::Create && row.also_on_update.is_empty() {
-        let objects = (row.old_object(), judged(row.new_object()));
-        let answer = changed(ns, row, objects, &format!("{}-{at}", ns.name)).await;
-        answers.extend(answer.map(Result::err));
+        let objects = (row.old_object(), prepare(row.new_object()));
+        let result = update_result(ns, row, objects, &format!("{}-{at}", ns.name)).await;
+        results.extend(result.map(Result::err));
     }
-    answers
+    results
 }
 
-/// What a definition answers to a row, where that is not what the row says.
-fn misjudged(row: &Row, answer: Option<String>) -> Option<String> {
-    // What a webhook refuses, or what is there because of another test, the definition has let pass.
-    let passed = |words: &String| words.contains("denied the request") || words.ends_with("already exists");
-    let refusal = answer.filter(|words| !passed(words));
-    let words = refusal.clone().unwrap_or_default();
-    let is_said =
-        refusal.is_some() != row.definition.is_empty() && row.definition.iter().all(|part| words.contains(part));
-    (!is_said).then(|| format!("{}: {words}\n  expected: {:?}", row.title(), row.definition))
+/// The difference between the result of a row and the CRD error that the row names.
+fn crd_mismatch(row: &Row, result: Option<String>) -> Option<String> {
+    // A denial by a webhook, or a conflict with an object of another test, shows that the CRD accepted the object.
+    let is_accepted = |text: &String| text.contains("denied the request") || text.ends_with("already exists");
+    let rejection = result.filter(|text| !is_accepted(text));
+    let text = rejection.clone().unwrap_or_default();
+    let is_expected =
+        rejection.is_some() != row.definition.is_empty() && row.definition.iter().all(|part| text.contains(part));
+    (!is_expected).then(|| format!("{}: {text}\n  expected: {:?}", row.title(), row.definition))
 }
 
 #[tokio::test]
 async fn crds_alone_answer_as_the_rows_expect() {
-    in_namespace("e2e-defined", async |ns| {
-        let mut wrong = vec![];
+    in_namespace("e2e-crd-rows", async |ns| {
+        let mut mismatches = vec![];
         for (at, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
-            let answers = answers(ns, at, row, |object| object).await;
-            wrong.extend(answers.into_iter().filter_map(|answer| misjudged(row, answer)));
+            let results = results(ns, at, row, |object| object).await;
+            mismatches.extend(results.into_iter().filter_map(|result| crd_mismatch(row, result)));
         }
-        assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(mismatches.is_empty(), "{} mismatches:\n{}", mismatches.len(), mismatches.join("\n"));
     })
     .await;
 }
 
-fn judged(mut object: Value) -> Value {
-    object["metadata"]["labels"][JUDGED.0] = json!(JUDGED.1);
+fn labelled(mut object: Value) -> Value {
+    object["metadata"]["labels"][POLICY_LABEL.0] = json!(POLICY_LABEL.1);
     object
 }
 
-/// The rule by which the policy refuses, if it does.
-fn by_policy(answer: Option<&str>) -> Option<&str> {
-    let (_, said) = answer?.split_once(DENIED)?;
-    Some(said.split_once(": ")?.0)
+/// The rule by which the policy denied a request, if it did.
+fn denying_rule(result: Option<&str>) -> Option<&str> {
+    let (_, denial) = result?.split_once(DENIED)?;
+    Some(denial.split_once(": ")?.0)
 }
 
-/// What the policy answers to a row, where that is not what the row says.
-fn misruled(row: &Row, answer: Option<&str>, covered: &BTreeSet<&str>) -> Option<String> {
-    let by = by_policy(answer);
-    let is_policys = row.definition.is_empty() && covered.contains(row.rule.as_str());
-    let is_right = match by {
+/// The difference between the result of a row under the policy and the rule of the row.
+fn policy_mismatch(row: &Row, result: Option<&str>, covered: &BTreeSet<&str>) -> Option<String> {
+    let denied_by = denying_rule(result);
+    let is_covered = row.definition.is_empty() && covered.contains(row.rule.as_str());
+    let is_right = match denied_by {
         Some(rule) => !row.refused.is_empty() && covered.contains(rule),
-        None => row.refused.is_empty() || !is_policys,
+        None => row.refused.is_empty() || !is_covered,
     };
-    (!is_right).then(|| format!("{}: {answer:?}", row.title()))
+    (!is_right).then(|| format!("{}: {result:?}", row.title()))
 }
 
 #[tokio::test]
 async fn the_admission_policy_denies_by_each_rule_that_it_covers() {
     in_namespace("e2e-policy", async |ns| {
-        let policy = Policy::install(&ns.client, Some(JUDGED)).await;
+        let policy = Policy::install(&ns.client, Some(POLICY_LABEL)).await;
         let covered = policy.covered();
-        let rows: Vec<&Row> = rows().iter().filter(|row| is_anywhere(row) && row.object == "set").collect();
+        let rows: Vec<&Row> = rows().iter().filter(|row| is_self_contained(row) && row.object == "set").collect();
         let first = rows.iter().find(|row| row.rule == "clique-role" && !row.refused.is_empty()).expect("a row");
-        // The server hears of a policy a moment after it was stored.
-        let heard = async {
-            while created(ns, first, judged(first.new_object())).await.is_none_or(|words| !words.contains("Policy")) {
+        // The API server enforces a policy a moment after it is stored.
+        let enforced = async {
+            while create_error(ns, first, labelled(first.new_object()))
+                .await
+                .is_none_or(|text| !text.contains("Policy"))
+            {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(LIMIT, heard).await.expect("the server has heard of the policy");
-        let (mut wrong, mut seen) = (vec![], BTreeSet::new());
+        tokio::time::timeout(TIMEOUT, enforced).await.expect("the API server enforces the policy");
+        let (mut mismatches, mut seen) = (vec![], BTreeSet::new());
         for (at, row) in rows.iter().enumerate() {
-            for answer in answers(ns, at, row, judged).await {
-                seen.extend(by_policy(answer.as_deref()).and_then(|said| covered.get(said)));
-                wrong.extend(misruled(row, answer.as_deref(), &covered));
+            for result in results(ns, at, row, labelled).await {
+                seen.extend(denying_rule(result.as_deref()).and_then(|rule| covered.get(rule)));
+                mismatches.extend(policy_mismatch(row, result.as_deref(), &covered));
             }
         }
-        assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
-        assert_eq!(seen, covered, "each of them is seen to refuse");
+        assert!(mismatches.is_empty(), "{} mismatches:\n{}", mismatches.len(), mismatches.join("\n"));
+        assert_eq!(seen, covered, "each covered rule denied a request");
         policy.remove().await;
     })
     .await;

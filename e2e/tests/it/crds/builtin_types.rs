@@ -1,12 +1,11 @@
-//! The schemas of Kubernetes' own types within our definitions, against what the API server says of its own. Those of sets
-//! stand for all: that they are the same wherever they stand is a test of the definitions
-//! (`what_is_kubernetes_own_is_the_same_wherever_it_stands`).
+//! The schemas of Kubernetes' own types in Grove's CRDs, compared with those of the API server. The test reads the CRD of sets. Another
+//! test shows that these types are the same in every CRD (`what_is_kubernetes_own_is_the_same_wherever_it_stands`).
 
 use e2e::kubectl::kubectl;
 use grove_api_types::crds::crds;
 use serde_json::{Map, Value};
 
-/// The schemas that an API server publishes, by name.
+/// The OpenAPI schemas of an API server, by name.
 struct Published(Map<String, Value>);
 
 impl Published {
@@ -24,7 +23,7 @@ impl Published {
         &self.0[name]
     }
 
-    /// The schema itself, where `schema` only refers to it.
+    /// The schema, or the target of its reference.
     fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let reference = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
         reference.and_then(|path| path.rsplit('/').next()).map_or(schema, |name| self.named(name))
@@ -46,25 +45,25 @@ async fn builtin_types_have_the_list_types_and_defaults_of_the_api_server() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Notes where `ours` lacks what `theirs` has. Ours may have more: fields of a newer Kubernetes.
+/// Collects the parts of `theirs` that `ours` lacks. Ours may have fields of a newer Kubernetes.
 fn compare(server: &Published, theirs: &Value, ours: &Value, path: &str, differences: &mut Vec<String>) {
     let resolved = server.resolve(theirs);
     let mut differ = |what: &str, theirs: &Value, ours: &Value| {
         if theirs != ours {
-            differences.push(format!("{path}: {what}: the server says {theirs}, ours says {ours}"));
+            differences.push(format!("{path}: {what}: {theirs} in the API server, {ours} in the CRD"));
         }
     };
     differ("type", &resolved["type"], &ours["type"]);
     differ("list type", &list_type(resolved), &list_type(ours));
     differ("keys", &resolved["x-kubernetes-list-map-keys"], &ours["x-kubernetes-list-map-keys"]);
     differ("map type", &resolved["x-kubernetes-map-type"], &ours["x-kubernetes-map-type"]);
-    if let Some(default) = theirs.get("default").filter(|default| says_something(default)) {
+    if let Some(default) = theirs.get("default").filter(|default| is_real_default(default)) {
         differ("default", default, &ours["default"]);
     }
-    // A field with a default need not be written.
+    // A field with a default may be omitted.
     let is_required = |schema: &Value, name: &str| {
         let required = schema["required"].as_array().is_some_and(|required| required.contains(&name.into()));
-        required && schema["properties"][name].get("default").is_none_or(|default| !says_something(default))
+        required && schema["properties"][name].get("default").is_none_or(|default| !is_real_default(default))
     };
     for name in resolved["properties"].as_object().into_iter().flatten().map(|(name, _)| name) {
         differ(&format!("{name} is required"), &is_required(resolved, name).into(), &is_required(ours, name).into());
@@ -72,7 +71,7 @@ fn compare(server: &Published, theirs: &Value, ours: &Value, path: &str, differe
     for (name, field) in resolved["properties"].as_object().into_iter().flatten() {
         match ours["properties"].get(name) {
             Some(known) => compare(server, field, known, &format!("{path}.{name}"), differences),
-            None => differences.push(format!("{path}.{name}: is unknown to ours")),
+            None => differences.push(format!("{path}.{name}: the CRD lacks it")),
         }
     }
     for (within, step) in [("items", "[]"), ("additionalProperties", "{}")] {
@@ -82,14 +81,14 @@ fn compare(server: &Published, theirs: &Value, ours: &Value, path: &str, differe
     }
 }
 
-/// A list of no said type is replaced as a whole.
+/// The default list type is atomic.
 fn list_type(schema: &Value) -> Value {
-    let said = &schema["x-kubernetes-list-type"];
-    if schema["type"] == "array" && said.is_null() { "atomic".into() } else { said.clone() }
+    let list_type = &schema["x-kubernetes-list-type"];
+    if schema["type"] == "array" && list_type.is_null() { "atomic".into() } else { list_type.clone() }
 }
 
-/// The server gives every field that is no pointer in Go a default, which says nothing.
-fn says_something(default: &Value) -> bool {
+/// The API server publishes the zero value as the default of each field that is no pointer in Go. That is no default.
+fn is_real_default(default: &Value) -> bool {
     !matches!(default, Value::String(text) if text.is_empty())
         && default != &Value::from(0)
         && default != &Value::from(false)

@@ -1,4 +1,4 @@
-//! What the API server refuses by the definitions alone, and in which words.
+//! Objects that the API server rejects by the CRDs alone, and the messages.
 
 use e2e::in_namespace;
 use e2e::kubectl::kubectl;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{set, yaml};
 
-/// kubectl is to create the set, changed by `change`, and is refused with these words among others.
-async fn check(namespace: &str, change: impl FnOnce(&mut Value), words: &str) {
+/// kubectl creates the set changed by `change`; the message of the rejection contains `text`.
+async fn assert_rejected(namespace: &str, change: impl FnOnce(&mut Value), text: &str) {
     let mut set = set("s", "[{name: main}]");
     change(&mut set);
-    let refusal = kubectl(&["create", "-n", namespace, "-f", "-"], &set.to_string()).await.expect_err("refused");
-    assert!(refusal.contains(words), "{refusal}");
+    let rejection = kubectl(&["create", "-n", namespace, "-f", "-"], &set.to_string()).await.expect_err("a rejection");
+    assert!(rejection.contains(text), "{rejection}");
 }
 
 fn template(set: &mut Value) -> &mut Value {
@@ -24,12 +24,12 @@ async fn unknown_fields_are_rejected_with_their_path() {
         let ns = ns.name.as_str();
         let pod_spec =
             |set: &mut Value| template(set)["cliques"][0]["spec"]["podSpec"]["containers"][0]["imagee"] = json!("i");
-        check(ns, |set| set["spec"]["replicaz"] = json!(1), r#"unknown field "spec.replicaz""#).await;
-        let words = r#"unknown field "spec.template.cliques[0].spec.podSpec.containers[0].imagee""#;
-        check(ns, pod_spec, words).await;
+        assert_rejected(ns, |set| set["spec"]["replicaz"] = json!(1), r#"unknown field "spec.replicaz""#).await;
+        let text = r#"unknown field "spec.template.cliques[0].spec.podSpec.containers[0].imagee""#;
+        assert_rejected(ns, pod_spec, text).await;
         let group = yaml("[{name: g, cliqueNames: [a], labels: {a: b}}]");
-        let words = r#"unknown field "spec.template.podCliqueScalingGroups[0].labels""#;
-        check(ns, |set| template(set)["podCliqueScalingGroups"] = group, words).await;
+        let text = r#"unknown field "spec.template.podCliqueScalingGroups[0].labels""#;
+        assert_rejected(ns, |set| template(set)["podCliqueScalingGroups"] = group, text).await;
     })
     .await;
 }
@@ -38,24 +38,24 @@ async fn unknown_fields_are_rejected_with_their_path() {
 async fn invalid_values_are_rejected_with_their_path() {
     in_namespace("e2e-nonsense", async |ns| {
         let ns = ns.name.as_str();
-        let words = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
-        check(ns, |set| set["spec"]["replicas"] = json!(-1), words).await;
-        let words = "spec.replicas: Invalid value: 2000000000: spec.replicas in body should be less than or equal to 100000";
-        check(ns, |set| set["spec"]["replicas"] = json!(2_000_000_000), words).await;
+        let text = ".spec.replicas: Invalid value: -1: should be a non-negative integer";
+        assert_rejected(ns, |set| set["spec"]["replicas"] = json!(-1), text).await;
+        let text = "spec.replicas: Invalid value: 2000000000: spec.replicas in body should be less than or equal to 100000";
+        assert_rejected(ns, |set| set["spec"]["replicas"] = json!(2_000_000_000), text).await;
         let no_template = |set: &mut Value| set["spec"] = json!({ "replicas": 1 });
-        check(ns, no_template, "spec.template: Required value").await;
-        let words = r#"spec.template.cliqueStartupType: Unsupported value: "Sorted": supported values: "CliqueStartupType"#;
-        check(ns, |set| template(set)["cliqueStartupType"] = json!("Sorted"), words).await;
+        assert_rejected(ns, no_template, "spec.template: Required value").await;
+        let text = r#"spec.template.cliqueStartupType: Unsupported value: "Sorted": supported values: "CliqueStartupType"#;
+        assert_rejected(ns, |set| template(set)["cliqueStartupType"] = json!("Sorted"), text).await;
         for delay in ["soon", "-4h"] {
             let why = "no duration; write it like 4h, 15m or 1m30s";
-            let words = format!(r#"spec.template.terminationDelay: Invalid value: "{delay}": {why}"#);
-            check(ns, |set| template(set)["terminationDelay"] = json!(delay), &words).await;
+            let text = format!(r#"spec.template.terminationDelay: Invalid value: "{delay}": {why}"#);
+            assert_rejected(ns, |set| template(set)["terminationDelay"] = json!(delay), &text).await;
         }
-        let words = r#"spec.updateStrategy.type: Unsupported value: "Coherent": supported values: "RollingRecreate", "OnDelete""#;
-        check(ns, |set| set["spec"]["updateStrategy"] = json!({ "type": "Coherent" }), words).await;
-        let words = r#"spec.template.resourceSharing[0].scope: Unsupported value: "Everybody": supported values: "#;
+        let text = r#"spec.updateStrategy.type: Unsupported value: "Coherent": supported values: "RollingRecreate", "OnDelete""#;
+        assert_rejected(ns, |set| set["spec"]["updateStrategy"] = json!({ "type": "Coherent" }), text).await;
+        let text = r#"spec.template.resourceSharing[0].scope: Unsupported value: "Everybody": supported values: "#;
         let sharing = yaml("[{name: gpus, scope: Everybody}]");
-        check(ns, |set| template(set)["resourceSharing"] = sharing, words).await;
+        assert_rejected(ns, |set| template(set)["resourceSharing"] = sharing, text).await;
     })
     .await;
 }
@@ -65,14 +65,14 @@ async fn duplicate_names_in_a_list_are_rejected() {
     in_namespace("e2e-twice", async |ns| {
         let ns = ns.name.as_str();
         let twice = yaml("[{name: main}, {name: main}]");
-        let words = "spec.template.cliques[0].spec.podSpec.containers[1]: Duplicate value";
-        check(ns, |set| template(set)["cliques"][0]["spec"]["podSpec"]["containers"] = twice, words).await;
+        let text = "spec.template.cliques[0].spec.podSpec.containers[1]: Duplicate value";
+        assert_rejected(ns, |set| template(set)["cliques"][0]["spec"]["podSpec"]["containers"] = twice, text).await;
         let clique = yaml("{name: a, spec: {podSpec: {containers: [{name: main}]}}}");
-        let words = "spec.template.cliques[1]: Duplicate value";
-        check(ns, |set| template(set)["cliques"] = json!([clique, clique]), words).await;
+        let text = "spec.template.cliques[1]: Duplicate value";
+        assert_rejected(ns, |set| template(set)["cliques"] = json!([clique, clique]), text).await;
         let groups = yaml("[{name: g, cliqueNames: [a]}, {name: g, cliqueNames: [a]}]");
-        let words = "spec.template.podCliqueScalingGroups[1]: Duplicate value";
-        check(ns, |set| template(set)["podCliqueScalingGroups"] = groups, words).await;
+        let text = "spec.template.podCliqueScalingGroups[1]: Duplicate value";
+        assert_rejected(ns, |set| template(set)["podCliqueScalingGroups"] = groups, text).await;
     })
     .await;
 }
@@ -89,12 +89,12 @@ async fn ambiguous_topology_constraints_are_rejected() {
                 ".pack.required: Invalid value: packDomain and pack.required mean the same and must not differ",
             ),
         ];
-        for (constraint, words) in rows {
+        for (constraint, text) in rows {
             let constraint = yaml(constraint);
             let on_set = |set: &mut Value| template(set)["topologyConstraint"] = constraint.clone();
-            check(&ns.name, on_set, &format!("spec.template.topologyConstraint{words}")).await;
+            assert_rejected(&ns.name, on_set, &format!("spec.template.topologyConstraint{text}")).await;
             let on_clique = |set: &mut Value| template(set)["cliques"][0]["topologyConstraint"] = constraint.clone();
-            check(&ns.name, on_clique, &format!("spec.template.cliques[0].topologyConstraint{words}")).await;
+            assert_rejected(&ns.name, on_clique, &format!("spec.template.cliques[0].topologyConstraint{text}")).await;
         }
     })
     .await;
@@ -120,8 +120,8 @@ async fn both_forms_of_a_topology_constraint_are_accepted() {
             template(&mut set)["cliques"][0]["topologyConstraint"] = yaml(constraint);
             let create = ["create", "--dry-run=server", "-n", &ns.name, "-f", "-"];
             // The webhook server hears of the topologies a moment after they were stored.
-            while let Err(words) = kubectl(&create, &set.to_string()).await {
-                assert!(words.contains("not found; create it or name another one"), "{constraint}: {words}");
+            while let Err(text) = kubectl(&create, &set.to_string()).await {
+                assert!(text.contains("not found; create it or name another one"), "{constraint}: {text}");
             }
         }
     })

@@ -1,13 +1,13 @@
-//! The certificate comes from somebody else, as cert-manager does it: it lies in a Secret, the kubelet mounts that, and the
-//! authority is written into the configurations. A new one is served from the moment it is there, and a replica that makes
-//! its own certificates leaves all of that alone.
+//! Certificates of another issuer, as with cert-manager: a Secret holds the certificate, the kubelet mounts the Secret, and the
+//! issuer writes the CA bundle into the webhook configurations. The webhook server serves a new certificate as soon as it is mounted,
+//! and a replica that issues certificates itself changes none of these objects.
 
 mod component;
 
 use std::path::{Path, PathBuf};
 
-use e2e::replicas::Replica;
-use e2e::{Namespace, Plane, audit, sets};
+use e2e::service_replica::ServiceReplica;
+use e2e::{DevCluster, Namespace, audit, fixtures};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 const NAME: &str = "webhook-server.grove-system.svc";
 
-/// An authority and a certificate that it vouches for, as PEM.
+/// A CA and a certificate that it signed, in PEM.
 struct Issued {
-    authority: String,
+    ca: String,
     certificate: String,
     key: String,
 }
@@ -29,71 +29,71 @@ struct Issued {
 fn issue() -> Issued {
     let mut params = CertificateParams::new(vec![]).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA");
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec![NAME.to_owned()]).expect("a name");
-    let certificate = params.signed_by(&key, &authority).expect("a certificate");
-    Issued { authority: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() }
+    let certificate = params.signed_by(&key, &ca).expect("a certificate");
+    Issued { ca: ca.pem(), certificate: certificate.pem(), key: key.serialize_pem() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_cert_manager_are_served_and_reloaded() {
-    let plane = Plane::own("certificates").await;
-    let client = plane.client().await;
+    let cluster = DevCluster::start_own("certificates").await;
+    let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-certificates").await;
-    let component = component::applied(&plane).await;
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
-    let mount = plane.dir().join("mounted");
+    let component = component::apply(&cluster).await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
+    let mount = cluster.dir().join("mounted");
 
-    // A replica that makes certificates itself is there still; it gives way, and does not write over anything.
-    let mark = audit::mark(plane.dir());
+    // A replica that issues certificates itself still runs; it must not overwrite the Secret.
+    let mark = audit::mark(cluster.dir());
     let first = issue();
-    issued(&client, &mount, &first, 1).await;
-    trust(&client, &first.authority).await;
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
+    write_and_mount(&client, &mount, &first, 1).await;
+    write_ca_bundle(&client, &first.ca).await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
     let second = issue();
-    issued(&client, &mount, &second, 2).await;
-    trust(&client, &second.authority).await;
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
-    holds(&client, &second).await;
-    plane.until_logged("webhook-server", "cert-manager manages the Secret").await;
-    let writes = audit::writes_since(plane.dir(), mark);
-    assert_eq!(writes, [] as [String; 0], "everything is left to cert-manager");
+    write_and_mount(&client, &mount, &second, 2).await;
+    write_ca_bundle(&client, &second.ca).await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
+    assert_secret(&client, &second).await;
+    cluster.wait_for_log("webhook-server", "cert-manager manages the Secret").await;
+    let writes = audit::writes_since(cluster.dir(), mark);
+    assert_eq!(writes, [] as [String; 0], "only cert-manager writes");
 
-    let config = plane.dir().join("mounted.yaml");
+    let config = cluster.dir().join("mounted.yaml");
     let text = json!({ "apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration",
         "server": { "webhooks": { "serverCertDir": mount.display().to_string() } } });
     std::fs::write(&config, text.to_string()).expect("the configuration is written");
-    let mut server = Replica::take_over(&plane, "webhook-server", &[]).await;
-    server.set("--config", &config.display().to_string());
-    server.add(&component.flag);
+    let mut server = ServiceReplica::take_over(&cluster, "webhook-server", &[]).await;
+    server.set_flag("--config", &config.display().to_string());
+    server.add_flag(&component.flag);
     server.restart().await;
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
 
-    // cert-manager replaces both; the kubelet is the slower of the two.
+    // cert-manager replaces the Secret and the CA bundle; the kubelet mounts the new Secret later.
     let third = issue();
-    trust(&client, &[second.authority, third.authority.clone()].concat()).await;
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
-    issued(&client, &mount, &third, 3).await;
-    trust(&client, &third.authority).await;
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
-    holds(&client, &third).await;
+    write_ca_bundle(&client, &[second.ca, third.ca.clone()].concat()).await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
+    write_and_mount(&client, &mount, &third, 3).await;
+    write_ca_bundle(&client, &third.ca).await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
+    assert_secret(&client, &third).await;
     drop(server);
-    plane.down().await;
+    cluster.down().await;
 }
 
-/// The Secret is as cert-manager wrote it.
-async fn holds(client: &Client, issued: &Issued) {
+/// Asserts that the Secret is as cert-manager wrote it.
+async fn assert_secret(client: &Client, issued: &Issued) {
     let secrets = Api::<Secret>::namespaced(client.clone(), "grove-system");
-    let kept = secrets.get("grove-webhook-server-cert").await.expect("it is there").data.unwrap_or_default();
-    assert_eq!(kept["tls.crt"].0, issued.certificate.as_bytes(), "it is left to who made it");
-    assert_eq!(kept["ca.crt"].0, issued.authority.as_bytes(), "it is left to who made it");
+    let data = secrets.get("grove-webhook-server-cert").await.expect("the Secret").data.unwrap_or_default();
+    assert_eq!(data["tls.crt"].0, issued.certificate.as_bytes(), "the certificate of cert-manager");
+    assert_eq!(data["ca.crt"].0, issued.ca.as_bytes(), "the CA of cert-manager");
 }
 
 /// Writes the Secret as cert-manager does, and mounts it as the kubelet does.
-async fn issued(client: &Client, mount: &Path, issued: &Issued, version: u32) {
-    let Issued { authority, certificate, key } = issued;
-    let data = [("ca.crt", authority), ("tls.crt", certificate), ("tls.key", key)];
+async fn write_and_mount(client: &Client, mount: &Path, issued: &Issued, version: u32) {
+    let Issued { ca, certificate, key } = issued;
+    let data = [("ca.crt", ca), ("tls.crt", certificate), ("tls.key", key)];
     let bytes = data.map(|(name, text)| (name.to_owned(), json!(ByteString(text.clone().into_bytes()))));
     let annotations = json!({ "cert-manager.io/certificate-name": "webhook-server", "cert-manager.io/issuer-name": "webhook-server",
         "cert-manager.io/issuer-kind": "Issuer", "cert-manager.io/issuer-group": "" });
@@ -112,27 +112,29 @@ async fn issued(client: &Client, mount: &Path, issued: &Issued, version: u32) {
     }
     let fresh = mount.join("..data_tmp");
     std::os::unix::fs::symlink(folder.file_name().expect("a name"), &fresh).expect("a link");
-    std::fs::rename(fresh, mount.join("..data")).expect("the link is exchanged");
+    std::fs::rename(fresh, mount.join("..data")).expect("the link is replaced");
 }
 
-/// Writes the authorities into the configurations, as cert-manager does where it is asked to by an annotation.
-async fn trust(client: &Client, authorities: &str) {
-    trusted::<MutatingWebhookConfiguration>(client, authorities).await;
-    trusted::<ValidatingWebhookConfiguration>(client, authorities).await;
+/// Writes the CA bundle into the webhook configurations, as cert-manager does for its annotation.
+async fn write_ca_bundle(client: &Client, bundle: &str) {
+    write_ca_bundle_of::<MutatingWebhookConfiguration>(client, bundle).await;
+    write_ca_bundle_of::<ValidatingWebhookConfiguration>(client, bundle).await;
 }
 
-async fn trusted<K>(client: &Client, authorities: &str)
+async fn write_ca_bundle_of<K>(client: &Client, bundle: &str)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + serde::Serialize + std::fmt::Debug,
 {
     let all = Api::<K>::all(client.clone());
     let ours = ListParams::default().labels("app.kubernetes.io/name=webhook-server");
-    let bundle = ByteString(authorities.as_bytes().to_vec());
+    let bundle = ByteString(bundle.as_bytes().to_vec());
     for one in all.list(&ours).await.expect("the configurations").items {
         let value = serde_json::to_value(&one).expect("JSON");
         let webhooks = value["webhooks"].as_array().cloned().unwrap_or_default();
         let webhook = |webhook: &Value| json!({ "name": webhook["name"], "clientConfig": { "caBundle": bundle } });
         let change = json!({ "webhooks": webhooks.iter().map(webhook).collect::<Vec<_>>() });
-        all.patch(&one.name_any(), &PatchParams::default(), &Patch::Strategic(change)).await.expect("it is written");
+        all.patch(&one.name_any(), &PatchParams::default(), &Patch::Strategic(change))
+            .await
+            .expect("the CA bundle is written");
     }
 }

@@ -1,14 +1,13 @@
-//! The way to the API server breaks, for a while or until the server has forgotten what happened meanwhile, or it ends at a
-//! server that refuses: the services live on, and nothing of what happened is lost. Each loss leads to lists, whether the
-//! server remembers or not; that the 410 of one that has forgotten does so, too, is proved by the tests of the caches
-//! (`after_410_within_the_watch_everything_is_listed_and_what_vanished_is_told`,
+//! The connection to the API server breaks for a while, or until the server has compacted the missed events, or the server denies
+//! requests. The services keep running and miss no change. Each broken connection leads to new lists. Tests of the informers show
+//! that a 410 response leads to a list, too (`after_410_within_the_watch_everything_is_listed_and_what_vanished_is_told`,
 //! `a_410_to_the_watch_request_itself_leads_to_a_list_too`).
 
 use std::sync::Arc;
 
-use e2e::sets::three_cliques_serve as serves;
-use e2e::victims::{Strikes, Victim};
-use e2e::{Namespace, Plane, World, metrics, sets, taken_up};
+use e2e::crash_injection::{CrashSchedule, CrashTarget};
+use e2e::fixtures::three_cliques_are_ready;
+use e2e::{DevCluster, Namespace, NamespaceState, fixtures, metrics, propagation};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::http;
@@ -22,144 +21,154 @@ const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 #[tokio::test(flavor = "multi_thread")]
 async fn services_survive_connection_loss_and_miss_no_change() {
     let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
-    let plane = Plane::own_with("faults-connection", &["--config", &config]).await;
-    let strikes = Arc::new(Strikes::default());
+    let cluster = DevCluster::start_own_with("faults-connection-loss", &["--config", &config]).await;
+    let schedule = Arc::new(CrashSchedule::default());
     let mut services = Vec::new();
     for service in SERVICES {
-        services.push(Victim::take_over(&plane, service, Arc::clone(&strikes)).await);
+        services.push(CrashTarget::take_over(&cluster, service, Arc::clone(&schedule)).await);
     }
-    let ns = Namespace::create(&plane.client().await, "e2e-connection").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.until("the set serves", |world| serves(world, 1)).await;
-    broken_for_a_while(&plane, &ns, &services).await;
-    broken_at_the_start(&plane, &ns, &services).await;
-    broken_until_all_is_forgotten(&plane, &ns, &services).await;
-    forbidden_to_watch(&plane, &ns, &services[1]).await;
-    undefined_at_the_start(&plane, &ns, &services).await;
-    services.iter().for_each(Victim::is_well);
+    let ns = Namespace::create(&cluster.client().await, "e2e-connection-loss").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.wait_for("the set is ready", |state| three_cliques_are_ready(state, 1)).await;
+    broken_for_a_while(&cluster, &ns, &services).await;
+    broken_at_the_start(&cluster, &ns, &services).await;
+    broken_beyond_compaction(&cluster, &ns, &services).await;
+    watch_forbidden(&cluster, &ns, &services[1]).await;
+    crds_missing_at_the_start(&cluster, &ns, &services).await;
+    services.iter().for_each(CrashTarget::assert_running);
     drop(services);
-    plane.down().await;
+    cluster.down().await;
 }
 
-/// What was asked for meanwhile is done once the way is mended.
-async fn broken_for_a_while(plane: &Plane, ns: &Namespace, services: &[Victim]) {
+/// The services reconcile changes of the outage after it ends.
+async fn broken_for_a_while(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
     for service in services {
-        service.proxy().cut();
+        service.proxy().disconnect();
     }
     ns.scale::<PodCliqueSet>("llm", 2).await;
     for service in SERVICES {
-        plane.until_logged(service, "cannot be reached").await;
+        cluster.wait_for_log(service, "cannot be reached").await;
     }
     for service in services {
-        service.proxy().mend();
+        service.proxy().reconnect();
     }
-    ns.until("two replicas serve", |world| serves(world, 2)).await;
+    ns.wait_for("two replicas are ready", |state| three_cliques_are_ready(state, 2)).await;
 }
 
-/// A service that does not reach the server when it starts says so, and waits.
-async fn broken_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim]) {
+/// A service that starts without a connection reports that and waits.
+async fn broken_at_the_start(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
     for service in services {
-        service.proxy().cut();
+        service.proxy().disconnect();
         service.kill();
     }
     ns.scale::<PodCliqueSet>("llm", 3).await;
     for service in SERVICES {
-        plane.until_ready_says(service, "cannot be reached").await;
+        cluster.wait_for_readiness(service, "cannot be reached").await;
     }
     for service in services {
-        service.proxy().mend();
+        service.proxy().reconnect();
     }
-    ns.until("three replicas serve", |world| serves(world, 3)).await;
+    ns.wait_for("three replicas are ready", |state| three_cliques_are_ready(state, 3)).await;
 }
 
-/// While nobody watches, things change and go; then etcd is compacted and the API server begins with an empty memory. Nobody
-/// can go on from where it was: everything is listed anew. (No server can be brought to answer a watch with 410 at a given
-/// moment.)
-async fn broken_until_all_is_forgotten(plane: &Plane, ns: &Namespace, services: &[Victim]) {
-    let lists = lists(plane).await;
+/// During the outage objects change and are deleted; then etcd is compacted and the API server restarts with an empty watch cache. No
+/// watch can resume, so the services list everything again. (A test cannot make the API server respond with 410 at a given moment.)
+async fn broken_beyond_compaction(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
+    let before = list_counts(cluster).await;
     for service in services {
-        service.proxy().cut();
+        service.proxy().disconnect();
     }
-    ns.remove::<PodClique>("llm-0-decode").await;
+    ns.delete_object::<PodClique>("llm-0-decode").await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    ns.until("the clique is gone", |world| !world.cliques.contains_key("llm-0-decode")).await;
-    compact(plane).await;
-    plane.kill("kube-apiserver").await;
-    plane.up_without_services().await;
+    ns.wait_for("the clique is deleted", |state| !state.cliques.contains_key("llm-0-decode")).await;
+    compact(cluster).await;
+    cluster.kill("kube-apiserver").await;
+    cluster.up_without_services().await;
     for service in services {
-        service.proxy().mend();
+        service.proxy().reconnect();
     }
-    let world = ns.until("two replicas serve", |world| serves(world, 2)).await;
-    assert!(world.cliques.contains_key("llm-0-decode"), "{world}");
-    let after = self::lists(plane).await;
-    assert!(after.iter().zip(&lists).all(|(after, before)| after > before), "lists: {lists:?}, then {after:?}");
+    let state = ns.wait_for("two replicas are ready", |state| three_cliques_are_ready(state, 2)).await;
+    assert!(state.cliques.contains_key("llm-0-decode"), "{state}");
+    let after = list_counts(cluster).await;
+    assert!(
+        after.iter().zip(&before).all(|(after, before)| after > before),
+        "lists before {before:?}, after {after:?}"
+    );
 }
 
-/// A running watch outlives the rule that allowed it; the next one is refused. The service says what it lacks, and what
-/// happened meanwhile is done once it has the rule again.
-async fn forbidden_to_watch(plane: &Plane, ns: &Namespace, service: &Victim) {
+/// A running watch outlives the permission; the next watch request is forbidden. The service reports the missing permission, and
+/// reconciles the missed changes when it has the permission again.
+async fn watch_forbidden(cluster: &DevCluster, ns: &Namespace, service: &CrashTarget) {
     let roles = Api::<ClusterRole>::all(ns.client.clone());
-    let granted = roles.get("pclq-controller").await.expect("the service's rules");
-    let mut less = granted.clone();
-    for rule in less.rules.iter_mut().flatten() {
+    let granted = roles.get("pclq-controller").await.expect("the ClusterRole");
+    let mut restricted = granted.clone();
+    for rule in restricted.rules.iter_mut().flatten() {
         rule.verbs.retain(|verb| verb != "watch");
     }
-    service.proxy().cut();
-    let less = roles.replace("pclq-controller", &PostParams::default(), &less).await.expect("the rules are changed");
-    taken_up::rule(&ns.client, "pclq-controller", "watch", ("", "pods"), false).await;
-    service.proxy().mend();
-    plane.until_logged("pclq-controller", "cannot watch resource").await;
-    plane.until_logged("pclq-controller", "the account of this service lacks a rule").await;
+    service.proxy().disconnect();
+    let restricted = roles
+        .replace("pclq-controller", &PostParams::default(), &restricted)
+        .await
+        .expect("the ClusterRole is replaced");
+    propagation::wait_for_permission(&ns.client, "pclq-controller", "watch", ("", "pods"), false).await;
+    service.proxy().reconnect();
+    cluster.wait_for_log("pclq-controller", "cannot watch resource").await;
+    cluster.wait_for_log("pclq-controller", "the account of this service lacks a rule").await;
     ns.scale::<PodCliqueSet>("llm", 3).await;
-    ns.until("the cliques are there", |world| world.cliques.len() == 9).await;
-    let restored = ClusterRole { metadata: less.metadata, ..granted };
-    roles.replace("pclq-controller", &PostParams::default(), &restored).await.expect("the rules are restored");
-    ns.until("three replicas serve", |world| serves(world, 3)).await;
+    ns.wait_for("the cliques of three replicas exist", |state| state.cliques.len() == 9).await;
+    let restored = ClusterRole { metadata: restricted.metadata, ..granted };
+    roles.replace("pclq-controller", &PostParams::default(), &restored).await.expect("the ClusterRole is restored");
+    ns.wait_for("three replicas are ready", |state| three_cliques_are_ready(state, 3)).await;
 }
 
-/// A service that starts where Grove's definitions are not installed says so, and goes on once they are.
-async fn undefined_at_the_start(plane: &Plane, ns: &Namespace, services: &[Victim]) {
-    ns.remove::<PodCliqueSet>("llm").await;
-    ns.until("nothing is left", World::is_empty).await;
+/// A service that starts before Grove's CRDs are installed reports that, and continues once they are.
+async fn crds_missing_at_the_start(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
+    ns.delete_object::<PodCliqueSet>("llm").await;
+    ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     for service in services {
-        service.proxy().cut();
+        service.proxy().disconnect();
         service.kill();
     }
-    let kinds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
-    for definition in kinds {
-        taken_up::undefine(&ns.client, &definition.name_any()).await;
+    let crds = [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd(), PodGang::crd()];
+    for crd in crds {
+        propagation::delete_crd(&ns.client, &crd.name_any()).await;
     }
     for service in services {
-        service.proxy().mend();
+        service.proxy().reconnect();
     }
     for service in SERVICES {
-        plane.until_logged(service, "does not serve this kind; its definition has to be installed").await;
+        cluster.wait_for_log(service, "does not serve this kind; its definition has to be installed").await;
     }
-    plane.up_without_services().await;
-    taken_up::kinds(plane, &["podcliquesets.grove.io", "podcliques.grove.io", "podgangs.scheduler.grove.io"]).await;
-    let ns = Namespace::create(&ns.client, "e2e-connection-defined").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.until("the set serves", |world| serves(world, 1)).await;
+    cluster.up_without_services().await;
+    propagation::wait_for_kinds(
+        cluster,
+        &["podcliquesets.grove.io", "podcliques.grove.io", "podgangs.scheduler.grove.io"],
+    )
+    .await;
+    let ns = Namespace::create(&ns.client, "e2e-connection-loss-crds").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.wait_for("the set is ready", |state| three_cliques_are_ready(state, 1)).await;
 }
 
-/// Complete lists so far, of each service.
-async fn lists(plane: &Plane) -> Vec<f64> {
-    let mut lists = Vec::new();
+/// The number of lists so far, of each service.
+async fn list_counts(cluster: &DevCluster) -> Vec<f64> {
+    let mut counts = Vec::new();
     for service in SERVICES {
-        let samples = metrics::of(plane, service).await;
-        lists.push(samples.iter().filter(|(name, _)| name.starts_with("reflector_lists_total")).map(|(_, n)| n).sum());
+        let samples = metrics::scrape(cluster, service).await;
+        counts.push(samples.iter().filter(|(name, _)| name.starts_with("reflector_lists_total")).map(|(_, n)| n).sum());
     }
-    lists
+    counts
 }
 
-/// Makes etcd forget all that is past.
-async fn compact(plane: &Plane) {
-    let etcd = plane.port("etcd");
-    let (status, answer) = http::send(etcd, "POST", "/v3/kv/range", r#"{"key": "AA=="}"#).await.expect("etcd answers");
-    assert_eq!(status, 200, "{answer}");
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    let revision = answer["header"]["revision"].as_str().expect("a revision");
-    let order = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
-    let (status, answer) = http::send(etcd, "POST", "/v3/kv/compaction", &order).await.expect("etcd answers");
-    assert_eq!(status, 200, "{answer}");
+/// Compacts the history of etcd.
+async fn compact(cluster: &DevCluster) {
+    let etcd = cluster.port("etcd");
+    let (status, response) =
+        http::send(etcd, "POST", "/v3/kv/range", r#"{"key": "AA=="}"#).await.expect("a response of etcd");
+    assert_eq!(status, 200, "{response}");
+    let response: Value = serde_json::from_str(&response).expect("JSON");
+    let revision = response["header"]["revision"].as_str().expect("a revision");
+    let request = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
+    let (status, response) = http::send(etcd, "POST", "/v3/kv/compaction", &request).await.expect("a response of etcd");
+    assert_eq!(status, 200, "{response}");
 }

@@ -1,10 +1,10 @@
-//! It is an event that brings back what was lost, not a timer and not a second attempt: by the services' own counters.
+//! Watch events trigger every repair, not timers or retries: the counters of the services show it.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use e2e::metrics::{self, Samples};
-use e2e::{Namespace, Plane, World, sets, world::is_ready};
+use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_ready};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::live_objects::LiveObjects;
@@ -18,126 +18,127 @@ const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deleted_child_is_recreated_by_a_watch_event() {
-    let plane = Plane::own("events").await;
-    let ns = Namespace::create(&plane.client().await, "e2e-events").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.until("the set is whole", whole).await;
-    let before = counted(&plane).await;
-    comes_back::<Service>(&ns, whole, |world| world.services.values().collect()).await;
-    comes_back::<PodGang>(&ns, whole, |world| world.gangs.values().collect()).await;
-    comes_back::<PodClique>(&ns, whole, |world| world.cliques.values().collect()).await;
-    comes_back::<Pod>(&ns, whole, |world| world.live_pods().collect()).await;
-    by_events_alone(&before, &counted(&plane).await);
-    children_of_a_set_with_a_group_come_back(&plane).await;
-    a_name_that_becomes_free_is_taken(&plane).await;
-    plane.down().await;
+    let cluster = DevCluster::start_own("event-driven").await;
+    let ns = Namespace::create(&cluster.client().await, "e2e-event-driven").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.wait_for("the set is complete", is_complete).await;
+    let before = scrape_all(&cluster).await;
+    is_recreated::<Service>(&ns, is_complete, |state| state.services.values().collect()).await;
+    is_recreated::<PodGang>(&ns, is_complete, |state| state.gangs.values().collect()).await;
+    is_recreated::<PodClique>(&ns, is_complete, |state| state.cliques.values().collect()).await;
+    is_recreated::<Pod>(&ns, is_complete, |state| state.active_pods().collect()).await;
+    assert_only_events(&before, &scrape_all(&cluster).await);
+    children_of_a_set_with_a_group_are_recreated(&cluster).await;
+    released_name_is_used(&cluster).await;
+    cluster.down().await;
 }
 
-/// Groups, their cliques and gangs, and autoscalers; of pods that of the last gang, which waits for the base gang.
-async fn children_of_a_set_with_a_group_come_back(plane: &Plane) {
-    let ns = Namespace::create(&plane.client().await, "e2e-events-groups").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::grouped("m", 1, "")).await;
-    ns.until("the set is whole", whole_with_a_group).await;
-    let before = counted(plane).await;
-    comes_back::<HorizontalPodAutoscaler>(&ns, whole_with_a_group, |world| world.autoscalers.values().collect()).await;
-    comes_back::<PodCliqueScalingGroup>(&ns, whole_with_a_group, |world| world.groups.values().collect()).await;
-    comes_back::<PodGang>(&ns, whole_with_a_group, |world| world.gangs.values().collect()).await;
-    comes_back::<PodClique>(&ns, whole_with_a_group, |world| world.cliques.values().collect()).await;
-    comes_back::<Pod>(&ns, whole_with_a_group, |world| {
+/// Deletes groups, their cliques and gangs, and autoscalers; of the pods those of the last scaled gang, which the base gang gates.
+async fn children_of_a_set_with_a_group_are_recreated(cluster: &DevCluster) {
+    let ns = Namespace::create(&cluster.client().await, "e2e-event-driven-groups").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+    ns.wait_for("the set is complete", is_complete_with_group).await;
+    let before = scrape_all(cluster).await;
+    is_recreated::<HorizontalPodAutoscaler>(&ns, is_complete_with_group, |state| state.autoscalers.values().collect())
+        .await;
+    is_recreated::<PodCliqueScalingGroup>(&ns, is_complete_with_group, |state| state.groups.values().collect()).await;
+    is_recreated::<PodGang>(&ns, is_complete_with_group, |state| state.gangs.values().collect()).await;
+    is_recreated::<PodClique>(&ns, is_complete_with_group, |state| state.cliques.values().collect()).await;
+    is_recreated::<Pod>(&ns, is_complete_with_group, |state| {
         let of_last = |pod: &&Pod| pod.labels().get("grove.io/podgang").is_some_and(|gang| gang == "m-0-g-1");
-        world.live_pods().filter(of_last).collect()
+        state.active_pods().filter(of_last).collect()
     })
     .await;
-    by_events_alone(&before, &counted(plane).await);
+    assert_only_events(&before, &scrape_all(cluster).await);
 }
 
-/// A set waits for the name of its Service, and is completed when that is given up.
-async fn a_name_that_becomes_free_is_taken(plane: &Plane) {
-    let ns = Namespace::create(&plane.client().await, "e2e-events-names").await;
+/// A name conflict ends: the deletion of the foreign Service triggers the create.
+async fn released_name_is_used(cluster: &DevCluster) {
+    let ns = Namespace::create(&cluster.client().await, "e2e-event-driven-names").await;
     ns.create_yaml::<Service>("{metadata: {name: llm-0}, spec: {ports: [{port: 80}]}}").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.until("the set says what it waits for", |world| {
-        let status = world.sets.get("llm").and_then(|set| set.status.as_ref());
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.wait_for("the set reports the name conflict", |state| {
+        let status = state.sets.get("llm").and_then(|set| set.status.as_ref());
         status.is_some_and(|status| {
             status.last_errors.iter().any(|error| error.description.contains("rename or delete it to free the name"))
         })
     })
     .await;
-    let before = counted(plane).await;
-    ns.remove::<Service>("llm-0").await;
-    ns.until("the set is whole", whole).await;
-    by_events_alone(&before, &counted(plane).await);
+    let before = scrape_all(cluster).await;
+    ns.delete_object::<Service>("llm-0").await;
+    ns.wait_for("the set is complete", is_complete).await;
+    assert_only_events(&before, &scrape_all(cluster).await);
 }
 
-fn by_events_alone(before: &BTreeMap<&'static str, Samples>, after: &BTreeMap<&'static str, Samples>) {
+fn assert_only_events(before: &BTreeMap<&'static str, Samples>, after: &BTreeMap<&'static str, Samples>) {
     for service in SERVICES {
-        let growth = metrics::growth(&before[service], &after[service]);
-        let kept: Vec<_> = growth.keys().filter(|sample| tells_of_another_way(sample)).collect();
-        assert!(kept.is_empty(), "{service} did not rely on events alone: {growth:#?}");
+        let growth = metrics::increases(&before[service], &after[service]);
+        let others: Vec<_> = growth.keys().filter(|sample| counts_other_triggers(sample)).collect();
+        assert!(others.is_empty(), "{service} did not rely on events alone: {growth:#?}");
         let reconciled = growth
             .keys()
             .any(|s| s.starts_with("controller_runtime_reconcile_total") && s.contains("result=\"success\""));
-        assert!(reconciled, "{service} counts no reconciliation: {growth:#?}");
+        assert!(reconciled, "{service} counts no reconcile: {growth:#?}");
     }
 }
 
-/// Whether the sample counts attempts that failed, visits at a known time, or trouble with watches.
-fn tells_of_another_way(sample: &str) -> bool {
+/// Whether a metric counts failed reconciles, requeues after a delay, lists or failed watches.
+fn counts_other_triggers(sample: &str) -> bool {
     let is_success = sample.contains("result=\"success\"");
     sample.starts_with("grove_watch_failures_total")
         || sample.starts_with("reflector_lists_total")
         || (sample.starts_with("controller_runtime_reconcile_total") && !is_success)
 }
 
-async fn counted(plane: &Plane) -> BTreeMap<&'static str, Samples> {
-    let mut counted = BTreeMap::new();
+async fn scrape_all(cluster: &DevCluster) -> BTreeMap<&'static str, Samples> {
+    let mut samples = BTreeMap::new();
     for service in SERVICES {
-        counted.insert(service, metrics::of(plane, service).await);
+        samples.insert(service, metrics::scrape(cluster, service).await);
     }
-    counted
+    samples
 }
 
-/// Deletes the objects of a kind one by one; each is followed by another of its name or index.
-async fn comes_back<K>(ns: &Namespace, whole: fn(&World) -> bool, all: fn(&World) -> Vec<&K>)
+/// Deletes the objects of a kind one by one, and waits each time until the object is recreated.
+async fn is_recreated<K>(ns: &Namespace, is_complete: fn(&NamespaceState) -> bool, all: fn(&NamespaceState) -> Vec<&K>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
-    let world = ns.until("the set is whole", whole).await;
-    for lost in all(&world).into_iter().cloned().collect::<Vec<K>>() {
-        ns.until("the set is whole", whole).await;
-        ns.remove::<K>(&lost.name_any()).await;
+    let state = ns.wait_for("the set is complete", is_complete).await;
+    for deleted in all(&state).into_iter().cloned().collect::<Vec<K>>() {
+        ns.wait_for("the set is complete", is_complete).await;
+        ns.delete_object::<K>(&deleted.name_any()).await;
         let kind = K::kind(&());
-        ns.until(&format!("another {kind} is there, and all is whole"), |world| {
-            whole(world) && all(world).iter().all(|live| live.uid() != lost.uid())
+        ns.wait_for(&format!("the {kind} is recreated, and the set is complete"), |state| {
+            is_complete(state) && all(state).iter().all(|live| live.uid() != deleted.uid())
         })
         .await;
     }
 }
 
-/// What lost its owner goes, too, though its successor has not come yet.
-fn has_its_owner<K: Resource>(world: &World, object: &K) -> bool {
-    let LiveObjects { sets, groups, cliques, .. } = &world.objects;
+/// Whether the owner of an object exists. The garbage collector deletes the object otherwise, perhaps before its owner is recreated.
+fn has_owner<K: Resource>(state: &NamespaceState, object: &K) -> bool {
+    let LiveObjects { sets, groups, cliques, .. } = &state.objects;
     let sets = sets.values().filter_map(ResourceExt::uid);
     let owners = sets.chain(groups.values().filter_map(ResourceExt::uid));
     let owners: Vec<_> = owners.chain(cliques.values().filter_map(ResourceExt::uid)).collect();
     object.owner_references().iter().any(|owner| owners.contains(&owner.uid))
 }
 
-/// Whether the set is available and each of so many pods is ready, has its owner, and is referred to by its gang.
-fn serves(world: &World, set: &str, pods: usize) -> bool {
-    world.is_available(set)
-        && world.pods.len() == pods
-        && world.live_pods().filter(|pod| is_ready(pod) && has_its_owner(world, *pod)).count() == pods
-        && world.cliques.values().all(|clique| has_its_owner(world, clique))
-        && world.references() == pods
+/// Whether the set is available, and exactly this many pods exist, are ready and have an owner and a reference in a PodGang.
+fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
+    state.is_available(set)
+        && state.pods.len() == pods
+        && state.active_pods().filter(|pod| is_ready(pod) && has_owner(state, *pod)).count() == pods
+        && state.cliques.values().all(|clique| has_owner(state, clique))
+        && state.reference_count() == pods
 }
 
-fn whole(world: &World) -> bool {
-    (world.services.len(), world.gangs.len(), world.cliques.len()) == (1, 1, 3) && serves(world, "llm", 5)
+fn is_complete(state: &NamespaceState) -> bool {
+    (state.services.len(), state.gangs.len(), state.cliques.len()) == (1, 1, 3) && is_settled(state, "llm", 5)
 }
 
-fn whole_with_a_group(world: &World) -> bool {
-    let LiveObjects { services, gangs, cliques, groups, autoscalers, .. } = &world.objects;
+fn is_complete_with_group(state: &NamespaceState) -> bool {
+    let LiveObjects { services, gangs, cliques, groups, autoscalers, .. } = &state.objects;
     (services.len(), gangs.len(), cliques.len(), groups.len(), autoscalers.len()) == (1, 3, 7, 1, 2)
-        && serves(world, "m", 14)
+        && is_settled(state, "m", 14)
 }

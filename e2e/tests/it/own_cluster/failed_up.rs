@@ -1,19 +1,19 @@
-//! An `up` that fails says why, and ends all that it had started.
+//! A failed `cargo xtask up` reports the reason and stops all processes that it started.
 
-use e2e::Plane;
-use e2e::plane::until_said;
+use e2e::DevCluster;
+use e2e::dev_cluster::poll_until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_up_leaves_no_processes() {
     let config = format!("{}/tests/it/own_cluster/failed-up.yaml", env!("CARGO_MANIFEST_DIR"));
-    let (failed, said) = Plane::failed("failed-up", &["--config", &config]).await;
-    assert!(said.contains(" died") && said.contains("logLevel"), "{said}");
-    // What is told to end may need a moment.
-    until_said(async || failed.processes().is_empty().then_some(())).await;
-    assert!(failed.dir().join("log/kube-apiserver.log").is_file(), "the control plane had been started");
-    // Nothing that it left is in the way of the next attempt.
+    let (failed, error) = DevCluster::failed_start("failed-up", &["--config", &config]).await;
+    assert!(error.contains(" died") && error.contains("logLevel"), "{error}");
+    // The stopped processes may need a moment to exit.
+    poll_until(async || failed.processes().is_empty().then_some(())).await;
+    assert!(failed.dir().join("log/kube-apiserver.log").is_file(), "the control plane was started");
+    // The remaining files do not prevent the next start.
     drop(failed);
-    let plane = Plane::own("failed-up").await;
-    assert!(!plane.processes().is_empty());
-    plane.down().await;
+    let cluster = DevCluster::start_own("failed-up").await;
+    assert!(!cluster.processes().is_empty());
+    cluster.down().await;
 }

@@ -1,22 +1,22 @@
-//! Services are killed right after a write was sent, and nothing is lost or done twice: the world becomes what it became
-//! when nobody was killed, and at no moment do two live pods have one index.
+//! Kills services at scheduled writes: no change is lost or duplicated. The end state of each step equals that of an undisturbed
+//! run, and at no moment do two active pods of a clique have the same index.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::victims::{Strikes, Victim};
-use e2e::{Namespace, Plane, World, state, world::is_ready};
+use e2e::crash_injection::{CrashSchedule, CrashTarget};
+use e2e::{DevCluster, Namespace, NamespaceState, namespace_state::is_ready, normalized};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 
 const SETS: usize = 20;
-/// In one life of the sets; more of them would leave the services no time to do anything in between.
-const KILLS_AT_A_TIME: usize = 20;
-/// The world of the undisturbed run counts as settled when it was whole and did not change for so long.
+/// Kills in one run of the steps. With more kills the services would have too little time between them.
+const KILLS_PER_RUN: usize = 20;
+/// An undisturbed step is over when its state is complete and has not changed for this long.
 pub(super) const QUIET: Duration = Duration::from_secs(3);
 
-/// What a user does with each of the sets; the world settles after each step.
+/// What a user does with each of the sets. The state settles after each step.
 pub(super) const STEPS: [Step; 4] = [Step::Create, Step::ScaleOut, Step::ScaleIn, Step::Delete];
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) enum Step {
     Delete,
 }
 
-/// A standalone clique, and a scaling group of two cliques whose second replica has a gang of its own.
+/// A standalone clique, and a scaling group of two cliques whose second replica has a scaled gang.
 pub(super) fn set(name: &str) -> String {
     let containers = "containers: [{name: main, image: registry.k8s.io/pause:3.10}]";
     format!(
@@ -48,8 +48,8 @@ spec:
     )
 }
 
-/// Sets, cliques and groups are scaled, each a third of the sets.
-async fn take(step: Step, ns: &Namespace) {
+/// Runs a step. In the steps that scale, a third of the sets scales the set, a third a clique, and a third a group.
+async fn run_step(step: Step, ns: &Namespace) {
     let names: Vec<String> = (0..SETS).map(|number| format!("s{number}")).collect();
     join_all(names.iter().enumerate().map(|(at, name)| async move {
         let (clique, group) = (format!("{name}-0-f"), format!("{name}-0-g"));
@@ -61,94 +61,104 @@ async fn take(step: Step, ns: &Namespace) {
             (Step::ScaleIn, 0) => ns.scale::<PodCliqueSet>(name, 1).await,
             (Step::ScaleIn, 1) => ns.scale::<PodClique>(&clique, 1).await,
             (Step::ScaleIn, _) => ns.scale::<PodCliqueScalingGroup>(&group, 1).await,
-            (Step::Delete, _) => ns.remove::<PodCliqueSet>(name).await,
+            (Step::Delete, _) => ns.delete_object::<PodCliqueSet>(name).await,
         }
     }))
     .await;
 }
 
-/// Whether everything that the sets ask for serves and is told, and nothing else is there.
-pub(super) fn is_whole(world: &World) -> bool {
-    let sizes = world.cliques.values().map(|clique| usize::try_from(clique.spec.replicas).unwrap_or_default());
+/// Whether all objects of the sets exist and are ready, every status is current, and there are no other objects.
+pub(super) fn is_complete(state: &NamespaceState) -> bool {
+    let sizes = state.cliques.values().map(|clique| usize::try_from(clique.spec.replicas).unwrap_or_default());
     let pods = sizes.sum::<usize>();
-    let replicas = world.sets.values().map(|set| usize::try_from(set.spec.replicas).unwrap_or_default());
+    let replicas = state.sets.values().map(|set| usize::try_from(set.spec.replicas).unwrap_or_default());
     let replicas = replicas.sum::<usize>();
-    // Of each replica.
-    let alone = [world.services.len(), world.groups.len(), world.autoscalers.len()];
-    world.sets.keys().all(|set| world.is_available(set))
-        && world.is_told()
-        && alone == [replicas; 3]
-        && world.pods.len() == pods
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == pods
-        && world.references() == pods
+    // One of each per replica of a set.
+    let per_replica = [state.services.len(), state.groups.len(), state.autoscalers.len()];
+    state.sets.keys().all(|set| state.is_available(set))
+        && state.status_is_current()
+        && per_replica == [replicas; 3]
+        && state.pods.len() == pods
+        && state.active_pods().filter(|pod| is_ready(pod)).count() == pods
+        && state.reference_count() == pods
 }
 
-/// A run of all steps in a namespace of its own.
-struct Life {
+/// One run of all steps in a namespace of its own.
+struct Run {
     ns: Namespace,
-    strikes: Arc<Strikes>,
+    schedule: Arc<CrashSchedule>,
 }
 
-/// An undisturbed life.
+/// The end states of an undisturbed run.
 #[derive(Default)]
-struct Model {
-    /// What each step left.
+struct Reference {
+    /// The normalised end state of each step.
     states: Vec<BTreeSet<String>>,
-    /// How many writes were sent until it had.
+    /// The number of writes at the end of each step.
     writes: Vec<usize>,
 }
 
-impl Life {
-    async fn begin(plane: &Plane, name: &str, strikes: &Arc<Strikes>, due: BTreeSet<usize>) -> Self {
-        let ns = Namespace::create(&plane.client().await, name).await;
-        strikes.begin(due);
-        Self { ns, strikes: Arc::clone(strikes) }
+impl Run {
+    async fn start(
+        cluster: &DevCluster,
+        name: &str,
+        schedule: &Arc<CrashSchedule>,
+        kill_points: BTreeSet<usize>,
+    ) -> Self {
+        let ns = Namespace::create(&cluster.client().await, name).await;
+        schedule.start(kill_points);
+        Self { ns, schedule: Arc::clone(schedule) }
     }
 
-    async fn undisturbed(self) -> Model {
-        let mut model = Model::default();
+    async fn undisturbed(self) -> Reference {
+        let mut reference = Reference::default();
         for step in STEPS {
-            take(step, &self.ns).await;
-            let whole = |world: &World| match step {
-                Step::Create | Step::ScaleOut | Step::ScaleIn => world.sets.len() == SETS && is_whole(world),
-                Step::Delete => world.is_empty(),
+            run_step(step, &self.ns).await;
+            let is_done = |state: &NamespaceState| match step {
+                Step::Create | Step::ScaleOut | Step::ScaleIn => state.sets.len() == SETS && is_complete(state),
+                Step::Delete => state.is_empty(),
             };
-            self.ns.until(&format!("{step:?} has come about"), whole).await;
-            let world = self.ns.at_rest(QUIET).await;
-            assert!(whole(&world), "the world does not stay whole after {step:?}:\n{world}");
-            model.states.push(state::of(&world));
-            model.writes.push(self.strikes.sent());
+            self.ns.wait_for(&format!("the end state of {step:?}"), is_done).await;
+            let state = self.ns.wait_until_quiet(QUIET).await;
+            assert!(is_done(&state), "the state after {step:?} does not stay complete:\n{state}");
+            reference.states.push(normalized::lines(&state));
+            reference.writes.push(self.schedule.writes_sent());
         }
-        println!("undisturbed: writes until the end of each step: {:?}", model.writes);
+        println!("undisturbed run: writes at the end of each step: {:?}", reference.writes);
         self.ns.delete().await;
-        model
+        reference
     }
 
-    /// Returns how often a service was killed.
-    async fn like(self, model: &Model) -> usize {
-        for ((step, expected), writes) in STEPS.into_iter().zip(&model.states).zip(&model.writes) {
-            take(step, &self.ns).await;
+    /// Runs the steps with kills and compares each end state. Returns the number of kills.
+    async fn compare_with(self, reference: &Reference) -> usize {
+        for ((step, expected), writes) in STEPS.into_iter().zip(&reference.states).zip(&reference.writes) {
+            run_step(step, &self.ns).await;
             let pods = expected.iter().filter(|line| line.starts_with("Pod ")).count();
-            let arrived = self.ns.arrives(|world| world.pods.len() == pods && state::of(world) == *expected).await;
-            if let Err(world) = arrived {
-                panic!("{step:?} ended otherwise than undisturbed\n{}\n{}", differences(expected, &world), self.told());
+            let reached =
+                self.ns.try_wait_for(|state| state.pods.len() == pods && normalized::lines(state) == *expected).await;
+            if let Err(state) = reached {
+                panic!(
+                    "the end state of {step:?} differs from the undisturbed run\n{}\n{}",
+                    differences(expected, &state),
+                    self.kill_report()
+                );
             }
-            self.strikes.count_from(*writes);
+            self.schedule.count_from(*writes);
         }
-        let struck = self.strikes.struck();
-        print!("{}", self.told());
+        let kills = self.schedule.kills();
+        print!("{}", self.kill_report());
         self.ns.delete().await;
-        struck.len()
+        kills.len()
     }
 
-    fn told(&self) -> String {
-        let lines = self.strikes.struck().into_iter().map(|line| format!("  killed at write {line}\n"));
+    fn kill_report(&self) -> String {
+        let lines = self.schedule.kills().into_iter().map(|line| format!("  killed at write {line}\n"));
         lines.collect()
     }
 }
 
-pub(super) fn differences(expected: &BTreeSet<String>, world: &World) -> String {
-    let found = state::of(world);
+pub(super) fn differences(expected: &BTreeSet<String>, state: &NamespaceState) -> String {
+    let found = normalized::lines(state);
     let missing = expected.difference(&found).map(|line| format!("- {line}\n"));
     let surplus = found.difference(expected).map(|line| format!("+ {line}\n"));
     let mut lines: Vec<_> = missing.chain(surplus).collect();
@@ -156,14 +166,14 @@ pub(super) fn differences(expected: &BTreeSet<String>, world: &World) -> String 
     lines.into_iter().take(40).collect()
 }
 
-/// A sequence of numbers that depends on the seed alone.
+/// A pseudorandom sequence that depends on the seed alone.
 struct Numbers(u64);
 
 impl Iterator for Numbers {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        // SplitMix64: small, and good enough to choose places with.
+        // SplitMix64: small, and good enough to choose the kills.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -172,43 +182,44 @@ impl Iterator for Numbers {
     }
 }
 
-/// So many different writes out of all.
-fn places(numbers: &mut Numbers, count: usize, writes: usize) -> BTreeSet<usize> {
+/// `count` different numbers of writes out of `writes`.
+fn choose_kill_points(numbers: &mut Numbers, count: usize, writes: usize) -> BTreeSet<usize> {
     let writes = u64::try_from(writes).expect("a small number");
-    let mut places = BTreeSet::new();
-    while places.len() < count {
+    let mut kill_points = BTreeSet::new();
+    while kill_points.len() < count {
         let number = numbers.next().expect("an endless sequence") % writes;
-        places.insert(usize::try_from(number).expect("a small number") + 1);
+        kill_points.insert(usize::try_from(number).expect("a small number") + 1);
     }
-    places
+    kill_points
 }
 
-/// On a plane of that name, which is that of the configuration, too.
-async fn series(plane: &str, kills: usize, seed: u64) {
+/// `cluster` is the name of the cluster and of its configuration file.
+async fn series(cluster: &str, kills: usize, seed: u64) {
     println!("seed {seed}, {kills} kills");
-    let config = format!("{}/tests/it/own_cluster/{plane}.yaml", env!("CARGO_MANIFEST_DIR"));
-    let plane = Plane::own_with(plane, &["--config", &config]).await;
-    let strikes = Arc::new(Strikes::default());
-    let mut victims = Vec::new();
+    let config = format!("{}/tests/it/own_cluster/{cluster}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let cluster = DevCluster::start_own_with(cluster, &["--config", &config]).await;
+    let schedule = Arc::new(CrashSchedule::default());
+    let mut targets = Vec::new();
     for service in ["pcs-controller", "pclq-controller"] {
-        victims.push(Victim::take_over(&plane, service, Arc::clone(&strikes)).await);
+        targets.push(CrashTarget::take_over(&cluster, service, Arc::clone(&schedule)).await);
     }
-    let model = Life::begin(&plane, "e2e-kills-none", &strikes, BTreeSet::new()).await.undisturbed().await;
-    let writes = model.writes.last().copied().unwrap_or_default();
+    let reference = Run::start(&cluster, "e2e-kills-none", &schedule, BTreeSet::new()).await.undisturbed().await;
+    let writes = reference.writes.last().copied().unwrap_or_default();
     let mut numbers = Numbers(seed);
-    let (mut killed, mut lives) = (0, 0);
+    let (mut killed, mut runs) = (0, 0);
     while killed < kills {
-        let batch = KILLS_AT_A_TIME.min(kills - killed);
-        let due = places(&mut numbers, batch, writes);
-        killed += Life::begin(&plane, &format!("e2e-kills-{lives}"), &strikes, due).await.like(&model).await;
-        lives += 1;
-        for victim in &victims {
-            victim.is_well();
+        let batch = KILLS_PER_RUN.min(kills - killed);
+        let kill_points = choose_kill_points(&mut numbers, batch, writes);
+        let run = Run::start(&cluster, &format!("e2e-kills-{runs}"), &schedule, kill_points).await;
+        killed += run.compare_with(&reference).await;
+        runs += 1;
+        for target in &targets {
+            target.assert_running();
         }
-        println!("{killed} kills in {lives} lives, each of which ended like the undisturbed one");
+        println!("{killed} kills in {runs} runs; the end state of each run equals the undisturbed one");
     }
-    drop(victims);
-    plane.down().await;
+    drop(targets);
+    cluster.down().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +227,7 @@ async fn twenty_kills_after_a_write_do_not_change_the_end_state() {
     series("kills", 20, 20).await;
 }
 
-/// Who comes next waits until the lease of the one before has expired, and what that one sent last may arrive meanwhile.
+/// The successor of a killed leader waits until the lease expires; the last write of the killed leader may arrive meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_kills_after_a_write_do_not_change_the_end_state() {
     series("leader-kills", 3, 9).await;
@@ -225,7 +236,7 @@ async fn leader_kills_after_a_write_do_not_change_the_end_state() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills`"]
 async fn many_kills_after_a_write_do_not_change_the_end_state() {
-    let given = |name: &str| e2e::plane::given(name).parse::<u64>().expect("a number");
-    let kills = usize::try_from(given("GROVE_SOAK_KILLS")).expect("a small number");
-    series("kills", kills, given("GROVE_SOAK_SEED")).await;
+    let count = |name: &str| e2e::dev_cluster::required_env(name).parse::<u64>().expect("a number");
+    let kills = usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number");
+    series("kills", kills, count("GROVE_SOAK_SEED")).await;
 }

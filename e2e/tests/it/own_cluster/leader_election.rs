@@ -1,6 +1,6 @@
-//! Several replicas of each service: one acts, another takes over, and nothing is lost or done twice.
+//! Two replicas of each service: one leads, the standby takes over, and no write is lost or duplicated.
 
-use e2e::{Namespace, Plane, World, audit, sets};
+use e2e::{DevCluster, Namespace, NamespaceState, audit, fixtures};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -12,20 +12,20 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
 const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
-/// With the prefix of `leader-election.yaml`.
+/// `leader-election.yaml` sets the prefix.
 const LEASES: [&str; 2] = ["prod-pcs-controller", "prod-pclq-controller"];
 
-fn serves(replicas: usize) -> impl Fn(&World) -> bool {
-    move |world| sets::three_cliques_serve(world, replicas)
+fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
+    move |state| fixtures::three_cliques_are_ready(state, replicas)
 }
 
-/// One lease, as its watch tells it.
-struct Watched {
+/// A lease and its changes from a watch.
+struct WatchedLease {
     lease: &'static str,
     changes: BoxStream<'static, LeaseSpec>,
 }
 
-impl Watched {
+impl WatchedLease {
     fn start(client: &Client, lease: &'static str) -> Self {
         let leases = Api::<Lease>::namespaced(client.clone(), "grove-system");
         let config = watcher::Config::default().fields(&format!("metadata.name={lease}"));
@@ -34,8 +34,8 @@ impl Watched {
         Self { lease, changes }
     }
 
-    /// The holders from now on until one of them is as `holds` says; nobody is the empty name.
-    async fn until(&mut self, holds: impl Fn(&str) -> bool) -> Vec<(String, LeaseSpec)> {
+    /// Waits until `holds` is true for a holder, and returns all holders until then. The holder of a released lease is empty.
+    async fn wait_for_holder(&mut self, holds: impl Fn(&str) -> bool) -> Vec<(String, LeaseSpec)> {
         let mut seen = Vec::new();
         let waiting = async {
             while let Some(spec) = self.changes.next().await {
@@ -47,140 +47,141 @@ impl Watched {
                 }
             }
         };
-        let waited = tokio::time::timeout(e2e::world::LIMIT, waiting).await;
-        assert!(waited.is_ok(), "nobody took the lease {}: {seen:#?}", self.lease);
+        let waited = tokio::time::timeout(e2e::namespace_state::TIMEOUT, waiting).await;
+        assert!(waited.is_ok(), "no expected holder of the lease {}: {seen:#?}", self.lease);
         seen
     }
 }
 
-/// Asks the leader to stop, and returns who follows. The lease is released, so nobody waits for it to expire.
-async fn stopped(plane: &Plane, lease: &mut Watched, leader: &str) -> String {
-    plane.stop(leader).await;
-    let mut seen = lease.until(|holder| !holder.is_empty() && holder != leader).await;
-    let (follower, taken) = seen.pop().expect("the last one");
-    let (holder, released) = seen.pop().expect("the one before");
-    assert_eq!(holder, "", "{} was taken without a release", lease.lease);
-    let (released, taken) = (released.renew_time.expect("a time").0, taken.acquire_time.expect("a time").0);
-    assert!(taken.duration_since(released).as_secs() < 15, "released at {released}, taken at {taken}");
-    follower
+/// Stops the leader and returns its successor. The leader releases the lease, so the successor does not wait for it to expire.
+async fn after_stop(cluster: &DevCluster, lease: &mut WatchedLease, leader: &str) -> String {
+    cluster.send_sigterm(leader).await;
+    let mut seen = lease.wait_for_holder(|holder| !holder.is_empty() && holder != leader).await;
+    let (successor, acquired) = seen.pop().expect("the last holder");
+    let (holder, released) = seen.pop().expect("the holder before");
+    assert_eq!(holder, "", "{} was acquired without a release", lease.lease);
+    let (released, acquired) = (released.renew_time.expect("a time").0, acquired.acquire_time.expect("a time").0);
+    assert!(acquired.duration_since(released).as_secs() < 15, "released at {released}, acquired at {acquired}");
+    successor
 }
 
-/// Waits until the lease of a leader that says nothing more is taken by another, and returns that.
-async fn expired(lease: &mut Watched, leader: &str) -> String {
-    let (follower, _) = lease.until(|holder| holder != leader).await.pop().expect("the last one");
-    assert_ne!(follower, "", "{} was released", lease.lease);
-    follower
+/// Waits until another replica acquires the lease of a killed or suspended leader, and returns that replica.
+async fn after_expiry(lease: &mut WatchedLease, leader: &str) -> String {
+    let (successor, _) = lease.wait_for_holder(|holder| holder != leader).await.pop().expect("the last holder");
+    assert_ne!(successor, "", "{} was released", lease.lease);
+    successor
 }
 
-/// What was begun is finished, and what is asked for now nobody else can have done.
-async fn the_new_leaders_act(ns: &Namespace) {
-    ns.until("what was begun is finished", |world| {
-        world.sets.get("llm").is_some_and(|set| usize::try_from(set.spec.replicas).is_ok_and(|n| serves(n)(world)))
+/// The new leaders complete pending work and a new request, which only they can do.
+async fn new_leaders_reconcile(ns: &Namespace) {
+    ns.wait_for("the pending work is done", |state| {
+        state.sets.get("llm").is_some_and(|set| usize::try_from(set.spec.replicas).is_ok_and(|n| is_settled(n)(state)))
     })
     .await;
     ns.scale::<PodCliqueSet>("llm", 4).await;
-    ns.until("four replicas serve", serves(4)).await;
+    ns.wait_for("four replicas are ready", is_settled(4)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_replica_takes_over_the_lease() {
     let config = format!("{}/tests/it/own_cluster/leader-election.yaml", env!("CARGO_MANIFEST_DIR"));
-    let plane = Plane::own_with("leaders", &["--replicas", "2", "--config", &config]).await;
-    let client = plane.client().await;
-    let ns = Namespace::create(&client, "e2e-leaders").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.until("the set serves", serves(1)).await;
-    let mut leases = LEASES.map(|lease| Watched::start(&client, lease));
+    let cluster = DevCluster::start_own_with("leader-election", &["--replicas", "2", "--config", &config]).await;
+    let client = cluster.client().await;
+    let ns = Namespace::create(&client, "e2e-leader-election").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.wait_for("the set is ready", is_settled(1)).await;
+    let mut leases = LEASES.map(|lease| WatchedLease::start(&client, lease));
     let mut leaders: [Vec<String>; 2] = Default::default();
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
-        leaders.extend(lease.until(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
+        leaders.extend(lease.wait_for_holder(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
     }
 
     ns.scale::<PodCliqueSet>("llm", 3).await;
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
-        leaders.push(stopped(&plane, lease, &leaders[0]).await);
+        leaders.push(after_stop(&cluster, lease, &leaders[0]).await);
     }
-    the_new_leaders_act(&ns).await;
+    new_leaders_reconcile(&ns).await;
 
-    // Who is killed releases nothing; its lease expires.
-    plane.up().await;
+    // A killed leader does not release its lease.
+    cluster.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     for leaders in &leaders {
-        plane.kill(&leaders[1]).await;
+        cluster.kill(&leaders[1]).await;
     }
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
-        leaders.push(expired(lease, &leaders[1]).await);
+        leaders.push(after_expiry(lease, &leaders[1]).await);
     }
-    the_new_leaders_act(&ns).await;
+    new_leaders_reconcile(&ns).await;
 
-    // Who stood still while another took over hears of it before it writes.
-    plane.up().await;
+    // A suspended leader finds out that it lost the lease before it writes.
+    cluster.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     for leaders in &leaders {
-        plane.freeze(&leaders[2]).await;
+        cluster.suspend(&leaders[2]).await;
     }
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
-        leaders.push(expired(lease, &leaders[2]).await);
+        leaders.push(after_expiry(lease, &leaders[2]).await);
     }
     for leaders in &leaders {
-        plane.thaw(&leaders[2]).await;
-        plane.until_logged(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
+        cluster.resume(&leaders[2]).await;
+        cluster.wait_for_log(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
     }
-    the_new_leaders_act(&ns).await;
+    new_leaders_reconcile(&ns).await;
 
     for (service, leaders) in SERVICES.iter().zip(leaders) {
-        assert_eq!(audit::replicas_that_wrote(plane.dir(), service), leaders, "each wrote only while it led");
+        assert_eq!(audit::replicas_that_wrote(cluster.dir(), service), leaders, "each replica wrote only while it led");
     }
-    plane.down().await;
+    cluster.down().await;
 }
 
-/// Takes from the API server whom it trusts, and waits until it is told again.
-async fn trusted_again(client: &Client) {
+/// Removes the CA bundle from a webhook configuration, and waits until the leader restores it.
+async fn ca_bundle_is_restored(client: &Client) {
     let name = "podcliqueset-validating-webhook";
     let all = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let bundle = |configuration: &ValidatingWebhookConfiguration| {
         let webhook = configuration.webhooks.as_ref().and_then(|webhooks| webhooks.first());
         webhook.and_then(|webhook| webhook.client_config.ca_bundle.clone())
     };
-    let before = e2e::plane::until_said(async || bundle(&all.get(name).await.expect("a configuration"))).await;
+    let before = e2e::dev_cluster::poll_until(async || bundle(&all.get(name).await.expect("a configuration"))).await;
     let change = serde_json::json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
     let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
-    all.patch(name, &PatchParams::default(), &patch).await.expect("it is forgotten");
-    let is_back =
+    all.patch(name, &PatchParams::default(), &patch).await.expect("the CA bundle is removed");
+    let is_restored =
         move |found: Option<&ValidatingWebhookConfiguration>| found.and_then(bundle).as_ref() == Some(&before);
-    let waited = tokio::time::timeout(e2e::world::LIMIT, await_condition(all, name, is_back)).await;
-    waited.expect("somebody tells the API server").expect("a watch");
+    let waited = tokio::time::timeout(e2e::namespace_state::TIMEOUT, await_condition(all, name, is_restored)).await;
+    waited.expect("the CA bundle is restored").expect("a watch");
 }
 
-/// All of them answer.
+/// Both replicas serve reviews; only the leader writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     const SERVICE: &str = "webhook-server";
-    let plane = Plane::own_with("certificate-leaders", &["--replicas", "2"]).await;
-    let client = plane.client().await;
-    let ns = Namespace::create(&client, "e2e-certificate-leaders").await;
-    let mut lease = Watched::start(&client, SERVICE);
-    let mut leaders = Vec::from_iter(lease.until(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
-    trusted_again(&client).await;
+    let cluster = DevCluster::start_own_with("certificate-leader-election", &["--replicas", "2"]).await;
+    let client = cluster.client().await;
+    let ns = Namespace::create(&client, "e2e-certificate-leader-election").await;
+    let mut lease = WatchedLease::start(&client, SERVICE);
+    let mut leaders =
+        Vec::from_iter(lease.wait_for_holder(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
+    ca_bundle_is_restored(&client).await;
 
-    leaders.push(stopped(&plane, &mut lease, &leaders[0]).await);
-    trusted_again(&client).await;
+    leaders.push(after_stop(&cluster, &mut lease, &leaders[0]).await);
+    ca_bundle_is_restored(&client).await;
 
-    plane.up().await;
-    plane.kill(&leaders[1]).await;
-    leaders.push(expired(&mut lease, &leaders[1]).await);
-    trusted_again(&client).await;
+    cluster.up().await;
+    cluster.kill(&leaders[1]).await;
+    leaders.push(after_expiry(&mut lease, &leaders[1]).await);
+    ca_bundle_is_restored(&client).await;
 
-    // Who stood still while another took over hears of it before it writes.
-    plane.up().await;
-    plane.freeze(&leaders[2]).await;
-    leaders.push(expired(&mut lease, &leaders[2]).await);
-    trusted_again(&client).await;
-    plane.thaw(&leaders[2]).await;
-    plane.until_logged(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
-    trusted_again(&client).await;
+    // A suspended leader finds out that it lost the lease before it writes.
+    cluster.up().await;
+    cluster.suspend(&leaders[2]).await;
+    leaders.push(after_expiry(&mut lease, &leaders[2]).await);
+    ca_bundle_is_restored(&client).await;
+    cluster.resume(&leaders[2]).await;
+    cluster.wait_for_log(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
+    ca_bundle_is_restored(&client).await;
 
-    ns.until_admitted(&sets::three_cliques("llm", 1)).await;
-    assert_eq!(audit::replicas_that_wrote(plane.dir(), SERVICE), leaders, "each wrote only while it led");
-    plane.down().await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
+    assert_eq!(audit::replicas_that_wrote(cluster.dir(), SERVICE), leaders, "each replica wrote only while it led");
+    cluster.down().await;
 }

@@ -1,104 +1,108 @@
-//! Sets that were stored while nobody judged them, larger than any cluster: nothing is made for them, they say why, others are
-//! served as ever, and once they are smaller so are they.
+//! Sets above the object limit that were stored without validation: Grove creates no objects for them, reports the reason, reconciles
+//! other sets, and reconciles them once they are smaller.
 
 use e2e::kubectl::kubectl_on;
-use e2e::{Namespace, Plane, World, schema, sets};
+use e2e::{DevCluster, Namespace, NamespaceState, fixtures, schema};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
 
-/// Names, what stands in a right set, and the largest number in its place.
-const VAST: [(&str, &str, &str); 3] = [
+/// The names of the sets, a text of a valid set, and its replacement with the largest number.
+const OVERSIZED: [(&str, &str, &str); 3] = [
     ("wide", "  replicas: 1\n", "  replicas: 2147483647\n"),
     ("deep", "roleName: d, replicas: 3", "roleName: d, replicas: 2147483647"),
     ("long", "      replicas: 3\n", "      replicas: 2147483647\n"),
 ];
 
-fn right(name: &str) -> String {
-    let set = sets::grouped(name, 1, "");
-    let (set, _) = set.split_once("      scaleConfig:").expect("an autoscaler, which would interfere");
+fn valid_set(name: &str) -> String {
+    let set = fixtures::with_scaling_group(name, 1, "");
+    let (set, _) = set.split_once("      scaleConfig:").expect("the autoscaler, which would interfere");
     set.to_owned()
 }
 
-/// As an API server has it that neither asks anybody nor knows a largest number.
-async fn judged_by_nobody(plane: &Plane, client: &Client) {
+/// Removes the webhooks, and the maxima from the CRDs.
+async fn disable_validation(cluster: &DevCluster, client: &Client) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
-    kubectl_on(plane, &["delete", kinds, "--all"], "").await.expect("nobody is asked any more");
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    kubectl_on(cluster, &["delete", kinds, "--all"], "").await.expect("the webhook configurations are deleted");
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
     for kind in [PodCliqueSet::crd(), PodCliqueScalingGroup::crd(), PodClique::crd()] {
-        let definition = definitions.get(&kind.name_any()).await.expect("the definition");
-        let mut definition = serde_json::to_value(definition).expect("JSON");
-        schema::without(&["maximum"], &mut definition["spec"]);
-        let definition = serde_json::from_value(definition).expect("a definition");
-        definitions.replace(&kind.name_any(), &PostParams::default(), &definition).await.expect("it is replaced");
+        let crd = crds.get(&kind.name_any()).await.expect("the CRD");
+        let mut crd = serde_json::to_value(crd).expect("JSON");
+        schema::remove_rules(&["maximum"], &mut crd["spec"]);
+        let crd = serde_json::from_value(crd).expect("a CRD");
+        crds.replace(&kind.name_any(), &PostParams::default(), &crd).await.expect("the CRD is replaced");
     }
 }
 
-/// Stores the set, as soon as the API server has forgotten what it refused.
+/// Stores a set, as soon as the API server applies the new CRDs.
 async fn store(ns: &Namespace, set: &str) {
     let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
     let sets = ns.api::<PodCliqueSet>();
-    e2e::plane::until_said(async || sets.create(&PostParams::default(), &set).await.ok()).await;
+    e2e::dev_cluster::poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
 }
 
-fn says_why(world: &World, set: &str) -> bool {
-    let status = world.sets.get(set).and_then(|set| set.status.as_ref());
+fn reports_too_many_objects(state: &NamespaceState, set: &str) -> bool {
+    let status = state.sets.get(set).and_then(|set| set.status.as_ref());
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     conditions.iter().any(|c| c.type_ == "Available" && c.status == "False" && c.reason == "TooManyObjects")
 }
 
-fn serves(world: &World, replicas: usize) -> bool {
+fn is_ready(state: &NamespaceState, replicas: usize) -> bool {
     let of_llm = |name: &&String| name.starts_with("llm-");
-    world.is_available("llm") && world.pods.keys().filter(of_llm).count() == replicas * 5
+    state.is_available("llm") && state.pods.keys().filter(of_llm).count() == replicas * 5
 }
 
-fn has_only_llm(world: &World) -> bool {
+fn has_only_llm(state: &NamespaceState) -> bool {
     let names = [
-        world.groups.keys().collect::<Vec<_>>(),
-        world.cliques.keys().collect(),
-        world.gangs.keys().collect(),
-        world.services.keys().collect(),
-        world.autoscalers.keys().collect(),
-        world.pods.keys().collect(),
+        state.groups.keys().collect::<Vec<_>>(),
+        state.cliques.keys().collect(),
+        state.gangs.keys().collect(),
+        state.services.keys().collect(),
+        state.autoscalers.keys().collect(),
+        state.pods.keys().collect(),
     ];
     names.iter().flatten().all(|name| name.starts_with("llm-"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
-    let plane = Plane::own("unjudged").await;
-    let client = plane.client().await;
-    let ns = Namespace::create(&client, "e2e-unjudged").await;
-    judged_by_nobody(&plane, &client).await;
-    for (name, usual, vast) in VAST {
-        let set = right(name);
+    let cluster = DevCluster::start_own("oversized-sets").await;
+    let client = cluster.client().await;
+    let ns = Namespace::create(&client, "e2e-oversized-sets").await;
+    disable_validation(&cluster, &client).await;
+    for (name, usual, oversized) in OVERSIZED {
+        let set = valid_set(name);
         assert!(set.contains(usual), "{usual:?} is not in\n{set}");
-        store(&ns, &set.replacen(usual, vast, 1)).await;
+        store(&ns, &set.replacen(usual, oversized, 1)).await;
     }
-    let said = ns.until("each says why", |world| VAST.iter().all(|(name, ..)| says_why(world, name))).await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 3)).await;
-    let world = ns.until("another set serves", |world| serves(world, 3)).await;
-    assert!(has_only_llm(&world), "{world}");
+    let reported = ns
+        .wait_for("each set reports TooManyObjects", |state| {
+            OVERSIZED.iter().all(|(name, ..)| reports_too_many_objects(state, name))
+        })
+        .await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 3)).await;
+    let state = ns.wait_for("another set is ready", |state| is_ready(state, 3)).await;
+    assert!(has_only_llm(&state), "{state}");
 
-    // Who comes to know of them when it starts does the same, and the API server judges again.
+    // The restarted controllers do the same, and `up` installs the CRDs and webhooks again.
     for service in ["pcs-controller", "pclq-controller"] {
-        plane.kill(service).await;
+        cluster.kill(service).await;
     }
-    plane.up().await;
+    cluster.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    let world = ns.until("the other set is smaller", |world| serves(world, 2)).await;
-    assert!(has_only_llm(&world), "{world}");
-    for (name, ..) in VAST {
-        let versions = [&said, &world].map(|world| world.sets[name].resource_version());
-        assert_eq!(versions[0], versions[1], "{name} is told once");
+    let state = ns.wait_for("the other set has two replicas", |state| is_ready(state, 2)).await;
+    assert!(has_only_llm(&state), "{state}");
+    for (name, ..) in OVERSIZED {
+        let versions = [&reported, &state].map(|state| state.sets[name].resource_version());
+        assert_eq!(versions[0], versions[1], "the status of {name} is written once");
     }
 
-    for (name, ..) in VAST {
-        let right: Value = serde_saphyr::from_str(&right(name)).expect("YAML");
-        ns.patch::<PodCliqueSet>(name, json!({ "spec": right["spec"] })).await;
+    for (name, ..) in OVERSIZED {
+        let valid: Value = serde_saphyr::from_str(&valid_set(name)).expect("YAML");
+        ns.patch::<PodCliqueSet>(name, json!({ "spec": valid["spec"] })).await;
     }
-    ns.until("all of them serve", |world| VAST.iter().all(|(name, ..)| world.is_available(name))).await;
-    plane.down().await;
+    ns.wait_for("all sets are available", |state| OVERSIZED.iter().all(|(name, ..)| state.is_available(name))).await;
+    cluster.down().await;
 }

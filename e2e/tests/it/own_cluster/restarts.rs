@@ -1,35 +1,35 @@
-//! What users lose when the API server or a service goes away for a while: nothing.
+//! Restarts of the API server and of the services lose no change of a user.
 
-use e2e::{Namespace, Plane, World, sets};
+use e2e::{DevCluster, Namespace, NamespaceState, fixtures};
 use grove_api_types::v1alpha1::PodCliqueSet;
 
-fn serves(replicas: usize) -> impl Fn(&World) -> bool {
-    move |world| {
-        world.is_available("llm")
-            && world.cliques.len() == replicas * 3
-            && world.pods.len() == replicas * 5
-            && world.live_pods().filter(|pod| e2e::world::is_ready(pod)).count() == replicas * 5
+fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
+    move |state| {
+        state.is_available("llm")
+            && state.cliques.len() == replicas * 3
+            && state.pods.len() == replicas * 5
+            && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == replicas * 5
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
-    let plane = Plane::own("faults").await;
-    let ns = Namespace::create(&plane.client().await, "e2e-faults").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.until("the set serves", serves(1)).await;
+    let cluster = DevCluster::start_own("faults-restarts").await;
+    let ns = Namespace::create(&cluster.client().await, "e2e-restarts").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.wait_for("the set is ready", is_settled(1)).await;
 
-    // The server dies right after it took an order; what follows happens after it is back.
+    // The API server is killed right after it accepted the change; the services reconcile it after the restart.
     ns.scale::<PodCliqueSet>("llm", 3).await;
-    plane.kill("kube-apiserver").await;
-    plane.up().await;
-    ns.until("three replicas serve", serves(3)).await;
+    cluster.kill("kube-apiserver").await;
+    cluster.up().await;
+    ns.wait_for("three replicas are ready", is_settled(3)).await;
 
     for service in ["pcs-controller", "pclq-controller"] {
-        plane.kill(service).await;
+        cluster.kill(service).await;
     }
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    plane.up().await;
-    ns.until("two replicas serve", serves(2)).await;
-    plane.down().await;
+    cluster.up().await;
+    ns.wait_for("two replicas are ready", is_settled(2)).await;
+    cluster.down().await;
 }

@@ -1,67 +1,70 @@
-//! The cluster is restored from a backup while the services live on: what they saw after it was made never happened.
+//! The cluster is restored from an older backup while the services run: their caches contain changes that the cluster does not have.
 
-use e2e::{Namespace, Plane, World, sets, world::is_ready};
+use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use tokio::process::Command;
 
-/// Whoever keeps what it saw; Kubernetes' own parts are started anew after a restore, as its manual says.
-const STOCK: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwok"];
+/// Components of Kubernetes that cache state. The documentation of Kubernetes says to restart them after a restore.
+const COMPONENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwok"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_reconcile_a_cluster_restored_from_a_backup() {
-    let plane = Plane::own("faults-set-back").await;
-    let ns = Namespace::create(&plane.client().await, "e2e-set-back").await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("llm", 1)).await;
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("early", 1)).await;
-    ns.until("both serve", |world| serves(world, &[("llm", 1), ("early", 1)])).await;
-    back_up(&plane).await;
+    let cluster = DevCluster::start_own("faults-restore").await;
+    let ns = Namespace::create(&cluster.client().await, "e2e-restore").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("early", 1)).await;
+    ns.wait_for("both sets are ready", |state| are_settled(state, &[("llm", 1), ("early", 1)])).await;
+    back_up(&cluster).await;
 
-    ns.create_yaml::<PodCliqueSet>(&sets::three_cliques("late", 2)).await;
-    ns.remove::<PodCliqueSet>("early").await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("late", 2)).await;
+    ns.delete_object::<PodCliqueSet>("early").await;
     ns.scale::<PodCliqueSet>("llm", 3).await;
-    ns.remove::<PodClique>("llm-0-decode").await;
-    ns.until("others serve", |world| serves(world, &[("llm", 3), ("late", 2)])).await;
-    restore(&plane).await;
+    ns.delete_object::<PodClique>("llm-0-decode").await;
+    ns.wait_for("the changed sets are ready", |state| are_settled(state, &[("llm", 3), ("late", 2)])).await;
+    restore(&cluster).await;
 
-    // A fresh look: these watches, too, saw what never happened.
-    let ns = Namespace::found(&ns.client, &ns.name);
-    ns.until("it is as it was", |world| serves(world, &[("llm", 1), ("early", 1)])).await;
+    // New watches: the previous ones cached the lost changes, too.
+    let ns = Namespace::attach(&ns.client, &ns.name);
+    ns.wait_for("the sets of the backup are ready", |state| are_settled(state, &[("llm", 1), ("early", 1)])).await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    ns.remove::<PodClique>("llm-0-decode").await;
-    ns.remove::<PodCliqueSet>("early").await;
-    let has_only_llm = |world: &World| world.services.keys().all(|name| name.starts_with("llm-"));
-    ns.until("two replicas serve, and nothing else", |world| serves(world, &[("llm", 2)]) && has_only_llm(world)).await;
-    plane.down().await;
+    ns.delete_object::<PodClique>("llm-0-decode").await;
+    ns.delete_object::<PodCliqueSet>("early").await;
+    let has_only_llm = |state: &NamespaceState| state.services.keys().all(|name| name.starts_with("llm-"));
+    ns.wait_for("two replicas are ready, and no other objects exist", |state| {
+        are_settled(state, &[("llm", 2)]) && has_only_llm(state)
+    })
+    .await;
+    cluster.down().await;
 }
 
-/// Whether these sets serve with so many replicas, and there is nothing else.
-fn serves(world: &World, sets: &[(&str, usize)]) -> bool {
+/// Whether exactly these sets exist, and all their replicas are ready.
+fn are_settled(state: &NamespaceState, sets: &[(&str, usize)]) -> bool {
     let replicas: usize = sets.iter().map(|(_, replicas)| replicas).sum();
-    sets.iter().all(|(set, _)| world.is_available(set))
-        && world.sets.len() == sets.len()
-        && world.cliques.len() == replicas * 3
-        && world.pods.len() == replicas * 5
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
+    sets.iter().all(|(set, _)| state.is_available(set))
+        && state.sets.len() == sets.len()
+        && state.cliques.len() == replicas * 3
+        && state.pods.len() == replicas * 5
+        && state.active_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
 }
 
-async fn back_up(plane: &Plane) {
-    plane.kill("etcd").await;
-    copy(plane, "etcd", "backup").await;
-    plane.up_without_services().await;
+async fn back_up(cluster: &DevCluster) {
+    cluster.kill("etcd").await;
+    copy(cluster, "etcd", "backup").await;
+    cluster.up_without_services().await;
 }
 
-async fn restore(plane: &Plane) {
-    for part in STOCK.into_iter().chain(["kube-apiserver", "etcd"]) {
-        plane.kill(part).await;
+async fn restore(cluster: &DevCluster) {
+    for component in COMPONENTS.into_iter().chain(["kube-apiserver", "etcd"]) {
+        cluster.kill(component).await;
     }
-    std::fs::remove_dir_all(plane.dir().join("etcd")).expect("what there was goes");
-    copy(plane, "backup", "etcd").await;
-    plane.up_without_services().await;
+    std::fs::remove_dir_all(cluster.dir().join("etcd")).expect("the data of etcd is deleted");
+    copy(cluster, "backup", "etcd").await;
+    cluster.up_without_services().await;
 }
 
-/// Copies a folder of the plane.
-async fn copy(plane: &Plane, from: &str, to: &str) {
-    let [from, to] = [from, to].map(|name| plane.dir().join(name));
+/// Copies a folder within the cluster's folder.
+async fn copy(cluster: &DevCluster, from: &str, to: &str) {
+    let [from, to] = [from, to].map(|name| cluster.dir().join(name));
     let status = Command::new("cp").arg("--archive").args([from, to]).status().await.expect("cp runs");
     assert!(status.success(), "the folder is copied");
 }

@@ -1,5 +1,5 @@
-//! What is written is kept: sets as users and operators write them come back as they were sent, whichever way they are sent
-//! again, and what the webhook server has never heard of survives it.
+//! The API server stores sets as users and operators sent them, whichever way they are sent again, and fields that the webhook server
+//! does not know survive.
 
 mod operator_sets;
 mod unknown_fields;
@@ -8,7 +8,7 @@ mod webhook_outage;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use e2e::Plane;
+use e2e::DevCluster;
 use e2e::kubectl::kubectl_on;
 use expect_test::expect;
 use kube::Resource;
@@ -18,48 +18,44 @@ use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_round_trip_unchanged() {
-    let plane = Plane::own_with("kept", &["--config", &configuration_file()]).await;
+    let cluster = DevCluster::start_own_with("round-trip", &["--config", &configuration_file()]).await;
     for topology in ["grove-topology", "racks"] {
         let level = |domain: &str| json!({ "domain": domain, "key": domain });
         let levels = ["zone", "block", "rack", "host"].map(level);
         let topology = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": { "name": topology },
             "spec": { "levels": levels } });
-        run(&plane, &["create", "-f", "-"], &topology.to_string()).await;
+        run(&cluster, &["create", "-f", "-"], &topology.to_string()).await;
     }
-    operator_sets::operators_get_all_that_they_ask_for(&plane).await;
-    // From here on nothing but users writes.
+    operator_sets::operator_sets_are_expanded(&cluster).await;
+    // From here on only users write.
     for controller in ["pcs-controller", "pclq-controller"] {
-        plane.end(controller).await;
+        cluster.stop(controller).await;
     }
-    sets_come_back_as_they_were_sent(&plane).await;
-    unknown_fields::fields_survive(&plane).await;
-    webhook_outage::what_concerns_no_rule_passes(&plane).await;
-    plane.down().await;
+    sets_are_stored_as_sent(&cluster).await;
+    unknown_fields::survive(&cluster).await;
+    webhook_outage::requests_without_rules_pass(&cluster).await;
+    cluster.down().await;
 }
 
-async fn sets_come_back_as_they_were_sent(plane: &Plane) {
+async fn sets_are_stored_as_sent(cluster: &DevCluster) {
     let mut added = BTreeSet::new();
     let sets = sets();
     assert!(sets.len() > 8, "{}", sets.len());
     for (text, sent) in sets {
-        create(plane, &text).await;
-        let first = get(plane, &sent).await;
-        compare("", &sent, &own(&first), &mut added);
-        // What was got is put back.
-        run(plane, &["replace", "-f", "-"], &first.to_string()).await;
-        assert_eq!(get(plane, &sent).await, first, "a round trip writes nothing");
-        // Once kubectl has noted in the metadata how it applies, nothing is left to write.
+        create(cluster, &text).await;
+        let first = get(cluster, &sent).await;
+        compare("", &sent, &user_fields(&first), &mut added);
+        // Replaces the object by the stored one.
+        run(cluster, &["replace", "-f", "-"], &first.to_string()).await;
+        assert_eq!(get(cluster, &sent).await, first, "replacing an object by itself changes nothing");
+        // The first apply changes only metadata of kubectl; a second apply changes nothing.
         for apply in [&["apply", "-f", "-"][..], &["apply", "--server-side", "--force-conflicts", "-f", "-"]] {
-            run(plane, apply, &text).await;
-            let applied = get(plane, &sent).await;
-            assert_eq!(own(&applied), own(&first), "{apply:?}");
-            run(plane, apply, &text).await;
-            let again = get(plane, &sent).await;
-            assert_eq!(
-                without_seconds(again),
-                without_seconds(applied),
-                "{apply:?} again changes nothing but the seconds"
-            );
+            run(cluster, apply, &text).await;
+            let applied = get(cluster, &sent).await;
+            assert_eq!(user_fields(&applied), user_fields(&first), "{apply:?}");
+            run(cluster, apply, &text).await;
+            let again = get(cluster, &sent).await;
+            assert_eq!(without_times(again), without_times(applied), "a second {apply:?} changes only times");
         }
     }
     let added: Vec<_> = added.into_iter().collect();
@@ -85,13 +81,13 @@ async fn sets_come_back_as_they_were_sent(plane: &Plane) {
     .assert_eq(&added.join("\n"));
 }
 
-/// Without what tells who wrote a field in which second. A client that applies takes hold, each time anew, of a field that it
-/// leaves out and that the webhook fills in otherwise than the definition; and who wrote stands in the order of the seconds.
-/// The generation stays: the spec is not to change.
-fn without_seconds(mut object: Value) -> Value {
+/// The object without times and resource version, and with sorted field managers. Each apply takes ownership again of a field that the
+/// manifest omits and that the webhook defaults differently than the CRD. Field managers are sorted by time. The generation stays,
+/// because the spec must not change.
+fn without_times(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
-    let managers = metadata.remove("managedFields").expect("it was written");
-    let mut managers = managers.as_array().cloned().expect("by somebody");
+    let managers = metadata.remove("managedFields").expect("managed fields");
+    let mut managers = managers.as_array().cloned().expect("a list");
     for manager in &mut managers {
         manager["time"].take();
     }
@@ -101,11 +97,11 @@ fn without_seconds(mut object: Value) -> Value {
     object
 }
 
-/// The manifests of sets in the folders of shapes and examples, and what they say.
+/// The manifests of sets in the folders of tests and examples: the text and the parsed object.
 fn sets() -> Vec<(String, Value)> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let folders = ["crates/grove-api-types/tests/admission/shapes", "deploy/examples", "e2e/tests/it/expansion"];
-    let files = folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).expect("the folder is there"));
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).expect("the folder exists"));
     let paths = files.map(|file| file.expect("a file").path());
     let yaml = paths.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     let texts = yaml.map(|path| std::fs::read_to_string(path).expect("the file can be read"));
@@ -113,8 +109,8 @@ fn sets() -> Vec<(String, Value)> {
     read.filter(|(set, _)| set["kind"] == "PodCliqueSet").map(|(set, text)| (text, set)).collect()
 }
 
-/// What a user has written of an object, as the server has it.
-fn own(object: &Value) -> Value {
+/// The fields of a stored object that users write.
+fn user_fields(object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "labels", "annotations"] {
         if let Some(value) = object["metadata"].get(field) {
@@ -130,7 +126,7 @@ fn own(object: &Value) -> Value {
     json!({ "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": metadata, "spec": object["spec"] })
 }
 
-/// Notes what is stored otherwise than it was sent; items of lists are all alike.
+/// Collects the fields that are stored with another value than sent; the items of a list share one path.
 fn compare(at: &str, sent: &Value, stored: &Value, added: &mut BTreeSet<String>) {
     match (sent, stored) {
         (Value::Object(sent), Value::Object(stored)) => {
@@ -149,27 +145,28 @@ fn compare(at: &str, sent: &Value, stored: &Value, added: &mut BTreeSet<String>)
     }
 }
 
-async fn run(plane: &Plane, arguments: &[&str], input: &str) -> String {
-    kubectl_on(plane, arguments, input).await.unwrap_or_else(|words| panic!("kubectl {arguments:?}: {words}"))
+async fn run(cluster: &DevCluster, arguments: &[&str], input: &str) -> String {
+    kubectl_on(cluster, arguments, input).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
 }
 
 /// Creates it. The webhook server hears of the topologies a moment after they were stored.
-async fn create(plane: &Plane, text: &str) {
-    while let Err(words) = kubectl_on(plane, &["create", "-f", "-"], text).await {
+async fn create(cluster: &DevCluster, text: &str) {
+    while let Err(words) = kubectl_on(cluster, &["create", "-f", "-"], text).await {
         assert!(words.contains("not found; create it or name another one"), "{words}");
     }
 }
 
-async fn get(plane: &Plane, of: &Value) -> Value {
-    let kind = of["kind"].as_str().expect("a kind");
-    let (name, namespace) = (of["metadata"]["name"].as_str().expect("a name"), of["metadata"]["namespace"].as_str());
+async fn get(cluster: &DevCluster, object: &Value) -> Value {
+    let kind = object["kind"].as_str().expect("a kind");
+    let (name, namespace) =
+        (object["metadata"]["name"].as_str().expect("a name"), object["metadata"]["namespace"].as_str());
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("grove.io", "v1alpha1", kind));
     let path = DynamicObject::url_path(&resource, (kind == "PodCliqueSet").then_some(namespace.unwrap_or("default")));
     let request = Request::new(path).get(name, &GetParams::default()).expect("a request");
-    plane.client().await.request(request).await.expect("it is there")
+    cluster.client().await.request(request).await.expect("the object exists")
 }
 
-/// Outside of the plane's folder, which is not there yet. JSON is YAML.
+/// Writes the configuration outside of the cluster's folder, which does not exist yet. JSON is YAML.
 fn configuration_file() -> String {
     let configuration = json!({
         "apiVersion": "operator.config.grove.io/v1alpha1",
@@ -179,7 +176,7 @@ fn configuration_file() -> String {
         "scheduler": { "profiles": [{ "name": "default-scheduler" }, { "name": "kai-scheduler" }],
             "defaultProfileName": "default-scheduler" },
     });
-    let file = Plane::shared().dir().join("kept.yaml");
+    let file = DevCluster::shared().dir().join("round-trip.yaml");
     std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
     file.display().to_string()
 }

@@ -1,132 +1,133 @@
-//! Webhook servers are killed while sets are created, scaled and deleted. One is always there, so whoever was not answered
-//! asks again and is; and every life of the sets ends as it did when nobody was killed.
+//! Kills webhook servers while sets are created, scaled and deleted. One replica always runs, so a retry of a failed request succeeds,
+//! and the end state of each step equals that of an undisturbed run.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use e2e::replicas::Replica;
-use e2e::{Namespace, Plane, World, plane, state, world::LIMIT};
+use e2e::service_replica::ServiceReplica;
+use e2e::{DevCluster, Namespace, NamespaceState, dev_cluster, namespace_state::TIMEOUT, normalized};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::kills::{QUIET, STEPS, Step, differences, is_whole, set};
+use super::kills::{QUIET, STEPS, Step, differences, is_complete, set};
 use super::rotation::Load;
 
 const REPLICAS: [&str; 2] = ["webhook-server", "webhook-server-1"];
 const SETS: usize = 10;
-/// Answers that the other replica gives before the next kill.
-const ANSWERS: usize = 20;
-/// What the API server says when nobody answers it.
-const NOT_ANSWERED: &str = "failed calling webhook";
+/// Successful requests to the other replica before the next kill.
+const SUCCESSES: usize = 20;
+/// The error of the API server when it cannot call a webhook.
+const WEBHOOK_FAILED: &str = "failed calling webhook";
 
-/// A user, and how often one had to ask again.
+/// A user that retries failed requests, and the number of retries.
 struct User<'a> {
     ns: &'a Namespace,
-    again: AtomicUsize,
+    retries: AtomicUsize,
 }
 
 impl User<'_> {
-    async fn take(&self, step: Step) {
-        join_all((0..SETS).map(|number| self.take_one(step, number))).await;
+    async fn run_step(&self, step: Step) {
+        join_all((0..SETS).map(|number| self.run_step_of(step, number))).await;
     }
 
-    async fn take_one(&self, step: Step, number: usize) {
+    async fn run_step_of(&self, step: Step, number: usize) {
         let name = format!("s{number}");
         let api = self.ns.api::<PodCliqueSet>();
         let replicas = match step {
             Step::Create => {
                 let set: PodCliqueSet = serde_saphyr::from_str(&set(&name)).expect("a set");
                 let create = PostParams::default();
-                return self.insists(async || api.create(&create, &set).await.map(drop)).await;
+                return self.retry(async || api.create(&create, &set).await.map(drop)).await;
             }
             Step::Delete => {
-                return self.insists(async || api.delete(&name, &DeleteParams::background()).await.map(drop)).await;
+                return self.retry(async || api.delete(&name, &DeleteParams::background()).await.map(drop)).await;
             }
             Step::ScaleOut => 2,
             Step::ScaleIn => 1,
         };
-        let (to, way) = (Patch::Merge(json!({ "spec": { "replicas": replicas } })), PatchParams::default());
+        let (patch, params) = (Patch::Merge(json!({ "spec": { "replicas": replicas } })), PatchParams::default());
         let (clique, group) = (format!("{name}-0-f"), format!("{name}-0-g"));
         let (cliques, groups) = (self.ns.api::<PodClique>(), self.ns.api::<PodCliqueScalingGroup>());
-        self.insists(async || api.patch_scale(&name, &way, &to).await.map(drop)).await;
-        self.insists(async || cliques.patch_scale(&clique, &way, &to).await.map(drop)).await;
-        self.insists(async || groups.patch_scale(&group, &way, &to).await.map(drop)).await;
+        self.retry(async || api.patch_scale(&name, &params, &patch).await.map(drop)).await;
+        self.retry(async || cliques.patch_scale(&clique, &params, &patch).await.map(drop)).await;
+        self.retry(async || groups.patch_scale(&group, &params, &patch).await.map(drop)).await;
     }
 
-    /// Asks again as long as the webhook was not answered for.
-    async fn insists(&self, ask: impl AsyncFn() -> Result<(), kube::Error>) {
-        let asking = async {
-            while let Err(error) = ask().await {
-                assert!(error.to_string().contains(NOT_ANSWERED), "{error}");
-                self.again.fetch_add(1, Ordering::SeqCst);
+    /// Retries while the API server cannot call the webhook.
+    async fn retry(&self, send: impl AsyncFn() -> Result<(), kube::Error>) {
+        let attempts = async {
+            while let Err(error) = send().await {
+                assert!(error.to_string().contains(WEBHOOK_FAILED), "{error}");
+                self.retries.fetch_add(1, Ordering::SeqCst);
             }
         };
-        tokio::time::timeout(LIMIT, asking).await.expect("a webhook server answers");
+        tokio::time::timeout(TIMEOUT, attempts).await.expect("a webhook server responds");
     }
 
-    /// What each step leaves when nobody is killed.
+    /// The normalised end state of each step without kills.
     async fn undisturbed(&self) -> Vec<BTreeSet<String>> {
         let mut states = Vec::new();
         for step in STEPS {
-            self.take(step).await;
-            let whole = |world: &World| match step {
-                Step::Create | Step::ScaleOut | Step::ScaleIn => world.sets.len() == SETS && is_whole(world),
-                Step::Delete => world.is_empty(),
+            self.run_step(step).await;
+            let is_done = |state: &NamespaceState| match step {
+                Step::Create | Step::ScaleOut | Step::ScaleIn => state.sets.len() == SETS && is_complete(state),
+                Step::Delete => state.is_empty(),
             };
-            self.ns.until(&format!("{step:?} has come about"), whole).await;
-            states.push(state::of(&self.ns.at_rest(QUIET).await));
+            self.ns.wait_for(&format!("the end state of {step:?}"), is_done).await;
+            states.push(normalized::lines(&self.ns.wait_until_quiet(QUIET).await));
         }
         states
     }
 
-    async fn lives_like(&self, model: &[BTreeSet<String>]) {
-        for (step, expected) in STEPS.into_iter().zip(model) {
-            self.take(step).await;
-            if let Err(world) = self.ns.arrives(|world| state::of(world) == *expected).await {
-                panic!("{step:?} ended otherwise than undisturbed\n{}", differences(expected, &world));
+    async fn compare_with(&self, reference: &[BTreeSet<String>]) {
+        for (step, expected) in STEPS.into_iter().zip(reference) {
+            self.run_step(step).await;
+            if let Err(state) = self.ns.try_wait_for(|state| normalized::lines(state) == *expected).await {
+                panic!("the end state of {step:?} differs from the undisturbed run\n{}", differences(expected, &state));
             }
         }
     }
 }
 
 async fn series(name: &str, kills: usize) {
-    let plane = Plane::own_with(name, &["--replicas", "2"]).await;
-    let client = plane.client().await;
-    let (ns, other) = (Namespace::create(&client, "e2e-lives").await, Namespace::create(&client, "e2e-load").await);
+    let cluster = DevCluster::start_own_with(name, &["--replicas", "2"]).await;
+    let client = cluster.client().await;
+    let (ns, other) =
+        (Namespace::create(&client, "e2e-webhook-kills").await, Namespace::create(&client, "e2e-load").await);
     let mut replicas = Vec::new();
     for replica in REPLICAS {
-        replicas.push(Replica::take_over(&plane, replica, &[]).await);
+        replicas.push(ServiceReplica::take_over(&cluster, replica, &[]).await);
     }
-    let user = User { ns: &ns, again: AtomicUsize::new(0) };
-    let model = user.undisturbed().await;
-    let (load, over) = (Load::start(&other), AtomicBool::new(false));
+    let user = User { ns: &ns, retries: AtomicUsize::new(0) };
+    let reference = user.undisturbed().await;
+    let (load, stopped) = (Load::start(&other), AtomicBool::new(false));
     let killing = async {
         for kill in 0..kills {
-            replicas[kill % REPLICAS.len()].crash().await;
-            load.until_answered(load.answered() + ANSWERS).await;
+            replicas[kill % REPLICAS.len()].kill_and_restart().await;
+            load.wait_for_successes(load.succeeded() + SUCCESSES).await;
         }
-        over.store(true, Ordering::SeqCst);
+        stopped.store(true, Ordering::SeqCst);
     };
-    let living = async {
-        let mut lives = 0;
-        while !over.load(Ordering::SeqCst) {
-            user.lives_like(&model).await;
-            lives += 1;
+    let running = async {
+        let mut runs = 0;
+        while !stopped.load(Ordering::SeqCst) {
+            user.compare_with(&reference).await;
+            runs += 1;
         }
-        lives
+        runs
     };
-    let ((), lives) = tokio::join!(killing, living);
-    let (answered, failed) = load.end().await;
-    let again = user.again.load(Ordering::SeqCst);
+    let ((), runs) = tokio::join!(killing, running);
+    let (succeeded, failed) = load.stop().await;
+    let retries = user.retries.load(Ordering::SeqCst);
     println!(
-        "{kills} kills in {lives} lives; {again} requests of those and {} of {answered} others asked again",
+        "{kills} kills in {runs} runs; retries: {retries} of the runs, {} of {succeeded} other requests",
         failed.len()
     );
-    assert!(failed.iter().all(|why| why.contains(NOT_ANSWERED)), "{failed:#?}");
+    assert!(failed.iter().all(|error| error.contains(WEBHOOK_FAILED)), "{failed:#?}");
     drop(replicas);
-    plane.down().await;
+    cluster.down().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,6 +138,6 @@ async fn webhook_server_kills_do_not_change_the_end_state() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --webhooks`"]
 async fn many_webhook_server_kills_do_not_change_the_end_state() {
-    let kills = plane::given("GROVE_SOAK_KILLS").parse().expect("a number");
+    let kills = dev_cluster::required_env("GROVE_SOAK_KILLS").parse().expect("a number");
     series("soak-webhook-kills", kills).await;
 }

@@ -1,9 +1,9 @@
-//! The cluster that rows take for granted, stored while no webhook is registered: also what webhooks would refuse, as it may
-//! have been stored before there was a rule.
+//! The stored objects that the rows require. The test stores them while no webhook is registered, so that they may also be objects
+//! that the webhooks deny, as an older version may have stored them.
 
 use std::collections::BTreeMap;
 
-use e2e::plane::until_said;
+use e2e::dev_cluster::poll_until;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -14,41 +14,45 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::it::own_cluster::dry_run::{Act, Asked};
+use crate::it::own_cluster::dry_run::{Case, Operation};
 use grove_test_support::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, object};
 
 const OF_SETS: &str = "pcs.validating.webhooks.grove.io";
 const OF_TOPOLOGIES: &str = "clustertopology.validating.webhooks.grove.io";
 const OF_SCALES: &str = "scale.validating.webhooks.grove.io";
 
-/// Namespaces of rows about defaults are numbered from here on.
+/// Offset of the numbers in the namespaces of defaulting rows.
 const PATCHES: usize = 1000;
 
-pub(super) struct Ground {
+pub(super) struct ClusterState {
     client: Client,
     mutating: Vec<MutatingWebhookConfiguration>,
     validating: Vec<ValidatingWebhookConfiguration>,
 }
 
-impl Ground {
-    /// Takes the webhooks away for a while, and stores what all rows have in common.
-    pub(super) async fn clear(client: &Client) -> Self {
-        let mutating = taken_away(client).await;
-        let validating = taken_away(client).await;
-        let ground = Self { client: client.clone(), mutating, validating };
-        ground.volcano().await;
-        for (name, domains, is_leaving) in TOPOLOGIES {
+impl ClusterState {
+    /// Unregisters the webhooks, and stores the objects that all rows share.
+    pub(super) async fn install(client: &Client) -> Self {
+        let mutating = unregister(client).await;
+        let validating = unregister(client).await;
+        let state = Self { client: client.clone(), mutating, validating };
+        state.create_queue_crd().await;
+        for (name, domains, is_terminating) in TOPOLOGIES {
             let mut topology = topology(name, domains);
-            if is_leaving {
-                // It is to be deleted, and cannot.
-                topology["metadata"]["finalizers"] = json!(["test.grove.io/stays"]);
+            if is_terminating {
+                // The finalizer keeps the topology in deletion.
+                topology["metadata"]["finalizers"] = json!(["test.grove.io/keep"]);
             }
-            ground.store("ClusterTopology", None, topology).await;
-            if is_leaving {
-                ground.api("ClusterTopology", None).delete(name, &DeleteParams::default()).await.expect("it leaves");
+            state.store("ClusterTopology", None, topology).await;
+            if is_terminating {
+                state
+                    .api("ClusterTopology", None)
+                    .delete(name, &DeleteParams::default())
+                    .await
+                    .expect("the delete request");
             }
         }
-        ground
+        state
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -56,17 +60,17 @@ impl Ground {
     }
 
     /// Registers the webhooks again.
-    pub(super) async fn register_again(&self) {
+    pub(super) async fn restore_webhooks(&self) {
         for one in &self.mutating {
-            Api::all(self.client.clone()).create(&PostParams::default(), one).await.expect("it is registered");
+            Api::all(self.client.clone()).create(&PostParams::default(), one).await.expect("the webhook is registered");
         }
         for one in &self.validating {
-            Api::all(self.client.clone()).create(&PostParams::default(), one).await.expect("it is registered");
+            Api::all(self.client.clone()).create(&PostParams::default(), one).await.expect("the webhook is registered");
         }
     }
 
-    /// Volcano's queues, as far as they matter.
-    async fn volcano(&self) {
+    /// Creates a CRD for the queues of Volcano, with the fields that matter here.
+    async fn create_queue_crd(&self) {
         let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
         let version =
             json!({ "name": "v1beta1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
@@ -77,15 +81,15 @@ impl Ground {
         });
         let definition: CustomResourceDefinition = serde_json::from_value(definition).expect("a definition");
         let definitions = Api::all(self.client.clone());
-        definitions.create(&PostParams::default(), &definition).await.expect("Volcano's queues are defined");
+        definitions.create(&PostParams::default(), &definition).await.expect("the CRD of the queues is created");
         let established = conditions::is_crd_established();
-        await_condition(definitions, &definition.name_any(), established).await.expect("they are established");
+        await_condition(definitions, &definition.name_any(), established).await.expect("the CRD is established");
         let queues = self.api("Queue", None);
-        until_said(async || queues.list(&ListParams::default()).await.ok()).await;
+        poll_until(async || queues.list(&ListParams::default()).await.ok()).await;
     }
 
-    /// Volcano's queues as these rows know them, and no others.
-    pub(super) async fn queues(&self, known: &Known) {
+    /// Replaces all queues of Volcano by those that the rows require.
+    pub(super) async fn set_queues(&self, known: &Known) {
         let all = self.api("Queue", None);
         for queue in all.list(&ListParams::default()).await.expect("the queues").items {
             all.delete(&queue.name_any(), &DeleteParams::default()).await.expect("the queue is deleted");
@@ -101,33 +105,33 @@ impl Ground {
         }
     }
 
-    /// Stores what the row is about and what it knows; the questions that it asks.
-    pub(super) async fn prepare(&self, number: usize, row: &Row) -> Vec<Asked> {
-        let acts = match row.on {
+    /// Stores the objects of a row, and returns its cases.
+    pub(super) async fn prepare(&self, number: usize, row: &Row) -> Vec<Case> {
+        let operations = match row.on {
             On::Create => &["create"][..],
             On::Update => &["update"],
             On::Both => &["create", "update"],
         };
-        let mut asked = Vec::new();
-        for act in acts {
-            asked.push(if row.object == "set" {
-                self.prepare_set(number, row, act).await
+        let mut cases = Vec::new();
+        for operation in operations {
+            cases.push(if row.object == "set" {
+                self.prepare_set(number, row, operation).await
             } else {
-                self.prepare_topology(number, row, act).await
+                self.prepare_topology(number, row, operation).await
             });
         }
-        asked
+        cases
     }
 
-    /// What is to be filled in of a set or topology.
-    pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Asked {
-        let act = if row.before.is_some() { On::Update } else { On::Create };
+    /// Stores the objects of a defaulting row, and returns its case.
+    pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Case {
+        let on = if row.before.is_some() { On::Update } else { On::Create };
         let row_of_object = Row {
-            rule: "filled in".to_owned(),
+            rule: "defaults".to_owned(),
             case: row.case.clone(),
             source: row.source.clone(),
             object: row.object.clone(),
-            on: act,
+            on,
             before: row.before.clone().unwrap_or_default(),
             change: row.change.clone(),
             facts: row.facts.clone(),
@@ -140,110 +144,111 @@ impl Ground {
             unreadable: false,
             only_here: None,
         };
-        let asked = self.prepare(number + PATCHES, &row_of_object).await.remove(0);
-        asked.filling_in(&self.client, &row.patch).await
+        let case = self.prepare(number + PATCHES, &row_of_object).await.remove(0);
+        case.with_defaults(&self.client, &row.patch).await
     }
 
-    async fn prepare_set(&self, number: usize, row: &Row, act: &str) -> Asked {
-        let namespace = format!("team-{number}-{act}");
-        self.namespace(&namespace).await;
+    async fn prepare_set(&self, number: usize, row: &Row, operation: &str) -> Case {
+        let namespace = format!("team-{number}-{operation}");
+        self.create_namespace(&namespace).await;
         let mut new = row.new_object();
         if new["metadata"]["namespace"].is_string() {
             new["metadata"]["namespace"] = json!(namespace);
         }
         let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        if act == "update" {
+        if operation == "update" {
             let mut old = row.old_object();
             old["metadata"]["namespace"] = json!(namespace);
             let stored = self.store("PodCliqueSet", Some(&namespace), old).await;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
             if row.facts.scheduled {
-                self.scheduled(&namespace, &name).await;
+                self.store_scheduled_clique(&namespace, &name).await;
             }
         }
         let translated =
             |texts: &[String]| texts.iter().map(|text| text.replace("team/", &format!("{namespace}/"))).collect();
-        let (also, definition) = match act {
+        let (also_denied, definition) = match operation {
             "update" => (row.also_on_update.as_slice(), row.definition_on_update.as_slice()),
             _ => (&[][..], &[][..]),
         };
-        Asked {
-            title: format!("{}: {} ({act})", row.rule, row.case),
+        Case {
+            title: format!("{}: {} ({operation})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"),
-            act: if act == "update" { Act::Update(new) } else { Act::Create(new) },
+            operation: if operation == "update" { Operation::Update(new) } else { Operation::Create(new) },
             name,
             user: None,
             webhook: OF_SETS,
-            refused: translated(&[row.refused.as_slice(), also].concat()),
-            warned: translated(&row.warned),
-            definition: [row.definition.as_slice(), definition].concat(),
-            filled_in: None,
+            denied: translated(&[row.refused.as_slice(), also_denied].concat()),
+            warnings: translated(&row.warned),
+            crd_error: [row.definition.as_slice(), definition].concat(),
+            defaulted: None,
         }
     }
 
-    /// Each row has a topology of its own: what refers to one must not refer to another's.
-    async fn prepare_topology(&self, number: usize, row: &Row, act: &str) -> Asked {
+    /// Each row gets its own topology, so that references from other rows do not matter.
+    async fn prepare_topology(&self, number: usize, row: &Row, operation: &str) -> Case {
         let (mut new, mut old) = (row.new_object(), row.old_object());
         let kind = new["kind"].as_str().expect("a kind").to_owned();
-        let (plain, was_changed) =
+        let (original, is_renamed) =
             (object(&row.object)["metadata"]["name"].clone(), row.change.contains_key("/metadata/name"));
-        let plain = plain.as_str().expect("a name").to_owned();
-        let name = if was_changed {
+        let original = original.as_str().expect("a name").to_owned();
+        let name = if is_renamed {
             new["metadata"]["name"].as_str().expect("a name").to_owned()
         } else {
-            format!("{plain}-{number}-{act}")
+            format!("{original}-{number}-{operation}")
         };
-        let area = format!("a-{number}-{act}");
+        let set_namespace = format!("a-{number}-{operation}");
         new["metadata"]["name"] = json!(name);
         old["metadata"]["name"] = json!(name);
         if row.facts.taken {
-            let (other, template) = match kind.as_str() {
+            let (other_kind, template) = match kind.as_str() {
                 "ClusterTopology" => ("ClusterTopologyBinding", "binding"),
                 _ => ("ClusterTopology", "topology"),
             };
-            let mut taken = object(template);
-            taken["metadata"]["name"] = json!(name);
-            self.store(other, None, taken).await;
+            let mut other_topology = object(template);
+            other_topology["metadata"]["name"] = json!(name);
+            self.store(other_kind, None, other_topology).await;
         }
-        if act == "update" {
+        if operation == "update" {
             let stored = self.store(&kind, None, old).await;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
-            self.refer(&area, &name, &row.facts.referring, &new).await;
+            self.store_referencing_sets(&set_namespace, &name, &row.facts.referring, &new).await;
         }
         let translated = |texts: &[String]| {
             let translate = |text: &String| {
-                let text = text.replace(&format!("{plain:?}"), &format!("{name:?}"));
+                let text = text.replace(&format!("{original:?}"), &format!("{name:?}"));
                 let referring = row.facts.referring.iter();
                 referring.fold(text, |text, refers| {
-                    text.replace(&refers.set, &refers.set.replacen("a/", &format!("{area}/"), 1))
+                    text.replace(&refers.set, &refers.set.replacen("a/", &format!("{set_namespace}/"), 1))
                 })
             };
             texts.iter().map(translate).collect()
         };
-        Asked {
-            title: format!("{}: {} ({act})", row.rule, row.case),
+        Case {
+            title: format!("{}: {} ({operation})", row.rule, row.case),
             path: format!("/apis/grove.io/v1alpha1/{}", plural(&kind)),
-            act: if act == "update" { Act::Update(new) } else { Act::Create(new) },
+            operation: if operation == "update" { Operation::Update(new) } else { Operation::Create(new) },
             name: name.clone(),
             user: row.facts.grove.then(|| "system:serviceaccount:grove-system:topology-controller".to_owned()),
             webhook: OF_TOPOLOGIES,
-            refused: translated(&row.refused),
-            warned: translated(&row.warned),
-            definition: row.definition.clone(),
-            filled_in: None,
+            denied: translated(&row.refused),
+            warnings: translated(&row.warned),
+            crd_error: row.definition.clone(),
+            defaulted: None,
         }
     }
 
-    /// Sets that refer to the topology.
-    async fn refer(&self, namespace: &str, topology: &str, referring: &[Refers], new: &Value) {
+    /// Stores the sets that reference the topology.
+    async fn store_referencing_sets(&self, namespace: &str, topology: &str, referring: &[Refers], new: &Value) {
         if !referring.is_empty() {
-            self.namespace(namespace).await;
+            self.create_namespace(namespace).await;
         }
         let levels = new["spec"]["levels"].as_array().cloned().unwrap_or_default();
-        let any = levels.last().and_then(|level| level["domain"].as_str()).unwrap_or("host").to_owned();
+        let default_domain = levels.last().and_then(|level| level["domain"].as_str()).unwrap_or("host").to_owned();
         for refers in referring {
             let name = refers.set.split('/').next_back().expect("a name");
-            let domains = if refers.domains.is_empty() { std::slice::from_ref(&any) } else { &refers.domains };
+            let domains =
+                if refers.domains.is_empty() { std::slice::from_ref(&default_domain) } else { &refers.domains };
             let cliques: Vec<_> = domains.iter().enumerate().map(|(at, domain)| {
                 let containers = json!([{ "name": "main", "image": "pause" }]);
                 json!({ "name": format!("c{at}"), "spec": { "roleName": format!("c{at}"), "podSpec": { "containers": containers } },
@@ -253,14 +258,14 @@ impl Ground {
                 json!({ "metadata": { "name": name }, "spec": { "replicas": 1, "template": { "cliques": cliques } } });
             self.store("PodCliqueSet", Some(namespace), set).await;
             if refers.scheduled {
-                self.scheduled(namespace, name).await;
+                self.store_scheduled_clique(namespace, name).await;
             }
         }
     }
 
-    pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Asked {
+    pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Case {
         let namespace = format!("scale-{number}");
-        self.namespace(&namespace).await;
+        self.create_namespace(&namespace).await;
         let mut set = row.set_object();
         set["metadata"]["namespace"] = json!(namespace);
         let name = if row.of == "set" { set["metadata"]["name"].as_str().expect("a name") } else { "serve-0-model" };
@@ -282,22 +287,22 @@ impl Ground {
             }
             _ => "podcliquesets",
         };
-        Asked {
+        Case {
             title: format!("scale: {} {}", row.of, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/{plural}"),
-            act: Act::Scale(row.to),
+            operation: Operation::Scale(row.to),
             name,
             user: None,
             webhook: OF_SCALES,
-            refused: row.refused.clone(),
-            warned: row.warned.clone(),
-            definition: row.definition.clone(),
-            filled_in: None,
+            denied: row.refused.clone(),
+            warnings: row.warned.clone(),
+            crd_error: row.definition.clone(),
+            defaulted: None,
         }
     }
 
-    /// A clique of the set has pods on nodes.
-    async fn scheduled(&self, namespace: &str, set: &str) {
+    /// Stores a clique of the set whose status reports scheduled pods.
+    async fn store_scheduled_clique(&self, namespace: &str, set: &str) {
         let labels = BTreeMap::from([("app.kubernetes.io/part-of", set)]);
         let containers = json!([{ "name": "main", "image": "pause" }]);
         let name = format!("{set}-0-front");
@@ -309,11 +314,11 @@ impl Ground {
         cliques.patch_status(&name, &PatchParams::default(), &status).await.expect("the status is written");
     }
 
-    async fn namespace(&self, name: &str) {
+    async fn create_namespace(&self, name: &str) {
         self.store("Namespace", None, json!({ "metadata": { "name": name } })).await;
     }
 
-    /// Creates it, or leaves what is there. While the API server still asks webhooks that were taken away, it is tried again.
+    /// Creates an object, or returns the existing one. Retries while the API server still calls unregistered webhooks.
     async fn store(&self, kind: &str, namespace: Option<&str>, object: Value) -> DynamicObject {
         let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
         let mut object = object;
@@ -325,7 +330,7 @@ impl Ground {
             match api.create(&PostParams::default(), &object).await {
                 Ok(stored) => return stored,
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    return api.get(&name).await.expect("what is there");
+                    return api.get(&name).await.expect("the existing object");
                 }
                 Err(kube::Error::Api(status)) if status.message.contains("webhook") => {}
                 Err(error) => panic!("{kind} {name} cannot be stored: {error}\n{object:#?}"),
@@ -342,8 +347,8 @@ impl Ground {
     }
 }
 
-/// Deletes the webhooks, and returns them as they can be created again.
-async fn taken_away<K>(client: &Client) -> Vec<K>
+/// Deletes the webhook configurations, and returns them without server-side metadata, so that they can be created again.
+async fn unregister<K>(client: &Client) -> Vec<K>
 where
     K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
 {
@@ -351,7 +356,7 @@ where
     let ours = ListParams::default().labels("app.kubernetes.io/name=webhook-server");
     let mut all = api.list(&ours).await.expect("the webhooks").items;
     for one in &mut all {
-        api.delete(&one.name_any(), &DeleteParams::default()).await.expect("it is taken away");
+        api.delete(&one.name_any(), &DeleteParams::default()).await.expect("the webhook configuration is deleted");
         let meta = one.meta_mut();
         (meta.uid, meta.resource_version, meta.creation_timestamp, meta.managed_fields) = (None, None, None, None);
     }
@@ -381,6 +386,6 @@ fn plural(kind: &str) -> &'static str {
         "PodCliqueSet" => "podcliquesets",
         "PodCliqueScalingGroup" => "podcliquescalinggroups",
         "PodClique" => "podcliques",
-        other => panic!("{other} is not stored by this test"),
+        other => panic!("the test does not store objects of kind {other}"),
     }
 }

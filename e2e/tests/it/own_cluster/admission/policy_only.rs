@@ -1,43 +1,43 @@
-//! Changes of what is stored, mistakes and all, judged by the admission policy alone.
+//! Updates of stored sets, valid or not, under the admission policy alone.
 
 use std::collections::BTreeSet;
 
 use kube::Client;
 
-use crate::it::own_cluster::dry_run::{Asked, play};
+use crate::it::own_cluster::dry_run::{Case, run_cases};
 use crate::it::policy::{DENIED, Policy};
 use grove_test_support::rows::{Known, On, Row};
 
-/// Changes of sets that depend on nothing else, as a policy may be asked about them.
+/// Updates of sets that depend only on the set, as the policy can validate them.
 #[derive(Default)]
-pub(super) struct Changes(Vec<(&'static Row, Asked)>);
+pub(super) struct PolicyCases(Vec<(&'static Row, Case)>);
 
-impl Changes {
-    /// Keeps the questions of a row, if it is one that a policy can answer and the definition does not.
-    pub(super) fn keep(&mut self, row: &'static Row, asked: &[Asked]) {
+impl PolicyCases {
+    /// Adds the cases of a row, if the policy can validate them and the CRD does not reject them.
+    pub(super) fn add(&mut self, row: &'static Row, cases: &[Case]) {
         let is_set = row.object == "set" && row.facts == Known::default();
         if is_set && row.on == On::Update && row.definition.is_empty() {
-            self.0.extend(asked.iter().map(|asked| (row, Asked { warned: vec![], ..asked.clone() })));
+            self.0.extend(cases.iter().map(|case| (row, Case { warnings: vec![], ..case.clone() })));
         }
     }
 
-    /// The answers that differ, while the policy is in force and nobody else judges.
-    pub(super) async fn judge(self, client: &Client) -> Vec<String> {
+    /// Runs the cases while the policy is installed and no webhook is registered; the result is the list of failures.
+    pub(super) async fn run(self, client: &Client) -> Vec<String> {
         let policy = Policy::install(client, None).await;
-        let (mut refused, mut accepted, mut passed) = (vec![], vec![], BTreeSet::new());
-        for (row, asked) in self.0.into_iter().filter(|(row, _)| policy.covered().contains(row.rule.as_str())) {
+        let (mut denied, mut accepted, mut accepted_rules) = (vec![], vec![], BTreeSet::new());
+        for (row, case) in self.0.into_iter().filter(|(row, _)| policy.covered().contains(row.rule.as_str())) {
             if row.refused.is_empty() {
-                passed.insert(row.rule.as_str());
-                accepted.push(asked);
+                accepted_rules.insert(row.rule.as_str());
+                accepted.push(case);
             } else {
-                refused.push(Asked { definition: vec![format!("{DENIED}{}: ", row.rule)], ..asked });
+                denied.push(Case { crd_error: vec![format!("{DENIED}{}: ", row.rule)], ..case });
             }
         }
-        assert_eq!(passed, policy.covered(), "each rule of the policy has a change that it lets pass");
-        // First what is refused: then the server has heard of the policy when it is to let something pass.
-        let mut wrong = play(client, refused).await;
-        wrong.extend(play(client, accepted).await);
+        assert_eq!(accepted_rules, policy.covered(), "each rule of the policy has an update that it accepts");
+        // The denied cases come first: when they pass, the API server enforces the policy for the accepted ones.
+        let mut failures = run_cases(client, denied).await;
+        failures.extend(run_cases(client, accepted).await);
         policy.remove().await;
-        wrong.into_iter().map(|wrong| format!("by the policy alone: {wrong}")).collect()
+        failures.into_iter().map(|failure| format!("policy alone: {failure}")).collect()
     }
 }

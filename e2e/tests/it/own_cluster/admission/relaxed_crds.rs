@@ -1,6 +1,6 @@
-//! Definitions as they may have been before they had rules: what is refused today could be stored then, and can be changed now.
+//! CRDs without validation rules: an older version may have stored objects that today's rules reject, and users update them now.
 
-use e2e::{schema, world::LIMIT};
+use e2e::{namespace_state::TIMEOUT, schema};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::cluster_state::resource;
 
-/// Kinds, and what of each nobody may store today.
+/// Each kind with its CRD and a spec that today's rules reject.
 const KINDS: [(&str, &str, &str); 5] = [
     ("PodCliqueSet", "podcliquesets.grove.io", r#"{"template":{"cliques":[]}}"#),
     ("PodCliqueScalingGroup", "podcliquescalinggroups.grove.io", r#"{"cliqueNames":["a"],"replicas":100001}"#),
@@ -17,7 +17,7 @@ const KINDS: [(&str, &str, &str); 5] = [
     ("ClusterTopologyBinding", "clustertopologybindings.grove.io", r#"{"levels":[]}"#),
 ];
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
-/// What a schema says of values, beyond their types.
+/// The fields of a schema that restrict values beyond their types.
 const RULES: [&str; 11] = [
     "x-kubernetes-validations",
     "x-kubernetes-list-type",
@@ -32,59 +32,60 @@ const RULES: [&str; 11] = [
     "pattern",
 ];
 
-pub(super) struct Definitions {
+pub(super) struct RelaxedCrds {
     client: Client,
     schemas: Vec<Value>,
 }
 
-impl Definitions {
-    /// Takes the rules out of them.
-    pub(super) async fn without_rules(client: &Client) -> Self {
-        let mut definitions = Self { client: client.clone(), schemas: Vec::new() };
+impl RelaxedCrds {
+    /// Removes the rules from the CRDs.
+    pub(super) async fn install(client: &Client) -> Self {
+        let mut crds = Self { client: client.clone(), schemas: Vec::new() };
         for (_, name, _) in KINDS {
-            let definition =
-                Api::<CustomResourceDefinition>::all(client.clone()).get(name).await.expect("it is defined");
-            let definition = serde_json::to_value(definition).expect("JSON");
-            definitions.schemas.push(definition.pointer(SCHEMA).expect("a schema").clone());
+            let crd = Api::<CustomResourceDefinition>::all(client.clone()).get(name).await.expect("the CRD");
+            let crd = serde_json::to_value(crd).expect("JSON");
+            crds.schemas.push(crd.pointer(SCHEMA).expect("a schema").clone());
         }
-        let older = definitions.schemas.iter().cloned().map(|mut schema| {
-            schema::without(&RULES, &mut schema);
+        let relaxed = crds.schemas.iter().cloned().map(|mut schema| {
+            schema::remove_rules(&RULES, &mut schema);
             schema
         });
-        definitions.write(older.collect()).await;
-        definitions.until(|is_refused| !is_refused).await;
-        definitions
+        crds.write(relaxed.collect()).await;
+        crds.wait_until(|is_rejected| !is_rejected).await;
+        crds
     }
 
-    /// They are again as they are shipped.
+    /// Restores the original CRDs.
     pub(super) async fn restore(self) {
         self.write(self.schemas.clone()).await;
-        self.until(|is_refused| is_refused).await;
+        self.wait_until(|is_rejected| is_rejected).await;
     }
 
     async fn write(&self, schemas: Vec<Value>) {
-        let definitions = Api::<CustomResourceDefinition>::all(self.client.clone());
+        let crds = Api::<CustomResourceDefinition>::all(self.client.clone());
         for ((_, name, _), schema) in KINDS.iter().zip(schemas) {
             let patch = json!([{ "op": "replace", "path": SCHEMA, "value": schema }]);
             let patch: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
             let patch = Patch::Json::<()>(patch);
-            definitions.patch(name, &PatchParams::default(), &patch).await.expect("it is written");
+            crds.patch(name, &PatchParams::default(), &patch).await.expect("the schema is replaced");
         }
     }
 
-    /// The API server goes by a definition a moment after it was written.
-    async fn until(&self, is_so: impl Fn(bool) -> bool) {
+    /// Waits until the API server applies the new schemas, a moment after they are stored.
+    async fn wait_until(&self, is_done: impl Fn(bool) -> bool) {
         for (kind, _, spec) in KINDS {
-            let heard = async {
-                while !is_so(self.is_refused(kind, spec).await) {
+            let applied = async {
+                while !is_done(self.is_rejected(kind, spec).await) {
                     tokio::task::yield_now().await;
                 }
             };
-            tokio::time::timeout(LIMIT, heard).await.unwrap_or_else(|_| panic!("{kind} is judged as before"));
+            tokio::time::timeout(TIMEOUT, applied)
+                .await
+                .unwrap_or_else(|_| panic!("the API server still applies the previous schema of {kind}"));
         }
     }
 
-    async fn is_refused(&self, kind: &str, spec: &str) -> bool {
+    async fn is_rejected(&self, kind: &str, spec: &str) -> bool {
         let resource: ApiResource = resource(kind);
         let spec: Value = serde_json::from_str(spec).expect("JSON");
         let object = DynamicObject::new("probe", &resource).data(json!({ "spec": spec }));
@@ -95,7 +96,7 @@ impl Definitions {
         let params = PostParams { dry_run: true, ..PostParams::default() };
         match api.create(&params, &object).await {
             Ok(_) => false,
-            // A webhook that was taken away is asked for a moment still.
+            // The API server still calls an unregistered webhook for a moment.
             Err(kube::Error::Api(status)) => !status.message.contains("webhook"),
             Err(error) => panic!("{kind}: {error}"),
         }

@@ -1,59 +1,58 @@
-//! While nobody answers the API server's questions, only changes of what carries Grove's label wait, and of that no deletion
-//! of pods and domains.
+//! While no webhook server runs, only changes of objects with Grove's label fail, except for deletions of pods and ComputeDomains.
 
-use e2e::Plane;
+use e2e::DevCluster;
 use e2e::kubectl::kubectl_on;
 use grove_api_types::labels::{MANAGED_BY, MANAGER};
 use serde_json::{Value, json};
 
-/// It bounds a hang.
-const FOR_LONG: &str = "--timeout=10m";
+/// Bounds a hang.
+const TIMEOUT: &str = "--timeout=10m";
 
-pub(super) async fn only_what_is_protected_waits(plane: &Plane) {
-    plane.end("webhook-server").await;
-    for is_grove_label in [false, true] {
+pub(super) async fn only_protected_changes_fail(cluster: &DevCluster) {
+    cluster.stop("webhook-server").await;
+    for is_managed in [false, true] {
         for mut object in objects() {
             let kind = object["kind"].as_str().expect("a kind").to_lowercase();
             let name = format!("{kind}/{}", object["metadata"]["name"].as_str().expect("a name"));
-            if is_grove_label {
+            if is_managed {
                 object["metadata"]["labels"] = json!({ MANAGED_BY: MANAGER });
             }
-            passes(plane, &["create", "-f", "-"], &object.to_string()).await;
+            succeeds(cluster, &["create", "-f", "-"], &object.to_string()).await;
             let label = ["label", name.as_str(), "a=b"];
             let delete = ["delete", name.as_str(), "--wait=false"];
-            if !is_grove_label {
-                passes(plane, &label, "").await;
-                passes(plane, &delete, "").await;
-                passes(plane, &["wait", "--for=delete", &name, FOR_LONG], "").await;
+            if !is_managed {
+                succeeds(cluster, &label, "").await;
+                succeeds(cluster, &delete, "").await;
+                succeeds(cluster, &["wait", "--for=delete", &name, TIMEOUT], "").await;
                 continue;
             }
-            waits(plane, &label).await;
-            // These are everybody's to delete.
+            fails(cluster, &label).await;
+            // The webhook does not cover deletions of these kinds.
             if ["pod", "computedomain"].contains(&kind.as_str()) {
-                passes(plane, &delete, "").await;
+                succeeds(cluster, &delete, "").await;
             } else {
-                waits(plane, &delete).await;
+                fails(cluster, &delete).await;
             }
         }
     }
 }
 
-/// One of each group of kinds that the authorizer is asked about, of those that may be created unasked.
+/// One object of each group of kinds in the webhook configuration, of the kinds whose creation it does not cover.
 fn objects() -> [Value; 4] {
     let pod = json!({ "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }] });
     [
-        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "unanswered" }, "spec": { "clusterIP": "None" } }),
-        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "unanswered" } }),
-        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "unanswered" }, "spec": pod }),
-        json!({ "apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": { "name": "unanswered" }, "spec": {} }),
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "webhook-outage" }, "spec": { "clusterIP": "None" } }),
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "webhook-outage" } }),
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "webhook-outage" }, "spec": pod }),
+        json!({ "apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": { "name": "webhook-outage" }, "spec": {} }),
     ]
 }
 
-async fn passes(plane: &Plane, arguments: &[&str], input: &str) {
-    kubectl_on(plane, arguments, input).await.unwrap_or_else(|words| panic!("kubectl {arguments:?}: {words}"));
+async fn succeeds(cluster: &DevCluster, arguments: &[&str], input: &str) {
+    kubectl_on(cluster, arguments, input).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"));
 }
 
-async fn waits(plane: &Plane, arguments: &[&str]) {
-    let words = kubectl_on(plane, arguments, "").await.expect_err("somebody would have to answer");
-    assert!(words.contains("failed calling webhook \"authorizer.webhooks.grove.io\""), "{arguments:?}: {words}");
+async fn fails(cluster: &DevCluster, arguments: &[&str]) {
+    let error = kubectl_on(cluster, arguments, "").await.expect_err("no webhook server runs");
+    assert!(error.contains("failed calling webhook \"authorizer.webhooks.grove.io\""), "{arguments:?}: {error}");
 }

@@ -1,5 +1,5 @@
-/* Preloaded into a process: its wall clock goes as many seconds ahead as stand in the file WALL_CLOCK, from when they
-   stand there. Other clocks go as ever. */
+/* LD_PRELOAD library: shifts the wall clock of a process by the number of seconds in the file WALL_CLOCK. The file may change at
+   any time. Other clocks are not shifted. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -10,21 +10,21 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t nothing;
-static volatile int64_t *ahead = &nothing;
+static int64_t zero;
+static volatile int64_t *offset = &zero;
 
-__attribute__((constructor)) static void begin(void) {
+__attribute__((constructor)) static void map_offset(void) {
   const char *path = getenv("WALL_CLOCK");
   int file = path ? open(path, O_RDONLY) : -1;
-  void *shared = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+  void *shared = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, file, 0);
   if (shared == MAP_FAILED)
     abort();
-  ahead = shared;
+  offset = shared;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
   long failed = syscall(SYS_clock_gettime, clock, time);
   if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-    time->tv_sec += *ahead;
+    time->tv_sec += *offset;
   return (int)failed;
 }

@@ -1,8 +1,8 @@
-//! A service that cannot work with its lease lives on and writes nothing; one whose lease somebody else has ends.
+//! A service that cannot use its lease keeps running and writes nothing; a service whose lease another process holds exits.
 
-use e2e::apart::Apart;
-use e2e::replicas::Replica;
-use e2e::{Namespace, Plane};
+use e2e::service_replica::ServiceReplica;
+use e2e::standalone::StandaloneService;
+use e2e::{DevCluster, Namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
@@ -11,59 +11,64 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use serde_json::json;
 
-use super::serves;
+use super::three_cliques_are_ready;
 
-/// It may not be renewed: the leader says so and rests, and goes on when it may.
-pub(super) async fn forbidden(plane: &Plane, ns: &Namespace, service: &str) {
+/// Renewals are forbidden: the leader reports that, stops writing, and leads again when they are allowed.
+pub(super) async fn forbidden(cluster: &DevCluster, ns: &Namespace, service: &str) {
     let roles = Api::<Role>::namespaced(ns.client.clone(), "grove-system");
-    let granted = roles.get(service).await.expect("the service's rules in its namespace");
-    let mut less = granted.clone();
-    less.rules.iter_mut().flatten().filter(|rule| is_of_leases(rule)).for_each(|rule| rule.verbs = vec!["get".into()]);
-    let less = roles.replace(service, &PostParams::default(), &less).await.expect("the rules are changed");
-    plane.until_logged(service, "could not read or write the lease, will retry").await;
-    plane.until_logged(service, "could not renew the lease before the renew deadline").await;
-    let restored = Role { metadata: less.metadata, ..granted };
-    roles.replace(service, &PostParams::default(), &restored).await.expect("the rules are restored");
-    plane.until_logged(service, "the requests for the lease succeed again").await;
+    let granted = roles.get(service).await.expect("the Role");
+    let mut restricted = granted.clone();
+    restricted
+        .rules
+        .iter_mut()
+        .flatten()
+        .filter(|rule| covers_leases(rule))
+        .for_each(|rule| rule.verbs = vec!["get".into()]);
+    let restricted = roles.replace(service, &PostParams::default(), &restricted).await.expect("the Role is replaced");
+    cluster.wait_for_log(service, "could not read or write the lease, will retry").await;
+    cluster.wait_for_log(service, "could not renew the lease before the renew deadline").await;
+    let restored = Role { metadata: restricted.metadata, ..granted };
+    roles.replace(service, &PostParams::default(), &restored).await.expect("the Role is restored");
+    cluster.wait_for_log(service, "the requests for the lease succeed again").await;
 }
 
-fn is_of_leases(rule: &PolicyRule) -> bool {
+fn covers_leases(rule: &PolicyRule) -> bool {
     rule.resources.as_deref() == Some(&["leases".to_owned()])
 }
 
-/// Somebody else takes it from a leader that lives: the process ends with code 1, and another waits until the lease is free.
-pub(super) async fn taken(plane: &Plane, ns: &Namespace) {
+/// Another holder acquires the lease of a running leader: the process exits with code 1, and its successor waits for the lease.
+pub(super) async fn acquired_by_another(cluster: &DevCluster, ns: &Namespace) {
     let service = "pcs-controller";
-    let robbed = Replica::take_over(plane, service, &[]).await;
+    let replica = ServiceReplica::take_over(cluster, service, &[]).await;
     let leases = Api::<Lease>::namespaced(ns.client.clone(), "grove-system");
     let is_held = |lease: Option<&Lease>| {
         let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
         holder.is_some_and(|holder| !holder.is_empty())
     };
-    await_condition(leases.clone(), service, is_held).await.expect("it leads");
+    await_condition(leases.clone(), service, is_held).await.expect("the replica leads");
     let holder = json!({ "spec": { "holderIdentity": "somebody" } });
-    leases.patch(service, &PatchParams::default(), &Patch::Merge(holder)).await.expect("the lease is taken");
-    assert_eq!(robbed.ended().await.code(), Some(1), "another acts");
-    plane.until_logged(service, "was acquired by somebody; this replica no longer leads").await;
-    plane.up().await;
+    leases.patch(service, &PatchParams::default(), &Patch::Merge(holder)).await.expect("the holder is replaced");
+    assert_eq!(replica.wait_for_exit().await.code(), Some(1), "the exit code of a lost lease");
+    cluster.wait_for_log(service, "was acquired by somebody; this replica no longer leads").await;
+    cluster.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    ns.until("two replicas serve", |world| serves(world, 2)).await;
+    ns.wait_for("two replicas are ready", |state| three_cliques_are_ready(state, 2)).await;
 }
 
-/// Two processes take themselves for the same replica: the first ends with code 1 and says what to do.
-pub(super) async fn doubled(plane: &Plane, ns: &Namespace) {
+/// Two processes have the same identity: the first exits with code 1 and logs how to fix it.
+pub(super) async fn duplicate_identity(cluster: &DevCluster, ns: &Namespace) {
     let service = "pcs-controller";
-    let first = Replica::take_over(plane, service, &[]).await;
+    let first = ServiceReplica::take_over(cluster, service, &[]).await;
     ns.scale::<PodCliqueSet>("llm", 3).await;
-    ns.until("the first leads", |world| serves(world, 3)).await;
-    // What the plane calls it.
+    ns.wait_for("the first leads", |state| three_cliques_are_ready(state, 3)).await;
+    // The identity of the cluster's own process.
     let identity = service;
-    let own = plane.dir().join("sa").join(service).join("kubeconfig").display().to_string();
-    let second = Apart::start(service, &["--kubeconfig", &own, "--identity", identity]);
-    assert_eq!(first.ended().await.code(), Some(1), "another acts");
-    plane.until_logged(service, "set a different --identity for each replica").await;
+    let kubeconfig = cluster.dir().join("sa").join(service).join("kubeconfig").display().to_string();
+    let second = StandaloneService::start(service, &["--kubeconfig", &kubeconfig, "--identity", identity]);
+    assert_eq!(first.wait_for_exit().await.code(), Some(1), "the exit code of a lost lease");
+    cluster.wait_for_log(service, "set a different --identity for each replica").await;
     ns.scale::<PodCliqueSet>("llm", 1).await;
-    ns.until("the second leads", |world| serves(world, 1)).await;
-    second.end().await;
-    plane.up().await;
+    ns.wait_for("the second leads", |state| three_cliques_are_ready(state, 1)).await;
+    second.stop().await;
+    cluster.up().await;
 }

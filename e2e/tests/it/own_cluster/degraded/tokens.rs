@@ -1,55 +1,55 @@
-//! Tokens of the services' accounts: as the API server issues them, and such as live for seconds, which it never issues.
+//! Tokens of the services' ServiceAccounts: issued by the API server, or with a lifetime of seconds, which it never issues.
 
 use std::time::Duration;
 
-use e2e::Plane;
+use e2e::DevCluster;
 use e2e::kubectl::kubectl_on;
 use k8s_openapi::ByteString;
 use rcgen::{KeyPair, SigningKey};
 use serde_json::Value;
 
-/// For so long the API server takes a token that has run out, because clocks differ.
-const GRACE: Duration = Duration::from_mins(1);
+/// How long the API server accepts an expired token, because clocks differ.
+const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Puts this token in the place of the one that the service reads.
-pub(super) fn give(plane: &Plane, service: &str, token: &str) {
-    std::fs::write(plane.dir().join("sa").join(service).join("token"), token).expect("the file of the token");
+/// Replaces the token that a service reads.
+pub(super) fn replace(cluster: &DevCluster, service: &str, token: &str) {
+    std::fs::write(cluster.dir().join("sa").join(service).join("token"), token).expect("the token file");
 }
 
-/// A token that was issued this moment.
-pub(super) async fn fresh(plane: &Plane, service: &str) -> String {
-    let issued = kubectl_on(plane, &["--namespace", "grove-system", "create", "token", service], "").await;
+/// A new token of the API server.
+pub(super) async fn issue(cluster: &DevCluster, service: &str) -> String {
+    let issued = kubectl_on(cluster, &["--namespace", "grove-system", "create", "token", service], "").await;
     issued.expect("a token").trim().to_owned()
 }
 
-/// The same, signed again by the API server's own key after the end of its life was brought forward: it is taken for so long.
-pub(super) async fn living(plane: &Plane, service: &str, life: Duration) -> String {
-    let issued = fresh(plane, service).await;
+/// A new token with another expiry, signed with the key of the API server. The API server accepts it for `lifetime`.
+pub(super) async fn short_lived(cluster: &DevCluster, service: &str, lifetime: Duration) -> String {
+    let issued = issue(cluster, service).await;
     let parts: Vec<_> = issued.split('.').collect();
-    let [head, claims, _] = parts[..] else { panic!("no token: {issued}") };
-    let mut claims: Value = serde_json::from_slice(&read(claims)).expect("claims");
-    let now = claims["iat"].as_u64().expect("the time it was issued at");
-    claims["exp"] = (now + life.as_secs() - GRACE.as_secs()).into();
-    let signed = format!("{head}.{}", written(claims.to_string().into_bytes()));
-    let key = std::fs::read_to_string(plane.dir().join("pki/service-accounts.key")).expect("the API server's key");
+    let [head, claims, _] = parts[..] else { panic!("not a token: {issued}") };
+    let mut claims: Value = serde_json::from_slice(&decode(claims)).expect("claims");
+    let now = claims["iat"].as_u64().expect("the time of issue");
+    claims["exp"] = (now + lifetime.as_secs() - LEEWAY.as_secs()).into();
+    let signed = format!("{head}.{}", encode(claims.to_string().into_bytes()));
+    let key = std::fs::read_to_string(cluster.dir().join("pki/service-accounts.key")).expect("the API server's key");
     let signature = KeyPair::from_pem(&key).expect("a key").sign(signed.as_bytes()).expect("a signature");
-    format!("{signed}.{}", written(both_numbers(&signature)))
+    format!("{signed}.{}", encode(raw_signature(&signature)))
 }
 
-/// Tokens have base64 in its form for addresses, and Kubernetes' objects have the usual one.
-fn written(bytes: Vec<u8>) -> String {
+/// Tokens use the URL-safe base64 alphabet without padding; [`ByteString`] uses the standard one.
+fn encode(bytes: Vec<u8>) -> String {
     let text = serde_json::to_value(ByteString(bytes)).expect("base64");
     text.as_str().expect("a text").trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-fn read(text: &str) -> Vec<u8> {
+fn decode(text: &str) -> Vec<u8> {
     let padding = "=".repeat((4 - text.len() % 4) % 4);
-    let usual = text.replace('-', "+").replace('_', "/") + &padding;
-    serde_json::from_value::<ByteString>(usual.into()).expect("base64").0
+    let standard = text.replace('-', "+").replace('_', "/") + &padding;
+    serde_json::from_value::<ByteString>(standard.into()).expect("base64").0
 }
 
-/// A signature is two numbers. In certificates each comes with its length, in tokens each has 32 bytes.
-fn both_numbers(signature: &[u8]) -> Vec<u8> {
+/// Converts an ECDSA signature from DER, in which each number has a length, to the two 32-byte numbers that tokens use.
+fn raw_signature(signature: &[u8]) -> Vec<u8> {
     let mut rest = &signature[2..];
     let mut numbers = Vec::new();
     while let [_, length, number @ ..] = rest {

@@ -1,10 +1,10 @@
-//! Somebody who connects anew all the time, as an API server does that has just been started, and trusts whom a configuration
-//! names at that moment: requests over connections that are there already notice little of certificates.
+//! A client that opens a new TLS connection for each request, like a restarted API server, and trusts the CA bundle of a webhook
+//! configuration. Requests on existing connections hardly use certificates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use e2e::Plane;
+use e2e::DevCluster;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{Api, Client};
 use rustls::pki_types::pem::PemObject;
@@ -15,63 +15,63 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 const NAME: &str = "webhook-server.grove-system.svc";
-/// The configuration that is told last.
+/// The webhook configuration that the service updates last.
 const CONFIGURATION: &str = "scale-validating-webhook";
 
-pub(super) struct Newcomer {
-    over: Arc<AtomicBool>,
+pub(super) struct NewConnections {
+    stopped: Arc<AtomicBool>,
     task: JoinHandle<(usize, Vec<String>)>,
 }
 
-impl Newcomer {
-    /// Begins to connect to whichever replica is ready, each in its turn.
-    pub(super) fn start(plane: &Plane, client: &Client) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(connecting(client.clone(), plane.port("balancer"), Arc::clone(&over)));
-        Self { over, task }
+impl NewConnections {
+    /// Starts connecting through the load balancer, which alternates between the ready replicas.
+    pub(super) fn start(cluster: &DevCluster, client: &Client) -> Self {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(connect_repeatedly(client.clone(), cluster.port("balancer"), Arc::clone(&stopped)));
+        Self { stopped, task }
     }
 
-    /// How often a certificate was trusted, and what was said of those that were not.
-    pub(super) async fn end(self) -> (usize, Vec<String>) {
-        self.over.store(true, Ordering::SeqCst);
-        self.task.await.expect("it ends")
+    /// Stops. Returns the number of trusted connections and the errors of the untrusted ones.
+    pub(super) async fn stop(self) -> (usize, Vec<String>) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.task.await.expect("the task ends")
     }
 }
 
-/// How often a certificate was trusted until it is over, and what was said of those that were not.
-async fn connecting(client: Client, port: u16, over: Arc<AtomicBool>) -> (usize, Vec<String>) {
-    let (mut welcome, mut distrusted) = (0, Vec::new());
-    while !over.load(Ordering::SeqCst) {
-        let Some(answer) = connect(&client, port).await else { continue };
-        welcome += usize::from(answer.is_ok());
-        distrusted.extend(answer.err());
+/// Connects until `stopped` is set. Returns the number of trusted connections and the errors of the untrusted ones.
+async fn connect_repeatedly(client: Client, port: u16, stopped: Arc<AtomicBool>) -> (usize, Vec<String>) {
+    let (mut trusted, mut untrusted) = (0, Vec::new());
+    while !stopped.load(Ordering::SeqCst) {
+        let Some(result) = connect(&client, port).await else { continue };
+        trusted += usize::from(result.is_ok());
+        untrusted.extend(result.err());
     }
-    (welcome, distrusted)
+    (trusted, untrusted)
 }
 
-/// Whether the certificate is trusted; nothing where the replica is being restarted, or where the configuration has changed
-/// meanwhile.
+/// Whether the certificate is trusted. `None` if the connection failed for another reason, such as a restart, or if the CA bundle
+/// changed meanwhile.
 async fn connect(client: &Client, port: u16) -> Option<Result<(), String>> {
     let bundle = bundle(client).await;
     let stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let name = ServerName::try_from(NAME).expect("a name");
     let Err(error) = connector(&bundle).connect(name, stream).await else { return Some(Ok(())) };
-    let said = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    let is_distrust = matches!(said, rustls::Error::InvalidCertificate(_));
-    (is_distrust && self::bundle(client).await == bundle).then(|| Err(said.to_string()))
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let is_untrusted = matches!(error, rustls::Error::InvalidCertificate(_));
+    (is_untrusted && self::bundle(client).await == bundle).then(|| Err(error.to_string()))
 }
 
 async fn bundle(client: &Client) -> Vec<u8> {
     let all = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let one = all.get(CONFIGURATION).await.expect("the configuration");
     let webhooks = one.webhooks.unwrap_or_default();
-    webhooks.into_iter().find_map(|webhook| webhook.client_config.ca_bundle).expect("somebody is trusted").0
+    webhooks.into_iter().find_map(|webhook| webhook.client_config.ca_bundle).expect("a CA bundle").0
 }
 
 fn connector(bundle: &[u8]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(bundle) {
-        roots.add(authority.expect("a certificate")).expect("an authority");
+    for ca in CertificateDer::pem_slice_iter(bundle) {
+        roots.add(ca.expect("a certificate")).expect("a CA");
     }
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config))

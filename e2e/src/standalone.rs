@@ -1,4 +1,4 @@
-//! A service that a test starts beside the planes, with files of the test's own, to hear what it says of them.
+//! Services that a test starts outside of every cluster, with files of its own, to observe their output and readiness.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,66 +8,66 @@ use rustix::process::Signal;
 use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 
-use crate::plane::given;
-use crate::replicas::end;
+use crate::dev_cluster::required_env;
+use crate::service_replica::signal_and_wait;
 
-/// The program of a service, as `cargo xtask` has built it.
+/// The binary of a service that `cargo xtask` built.
 ///
 /// # Panics
-/// When the test was not started by `cargo xtask`.
+/// If `cargo xtask` did not start the test.
 pub fn program(service: &str) -> PathBuf {
-    PathBuf::from(given("GROVE_XTASK")).with_file_name(service)
+    PathBuf::from(required_env("GROVE_XTASK")).with_file_name(service)
 }
 
-/// What a service prints that ends by itself, and how it ended.
+/// Runs a service until it exits; the result is its output and its exit status.
 ///
 /// # Panics
-/// When it cannot be started.
-pub async fn output(service: &str, flags: &[String]) -> Output {
+/// If it cannot be started.
+pub async fn run_to_exit(service: &str, flags: &[String]) -> Output {
     let mut command = Command::new(program(service));
     command.args(flags).stdin(Stdio::null()).kill_on_drop(true).output().await.expect("the service runs")
 }
 
-/// A kubeconfig in that folder by which no API server is reached.
+/// Writes a kubeconfig without a reachable API server into a folder.
 ///
 /// # Panics
-/// When it cannot be written.
-pub fn nowhere(folder: &Path) -> String {
+/// If the file cannot be written.
+pub fn unreachable_kubeconfig(folder: &Path) -> String {
     let config = serde_json::json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster": { "server": "https://127.0.0.1:1" } }],
         "users": [{ "name": "u", "user": { "token": "t" } }],
         "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }] });
-    let file = folder.join("nowhere.kubeconfig");
+    let file = folder.join("unreachable.kubeconfig");
     std::fs::write(&file, config.to_string()).expect("the file is written");
     file.display().to_string()
 }
 
-/// One process, on ports of its own. Ends with its owner.
-pub struct Apart {
-    /// Where it answers probes.
+/// One process with ports of its own. It is killed when the value is dropped.
+pub struct StandaloneService {
+    /// The port of the probes.
     pub probes: u16,
-    /// Where it says what it counts.
+    /// The port of the metrics.
     pub metrics: u16,
     process: Child,
-    /// Nobody else is given its ports while they are bound here, which keeps no process from listening on them.
+    /// Bound sockets reserve the ports: the kernel gives them to no other process, and the service can still listen on them.
     _ports: [TcpSocket; 3],
 }
 
-/// A port of this machine that the kernel gives to nobody else.
-fn port() -> TcpSocket {
+/// A socket that reserves a free port.
+fn reserved_port() -> TcpSocket {
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_reuseaddr(true).expect("it is shared with who listens");
+    socket.set_reuseaddr(true).expect("the port can be shared");
     socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
     socket
 }
 
-impl Apart {
-    /// Starts it.
+impl StandaloneService {
+    /// Starts a service with these flags.
     ///
     /// # Panics
-    /// When there are no ports for it, or it cannot be started.
+    /// If no ports are free, or the service cannot be started.
     pub fn start(service: &str, flags: &[&str]) -> Self {
-        let ports = [(); 3].map(|()| port());
+        let ports = [(); 3].map(|()| reserved_port());
         let [probes, metrics, webhooks] = ports.each_ref().map(|port| port.local_addr().expect("an address"));
         let mut command = Command::new(program(service));
         command.args(["--probe-address", &probes.to_string(), "--metrics-address", &metrics.to_string()]);
@@ -79,12 +79,12 @@ impl Apart {
         Self { probes: probes.port(), metrics: metrics.port(), process, _ports: ports }
     }
 
-    /// Asks it to stop, which it does with code 0.
+    /// Sends SIGTERM and expects exit code 0.
     ///
     /// # Panics
-    /// When it does not.
-    pub async fn end(mut self) {
-        let status = end(&mut self.process, Signal::TERM).await;
-        assert_eq!(status.code(), Some(0), "it was asked to stop");
+    /// If the service does not exit, or with another code.
+    pub async fn stop(mut self) {
+        let status = signal_and_wait(&mut self.process, Signal::TERM).await;
+        assert_eq!(status.code(), Some(0), "the exit code after SIGTERM");
     }
 }

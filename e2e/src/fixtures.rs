@@ -1,22 +1,22 @@
-//! The sets that tests create.
+//! The PodCliqueSets that tests create.
 
-use crate::world::{World, is_ready};
+use crate::namespace_state::{NamespaceState, is_ready};
 
 /// A set of three cliques: a frontend, two prefill pods and two decode pods.
 pub fn three_cliques(name: &str, replicas: i32) -> String {
-    three_cliques_of_which("", "", name, replicas)
+    three_cliques_with_behaviour("", "", name, replicas)
 }
 
-/// The same, of which the pods of one clique behave in a way that the simulated kubelets know.
-pub fn three_cliques_of_which(which: &str, behaves: &str, name: &str, replicas: i32) -> String {
-    let clique = |role: &str, replicas: i32| {
-        let annotations = if role == which { format!("test.grove.io/behaviour: {behaves}") } else { String::new() };
+/// Like [`three_cliques`], but the simulated kubelets give the pods of one clique this behaviour.
+pub fn three_cliques_with_behaviour(role: &str, behaviour: &str, name: &str, replicas: i32) -> String {
+    let clique = |name: &str, replicas: i32| {
+        let annotations = if name == role { format!("test.grove.io/behaviour: {behaviour}") } else { String::new() };
         format!(
             "
-    - name: {role}
+    - name: {name}
       annotations: {{{annotations}}}
       spec:
-        roleName: {role}
+        roleName: {name}
         replicas: {replicas}
         minAvailable: 1
         podSpec:
@@ -41,9 +41,9 @@ spec:
     )
 }
 
-/// A set with a standalone clique and a scaling group of two: the worked example of the wire format. `of_f` is added to the
-/// pod spec of the standalone clique.
-pub fn grouped(name: &str, replicas: i32, of_f: &str) -> String {
+/// A set with the standalone clique `f` and the scaling group `g` of the cliques `p` and `d`: the worked example of the wire
+/// format. `f_pod_spec` is prepended to the pod spec of `f`.
+pub fn with_scaling_group(name: &str, replicas: i32, f_pod_spec: &str) -> String {
     let containers = "containers: [{name: main, image: registry.k8s.io/pause:3.10, resources: {requests: {cpu: 10m}}}]";
     format!(
         "
@@ -60,7 +60,7 @@ spec:
         replicas: 2
         minAvailable: 1
         autoScalingConfig: {{maxReplicas: 4}}
-        podSpec: {{{of_f}{containers}}}
+        podSpec: {{{f_pod_spec}{containers}}}
     - {{name: p, spec: {{roleName: p, replicas: 1, minAvailable: 1, podSpec: {{{containers}}}}}}}
     - {{name: d, spec: {{roleName: d, replicas: 3, minAvailable: 2, podSpec: {{{containers}}}}}}}
     podCliqueScalingGroups:
@@ -77,10 +77,10 @@ spec:
     )
 }
 
-/// Whether the set `llm` of [`three_cliques`] serves with so many replicas, and nothing else is there.
-pub fn three_cliques_serve(world: &World, replicas: usize) -> bool {
-    world.is_available("llm")
-        && world.cliques.len() == replicas * 3
-        && world.pods.len() == replicas * 5
-        && world.live_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
+/// Whether the set `llm` of [`three_cliques`] is available with this many replicas, all pods are ready, and there are no others.
+pub fn three_cliques_are_ready(state: &NamespaceState, replicas: usize) -> bool {
+    state.is_available("llm")
+        && state.cliques.len() == replicas * 3
+        && state.pods.len() == replicas * 5
+        && state.active_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
 }

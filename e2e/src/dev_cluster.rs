@@ -1,0 +1,300 @@
+//! The dev clusters that tests run on: the shared one, and those that single tests start for themselves.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::process::Command;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use grove_dev_harness::http;
+
+/// Limits how many own clusters run at a time: each needs almost a gigabyte of memory.
+static OWN_CLUSTERS: Semaphore = Semaphore::const_new(2);
+
+/// Between two polls of a source without a watch.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// A control plane and the services on it.
+pub struct DevCluster {
+    dir: PathBuf,
+    /// `None` for the shared cluster, which tests do not disturb.
+    own: Option<SemaphorePermit<'static>>,
+    /// Additional flags of `cargo xtask up`.
+    flags: Vec<String>,
+}
+
+impl DevCluster {
+    /// The cluster that all tests of a run share.
+    ///
+    /// # Panics
+    /// If there is none: `cargo xtask test` runs these tests.
+    pub fn shared() -> Self {
+        Self { dir: PathBuf::from(required_env("GROVE_TEST_DIR")), own: None, flags: Vec::new() }
+    }
+
+    /// Starts a cluster for this test alone; its folder is next to that of the shared cluster. A name that begins with `faults`
+    /// permits its API server to deny requests of the services; anywhere else a denied request fails the run.
+    ///
+    /// # Panics
+    /// If the cluster does not start.
+    pub async fn start_own(name: &str) -> Self {
+        Self::start_own_with(name, &[]).await
+    }
+
+    /// Like [`DevCluster::start_own`], with flags for `cargo xtask up`.
+    ///
+    /// # Panics
+    /// If the cluster does not start.
+    pub async fn start_own_with(name: &str, flags: &[&str]) -> Self {
+        let cluster = Self::new_own(name, flags).await;
+        cluster.up().await;
+        cluster
+    }
+
+    /// Starts a cluster that cannot start, and returns the error output of `cargo xtask up`.
+    ///
+    /// # Panics
+    /// If the cluster starts.
+    pub async fn failed_start(name: &str, flags: &[&str]) -> (Self, String) {
+        let cluster = Self::new_own(name, flags).await;
+        let output = cluster.run("up", &cluster.flags).await;
+        assert!(!output.status.success(), "the cluster {name} started");
+        (cluster, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    async fn new_own(name: &str, flags: &[&str]) -> Self {
+        let permit = OWN_CLUSTERS.acquire().await.expect("the semaphore is never closed");
+        let shared = PathBuf::from(required_env("GROVE_TEST_DIR"));
+        let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Self { dir: shared.with_file_name(beside), own: Some(permit), flags }
+    }
+
+    /// Starts all processes of the cluster that do not run.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub async fn up(&self) {
+        self.xtask("up", &self.flags).await;
+    }
+
+    /// Starts all processes of the control plane that do not run, and no service.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub async fn up_without_services(&self) {
+        let flags: Vec<_> = self.flags.iter().cloned().chain(["--no-services".to_owned()]).collect();
+        self.xtask("up", &flags).await;
+    }
+
+    /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`DevCluster::up`] starts it again.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub async fn kill(&self, process: &str) {
+        self.signal(process, "-KILL").await;
+        self.wait_for_exit(process).await;
+    }
+
+    /// Sends SIGTERM to one process of an own cluster, as Kubernetes does when it deletes a pod.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub async fn send_sigterm(&self, process: &str) {
+        self.signal(process, "-TERM").await;
+    }
+
+    /// Sends SIGTERM to one process of an own cluster and waits for its exit.
+    ///
+    /// # Panics
+    /// If there is no such process, or it does not exit.
+    pub async fn stop(&self, process: &str) {
+        self.send_sigterm(process).await;
+        self.wait_for_exit(process).await;
+    }
+
+    /// Suspends one process of an own cluster by SIGSTOP, as the suspension of its machine would.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub async fn suspend(&self, process: &str) {
+        self.signal(process, "-STOP").await;
+    }
+
+    /// Resumes a suspended process.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub async fn resume(&self, process: &str) {
+        self.signal(process, "-CONT").await;
+    }
+
+    async fn wait_for_exit(&self, process: &str) {
+        let pid = self.pid(process).to_string();
+        let arguments = ["--follow", "--sleep-interval=0.02", "--pid", &pid, "/dev/null"];
+        let waited = Command::new("tail").args(arguments).kill_on_drop(true).status();
+        let waited = tokio::time::timeout(crate::namespace_state::TIMEOUT, waited).await;
+        assert!(waited.is_ok_and(|ended| ended.is_ok_and(|status| status.success())), "{process} does not exit");
+    }
+
+    /// The program and the arguments of a running process of the cluster.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn command_line(&self, process: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/{}/cmdline", self.pid(process))).expect("a running process");
+        text.split_terminator('\0').map(str::to_owned).collect()
+    }
+
+    /// The command lines of all processes on this machine that mention the cluster's folder.
+    ///
+    /// # Panics
+    /// If `/proc` cannot be read.
+    pub fn processes(&self) -> Vec<String> {
+        let folder = self.dir.display().to_string();
+        let processes = std::fs::read_dir("/proc").expect("the machine's processes");
+        let commands = processes.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
+        // The folder of another cluster may have this folder's name as a prefix.
+        let mentions_folder = |argument: &str| {
+            argument
+                .match_indices(&folder)
+                .any(|(at, _)| matches!(argument[at + folder.len()..].chars().next(), None | Some('/')))
+        };
+        commands
+            .filter(|command| command.split('\0').any(mentions_folder))
+            .map(|command| command.replace('\0', " "))
+            .collect()
+    }
+
+    async fn signal(&self, process: &str, signal: &str) {
+        assert!(self.own.is_some(), "processes of the shared cluster receive no signals");
+        let pid = self.pid(process).to_string();
+        let status = Command::new("kill").args([signal, &pid]).status().await.expect("kill runs");
+        assert!(status.success(), "{process} was not running");
+    }
+
+    fn pid(&self, process: &str) -> u64 {
+        let text = std::fs::read_to_string(self.dir.join("pids.json")).expect("the process list of the cluster");
+        let pids: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"))
+    }
+
+    /// Stops an own cluster.
+    ///
+    /// # Panics
+    /// If it does not stop.
+    pub async fn down(self) {
+        assert!(self.own.is_some(), "`cargo xtask test` stops the shared cluster");
+        self.xtask("down", &[]).await;
+    }
+
+    async fn run(&self, verb: &str, flags: &[String]) -> Output {
+        let mut command = Command::new(required_env("GROVE_XTASK"));
+        command.args([verb, "--dir"]).arg(&self.dir).args(flags).stdin(Stdio::null()).kill_on_drop(true);
+        command.output().await.expect("xtask runs")
+    }
+
+    async fn xtask(&self, verb: &str, flags: &[String]) {
+        let output = self.run(verb, flags).await;
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "xtask {verb} failed:\n{text}");
+    }
+
+    /// The port with this name in the cluster's list of ports.
+    ///
+    /// # Panics
+    /// If the list lacks the name.
+    pub fn port(&self, name: &str) -> u16 {
+        let text = std::fs::read_to_string(self.dir.join("ports.json")).expect("the ports of the cluster");
+        let ports: std::collections::BTreeMap<String, u16> = serde_json::from_str(&text).expect("JSON");
+        *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {text}"))
+    }
+
+    /// Waits until the readiness probe of a service returns this text.
+    ///
+    /// # Panics
+    /// If it does not in time; the message shows the last response.
+    pub async fn wait_for_readiness(&self, service: &str, text: &str) {
+        let port = self.port(&format!("{service}-probe"));
+        let read =
+            async || http::send(port, "GET", "/readyz", "").await.map_or_else(|e| e.to_string(), |(_, body)| body);
+        poll_until_contains(service, text, read).await;
+    }
+
+    /// Waits until the log of a process contains this text.
+    ///
+    /// # Panics
+    /// If it does not in time; the message shows the end of the log.
+    pub async fn wait_for_log(&self, process: &str, text: &str) {
+        let log = self.dir.join("log").join(process).with_added_extension("log");
+        poll_until_contains(process, text, async || std::fs::read_to_string(&log).expect("a log")).await;
+    }
+
+    /// The folder with the logs, the audit log and the credentials of the cluster.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A client with full permissions.
+    ///
+    /// # Panics
+    /// If the cluster's kubeconfig cannot be read.
+    pub async fn client(&self) -> Client {
+        // It fails if a provider is already installed, which is sufficient.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig =
+            Kubeconfig::read_from(self.dir.join("admin.kubeconfig")).expect("the kubeconfig of the cluster");
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+    }
+}
+
+/// Polls until there is a value.
+///
+/// # Panics
+/// If there is none in time.
+pub async fn poll_until<T>(read: impl AsyncFn() -> Option<T>) -> T {
+    let polling = async {
+        loop {
+            if let Some(value) = read().await {
+                return value;
+            }
+            // There is no watch for the source.
+            let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
+        }
+    };
+    tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.expect("a value")
+}
+
+/// Polls until the output of a source contains this text.
+///
+/// # Panics
+/// If it does not in time; the message shows the last lines.
+pub(crate) async fn poll_until_contains(source: &str, text: &str, read: impl AsyncFn() -> String) {
+    let mut output = String::new();
+    let polling = async {
+        while !output.contains(text) {
+            output = read().await;
+            // There is no watch for the source.
+            let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
+        }
+    };
+    if tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.is_err() {
+        let last: Vec<&str> = output.lines().rev().take(20).collect();
+        panic!("the output of {source} does not contain {text:?}; its last lines, newest first:\n{}", last.join("\n"));
+    }
+}
+
+/// The value of an environment variable that `cargo xtask test` sets.
+///
+/// # Panics
+/// If it is not set.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests have no flags; `cargo xtask test` configures them by environment variables"
+)]
+pub fn required_env(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
+}

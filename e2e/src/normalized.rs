@@ -1,0 +1,123 @@
+//! The objects of a namespace as normalised text: two runs with the same end state yield the same lines. UIDs, names derived
+//! from UIDs, times and the name of the namespace are replaced or removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_dev_harness::live_objects::LiveObjects;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::namespace_state::{NamespaceState, is_ready};
+use crate::snapshot::hostname;
+use grove_api_types::deletion::is_terminating;
+
+/// Fields of an object's metadata that differ between runs.
+const RUN_SPECIFIC_FIELDS: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
+
+/// One normalised line per object.
+///
+/// # Panics
+/// If an object cannot be serialised.
+pub fn lines(state: &NamespaceState) -> BTreeSet<String> {
+    let aliases = Aliases::of(state);
+    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, pods } = &state.objects;
+    let mut lines = BTreeSet::new();
+    lines.extend(sets.values().map(|object| aliases.object_line(object)));
+    lines.extend(groups.values().map(|object| aliases.object_line(object)));
+    lines.extend(cliques.values().map(|object| aliases.object_line(object)));
+    lines.extend(gangs.values().map(|object| aliases.object_line(object)));
+    lines.extend(services.values().map(|object| aliases.object_line(object)));
+    lines.extend(autoscalers.values().map(|object| aliases.object_line(&without_status(object.clone()))));
+    lines.extend(pods.values().map(|pod| aliases.pod_line(pod)));
+    lines
+}
+
+/// The status that Kubernetes' own controller writes depends on timing.
+fn without_status(
+    object: k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler,
+) -> k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler {
+    k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler { status: None, ..object }
+}
+
+/// Replacements of run-specific texts: a pod's name by its host name, a UID by the name of its object.
+struct Aliases(BTreeMap<String, String>);
+
+impl Aliases {
+    fn of(state: &NamespaceState) -> Self {
+        let mut names = BTreeMap::new();
+        for pod in state.pods.values() {
+            names.insert(pod.name_any(), format!("pod {}", hostname(pod)));
+            names.extend(pod.namespace().map(|namespace| (namespace, "namespace".to_owned())));
+        }
+        let sets = state.sets.values().map(|set| (set.uid(), set.name_any()));
+        let groups = state.groups.values().map(|group| (group.uid(), group.name_any()));
+        let cliques = state.cliques.values().map(|clique| (clique.uid(), clique.name_any()));
+        names
+            .extend(sets.chain(groups).chain(cliques).filter_map(|(uid, name)| Some((uid?, format!("uid of {name}")))));
+        Self(names)
+    }
+
+    fn object_line<K: Resource<DynamicType = ()> + Serialize>(&self, object: &K) -> String {
+        let mut value = serde_json::to_value(object).expect("JSON");
+        let generation = value["metadata"]["generation"].clone();
+        for field in RUN_SPECIFIC_FIELDS {
+            value["metadata"].as_object_mut().expect("metadata").remove(field);
+        }
+        let value = self.normalize_value(&value, &generation);
+        format!("{} {}: {value}", K::kind(&()), object.name_any())
+    }
+
+    /// The fields of a pod that Grove decides, and its readiness. Admission plugins, the scheduler and the kubelet write the rest.
+    fn pod_line(&self, pod: &Pod) -> String {
+        let spec = pod.spec.clone().unwrap_or_default();
+        let of_node = |key: &String| key.starts_with("topology.kubernetes.io/");
+        let labels: BTreeMap<_, _> = pod.labels().iter().filter(|(key, _)| !of_node(key)).collect();
+        let containers = spec.containers.iter().map(|c| json!({"name": c.name, "image": c.image, "env": c.env}));
+        let value = json!({
+            "labels": labels,
+            "annotations": pod.annotations(),
+            "owners": pod.owner_references(),
+            "finalizers": pod.finalizers(),
+            "subdomain": spec.subdomain,
+            "gates": spec.scheduling_gates,
+            "containers": containers.collect::<Vec<_>>(),
+            "terminating": is_terminating(pod),
+            "ready": is_ready(pod),
+        });
+        format!("Pod {}: {}", hostname(pod), self.normalize_value(&value, &Value::Null))
+    }
+
+    fn normalize_value(&self, value: &Value, generation: &Value) -> Value {
+        match value {
+            Value::String(text) => self.0.get(text).map_or_else(|| value.clone(), |name| json!(name)),
+            Value::Array(items) => {
+                let mut items: Vec<_> = items.iter().map(|item| self.normalize_value(item, generation)).collect();
+                // Pod references are sorted by the original names of the pods, which differ between runs.
+                if items.iter().all(|item| item["namespace"].is_string()) {
+                    items.sort_by_key(ToString::to_string);
+                }
+                Value::Array(items)
+            }
+            Value::Object(fields) => Value::Object(self.normalize_fields(fields, generation)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    fn normalize_fields(&self, fields: &Map<String, Value>, generation: &Value) -> Map<String, Value> {
+        let normalized = |(field, value): (&String, &Value)| match field.as_str() {
+            "lastTransitionTime" => None,
+            "observedGeneration" if value == generation => Some((field.clone(), json!("current"))),
+            "env" => Some((field.clone(), json!(value.to_string().replace(&self.namespace(), "namespace")))),
+            _ => Some((field.clone(), self.normalize_value(value, generation))),
+        };
+        fields.iter().filter_map(normalized).collect()
+    }
+
+    /// The name of the namespace, which is part of host names in environment variables.
+    fn namespace(&self) -> String {
+        let named = self.0.iter().find(|(_, alias)| *alias == "namespace");
+        named.map_or_else(|| "no namespace".to_owned(), |(name, _)| name.clone())
+    }
+}

@@ -1,0 +1,92 @@
+//! Waits for changes that the API server applies a moment after they are stored, because a component of it learns about them
+//! by a watch: RBAC rules, quotas, admission policies and CRDs. Each function polls that component.
+
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::runtime::conditions;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, ResourceExt};
+
+use crate::dev_cluster::{DevCluster, poll_until_contains};
+use crate::kubectl::kubectl_on;
+use crate::namespace::Namespace;
+
+/// The result of an accepted dry run.
+const ACCEPTED: &str = "the dry run succeeded";
+/// The result of a list of served kinds.
+const SERVED: &str = "all kinds are served";
+
+/// Waits until RBAC allows or forbids a verb on a resource, in all namespaces, to the ServiceAccount of a service.
+///
+/// # Panics
+/// If the answer does not change in time.
+pub async fn wait_for_permission(
+    client: &Client,
+    service: &str,
+    verb: &str,
+    (group, resource): (&str, &str),
+    allowed: bool,
+) {
+    let attributes = ResourceAttributes {
+        verb: Some(verb.to_owned()),
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let user = format!("system:serviceaccount:grove-system:{service}");
+    let spec = SubjectAccessReviewSpec {
+        user: Some(user),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    poll_until_contains("the API server", &format!("allowed: {allowed}"), async || {
+        match Api::all(client.clone()).create(&PostParams::default(), &review).await {
+            Ok(review) => format!("{service} {verb} {resource} allowed: {}", review.status.is_some_and(|s| s.allowed)),
+            Err(error) => error.to_string(),
+        }
+    })
+    .await;
+}
+
+/// Waits until a dry-run create of the object succeeds, or fails with this text if `rejection` is set.
+///
+/// # Panics
+/// If the answer does not change in time.
+pub async fn wait_for_dry_run_create(ns: &Namespace, yaml: &str, rejection: Option<&str>) {
+    let object: DynamicObject = serde_saphyr::from_str(yaml).expect("an object");
+    let types = object.types.as_ref().expect("a kind");
+    let kind = GroupVersionKind::try_from(types).expect("a kind and its version");
+    let api = Api::<DynamicObject>::namespaced_with(ns.client.clone(), &ns.name, &ApiResource::from_gvk(&kind));
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    poll_until_contains("the API server", rejection.unwrap_or(ACCEPTED), async || {
+        let created = api.create(&dry, &object).await;
+        created.map_or_else(|error| error.to_string(), |_| ACCEPTED.to_owned())
+    })
+    .await;
+}
+
+/// Waits until kubectl discovers these resources and the API server serves them.
+///
+/// # Panics
+/// If the API server does not serve them in time.
+pub async fn wait_for_kinds(cluster: &DevCluster, resources: &[&str]) {
+    let get = ["get", &resources.join(","), "--all-namespaces"];
+    poll_until_contains("kubectl", SERVED, async || {
+        kubectl_on(cluster, &get, "").await.map_or_else(|error| error, |_| SERVED.to_owned())
+    })
+    .await;
+}
+
+/// Deletes a CRD, and waits until it and all objects of the kind are deleted.
+///
+/// # Panics
+/// If the API server does not delete it.
+pub async fn delete_crd(client: &Client, name: &str) {
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    let uid = crds.get(name).await.expect("the CRD").uid().expect("a uid");
+    crds.delete(name, &DeleteParams::default()).await.expect("the delete request");
+    await_condition(crds, name, conditions::is_deleted(&uid)).await.expect("the CRD is deleted");
+}
