@@ -68,6 +68,19 @@ pub async fn wait_for_dry_run_create(ns: &Namespace, yaml: &str, rejection: Opti
     .await;
 }
 
+/// The error of the webhook server about a topology that its cache lacks. The cache may lack a topology that was just stored.
+pub const TOPOLOGY_NOT_CACHED: &str = "not found; create it or name another one";
+
+/// Runs kubectl until it succeeds. `input` is its standard input.
+///
+/// # Panics
+/// If it fails with an error without the text `transient`.
+pub async fn kubectl_until_success(cluster: &DevCluster, arguments: &[&str], input: &str, transient: &str) {
+    while let Err(error) = kubectl_on(cluster, arguments, input).await {
+        assert!(error.contains(transient), "kubectl {arguments:?}: {error}\n{input}");
+    }
+}
+
 /// Waits until kubectl discovers these resources and the API server serves them.
 ///
 /// # Panics

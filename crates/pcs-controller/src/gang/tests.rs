@@ -90,7 +90,10 @@ fn a_gang_without_pods_is_pending_and_stays_initialized() {
     assert_eq!(running.phase, PodGangPhase::Running);
     observed = snapshot("{a: [0, 0, 0]}");
     observed.gang.status = Some(running);
-    check(&observed, &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Significant"]);
+    check(
+        &observed,
+        &expect!["Pending Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Significant"],
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Objects that the API server rejects by the CRDs alone, and the messages.
 
-use e2e::in_namespace;
 use e2e::kubectl::kubectl;
+use e2e::propagation::{TOPOLOGY_NOT_CACHED, kubectl_until_success};
+use e2e::{DevCluster, in_namespace};
 use serde_json::{Value, json};
 
 use super::{set, yaml};
@@ -119,10 +120,7 @@ async fn both_forms_of_a_topology_constraint_are_accepted() {
             template(&mut set)["topologyConstraint"] = yaml(constraint);
             template(&mut set)["cliques"][0]["topologyConstraint"] = yaml(constraint);
             let create = ["create", "--dry-run=server", "-n", &ns.name, "-f", "-"];
-            // The webhook server hears of the topologies a moment after they were stored.
-            while let Err(text) = kubectl(&create, &set.to_string()).await {
-                assert!(text.contains("not found; create it or name another one"), "{constraint}: {text}");
-            }
+            kubectl_until_success(&DevCluster::shared(), &create, &set.to_string(), TOPOLOGY_NOT_CACHED).await;
         }
     })
     .await;

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use e2e::DevCluster;
 use e2e::kubectl::kubectl_on;
+use e2e::propagation::{TOPOLOGY_NOT_CACHED, kubectl_until_success};
 use expect_test::expect;
 use kube::Resource;
 use kube::api::{ApiResource, DynamicObject, GetParams};
@@ -42,7 +43,7 @@ async fn sets_are_stored_as_sent(cluster: &DevCluster) {
     let sets = sets();
     assert!(sets.len() > 8, "{}", sets.len());
     for (text, sent) in sets {
-        create(cluster, &text).await;
+        kubectl_until_success(cluster, &["create", "-f", "-"], &text, TOPOLOGY_NOT_CACHED).await;
         let first = get(cluster, &sent).await;
         compare("", &sent, &user_fields(&first), &mut added);
         // Replaces the object by the stored one.
@@ -147,13 +148,6 @@ fn compare(at: &str, sent: &Value, stored: &Value, added: &mut BTreeSet<String>)
 
 async fn run(cluster: &DevCluster, arguments: &[&str], input: &str) -> String {
     kubectl_on(cluster, arguments, input).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
-}
-
-/// Creates it. The webhook server hears of the topologies a moment after they were stored.
-async fn create(cluster: &DevCluster, text: &str) {
-    while let Err(words) = kubectl_on(cluster, &["create", "-f", "-"], text).await {
-        assert!(words.contains("not found; create it or name another one"), "{words}");
-    }
 }
 
 async fn get(cluster: &DevCluster, object: &Value) -> Value {

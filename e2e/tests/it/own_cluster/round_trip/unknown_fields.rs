@@ -2,6 +2,7 @@
 //! other fields are defaulted.
 
 use e2e::DevCluster;
+use e2e::propagation::kubectl_until_success;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -54,7 +55,7 @@ async fn sets(cluster: &DevCluster) {
     let template = json!({ "tomorrow": new_field("the template"), "cliques": [clique("front"), clique("worker")], "podCliqueScalingGroups": [group] });
     let sent = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": { "name": "newer", "namespace": "default" },
         "spec": { "replicas": 1, "tomorrow": new_field("the spec"), "template": template } });
-    until_known(cluster, &sent).await;
+    wait_until_known(cluster, &sent).await;
     run(cluster, &["create", "--validate=strict", "-f", "-"], &sent.to_string()).await;
     let mut expected = sent;
     add_defaults(&mut expected);
@@ -110,7 +111,7 @@ async fn topologies(cluster: &DevCluster) {
             "spec": { "tomorrow": new_field("the spec"), "levels": levels } })
     };
     let sent = topology(["host", "zone", "rack"]);
-    until_known(cluster, &sent).await;
+    wait_until_known(cluster, &sent).await;
     run(cluster, &["create", "--validate=strict", "-f", "-"], &sent.to_string()).await;
     let expected = topology(["zone", "rack", "host"]);
     let stored = get(cluster, &expected).await;
@@ -122,9 +123,7 @@ async fn topologies(cluster: &DevCluster) {
 }
 
 /// Waits until the API server knows the new fields, a moment after the CRD is stored.
-async fn until_known(cluster: &DevCluster, object: &Value) {
+async fn wait_until_known(cluster: &DevCluster, object: &Value) {
     let create = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
-    while let Err(words) = e2e::kubectl::kubectl_on(cluster, &create, &object.to_string()).await {
-        assert!(words.contains("unknown field"), "{words}");
-    }
+    kubectl_until_success(cluster, &create, &object.to_string(), "unknown field").await;
 }
