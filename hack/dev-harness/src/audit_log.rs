@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::Deserialize;
+use serde_json::Value;
 
 const FILE: &str = "audit.log";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccount:grove-system:";
@@ -74,6 +77,12 @@ impl Event {
     /// The ServiceAccount in `grove-system` that sent the request, or `None` for any other user.
     pub fn service_account(&self) -> Option<&str> {
         self.user.username.strip_prefix(SERVICE_ACCOUNTS)
+    }
+
+    /// When the API server received the request; `None` if the event has no valid timestamp.
+    pub fn received_at(&self) -> Option<SystemTime> {
+        let timestamp = Value::from(self.request_received_timestamp.as_str());
+        serde_json::from_value(timestamp).ok().map(|MicroTime(timestamp)| timestamp.into())
     }
 
     /// Whether the verb can change an object.
@@ -195,6 +204,14 @@ mod tests {
         let stranger = &parse(r#"{"verb":"get","user":{"username":"admin"},"requestURI":"/readyz"}"#).unwrap()[0];
         assert!(stranger.service_account().is_none() && !stranger.is_write() && stranger.object_ref.is_none());
         assert!(parse("{\"verb\"").is_err());
+    }
+
+    #[test]
+    fn timestamps_are_parsed_with_microseconds() {
+        let event = &parse(r#"{"requestReceivedTimestamp":"1970-01-01T00:00:01.000002Z"}"#).unwrap()[0];
+        let received = event.received_at().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(received.as_micros(), 1_000_002);
+        assert!(parse("{}").unwrap()[0].received_at().is_none());
     }
 
     #[test]

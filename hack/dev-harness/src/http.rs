@@ -1,14 +1,20 @@
 //! An HTTP/1.1 client for processes on this machine: probes, metrics, etcd, webhooks.
 
+use std::io::Cursor;
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use http::Request;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+
+/// A request body that several requests can share.
+type Body = Full<Cursor<Arc<[u8]>>>;
 
 /// The status code and the body of a response.
 pub type Response = (u16, String);
@@ -20,13 +26,13 @@ pub type Response = (u16, String);
 pub async fn send(port: u16, method: &str, path: &str, body: &str) -> Result<Response> {
     let request = Request::builder().method(method).uri(format!("http://127.0.0.1:{port}{path}"));
     let client = legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-    respond(&client, request.body(body.to_owned())?).await
+    respond(&client, request.body(Full::new(Cursor::new(Arc::from(body.as_bytes()))))?).await
 }
 
 /// Sends requests to one HTTPS port of 127.0.0.1 and reuses its connections.
 #[derive(Clone)]
 pub struct HttpsClient {
-    client: legacy::Client<HttpsConnector<HttpConnector>, String>,
+    client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
     port: u16,
 }
 
@@ -53,14 +59,14 @@ impl HttpsClient {
     ///
     /// # Errors
     /// If the connection fails before the response is complete.
-    pub async fn post_json(&self, path: &str, body: &str) -> Result<Response> {
+    pub async fn post_json(&self, path: &str, body: Arc<[u8]>) -> Result<Response> {
         let uri = format!("https://127.0.0.1:{}{path}", self.port);
         let request = Request::post(uri).header("Content-Type", "application/json");
-        respond(&self.client, request.body(body.to_owned())?).await
+        respond(&self.client, request.body(Full::new(Cursor::new(body)))?).await
     }
 }
 
-async fn respond<C>(client: &legacy::Client<C, String>, request: Request<String>) -> Result<Response>
+async fn respond<C>(client: &legacy::Client<C, Body>, request: Request<Body>) -> Result<Response>
 where
     C: legacy::connect::Connect + Clone + Send + Sync + 'static,
 {

@@ -1,4 +1,4 @@
-//! The command line: every verb, every flag, and the environment variables that are listened to.
+//! The command line: all verbs, flags and environment variables.
 
 use crate::balancer::Backend;
 use clap::{Parser, Subcommand};
@@ -13,17 +13,17 @@ pub(crate) struct Args {
     pub(crate) verb: Verb,
 }
 
-/// Where the Kubernetes that we run against comes from. The variable KUBECONFIG is never read, so that nobody's
-/// production cluster is worked on by accident.
+/// Where the Kubernetes control plane comes from. `cargo xtask` ignores the variable KUBECONFIG, so that it never changes a
+/// production cluster by accident.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Source {
-    /// Use this cluster in place of starting one
+    /// Use this cluster instead of starting a control plane
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Take etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and kubectl from this folder
+    /// Use etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and kubectl from this folder
     #[arg(long, global = true, value_name = "DIR", env = "GROVE_BIN_DIR", hide_env_values = true)]
     pub(crate) bin_dir: Option<PathBuf>,
-    /// Where built control planes are kept [default: ~/.cache]
+    /// Cache of built control planes [default: ~/.cache]
     #[arg(long, global = true, value_name = "DIR", env = "GROVE_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
     #[arg(long, global = true, hide = true, env = "XDG_CACHE_HOME")]
@@ -32,39 +32,39 @@ pub(crate) struct Source {
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Start a control plane, its nodes and every service, and leave them running
-    Up(Wish),
-    /// End everything that `up` started
+    /// Start a dev cluster (control plane, simulated nodes, Grove services) and leave it running
+    Up(UpArgs),
+    /// End all processes of a dev cluster
     Down {
-        /// The plane's folder [default: target/grove]
+        /// Folder of the dev cluster [default: target/grove]
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Show a set of cliques coming up, scaling, healing and going away
+    /// Show how a PodCliqueSet is deployed, scaled, repaired and deleted
     Demo {
-        /// End with nothing left; otherwise the cluster stays for you to play with
+        /// Delete everything at the end; without this flag the cluster keeps running
         #[arg(long)]
         once: bool,
         #[command(flatten)]
-        wish: Wish,
+        up: UpArgs,
     },
-    /// Run every test, from unit to end-to-end
+    /// Run all tests, from unit tests to end-to-end tests
     Test {
-        /// Only tests whose name contains this
+        /// Run only tests whose name contains this text
         filter: Option<String>,
-        /// Folder of the plane that the end-to-end tests share [default: target/grove-test]
+        /// Folder of the dev cluster that the end-to-end tests share [default: target/grove-test]
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Run what takes too long for every change
+    /// Run tests that take too long for every change
     #[command(subcommand)]
     Soak(Soak),
-    /// Measure what the suite does beside the same writes made by hand
+    /// Measure the services and compare them with a plain client that makes the same writes
     #[command(subcommand)]
     Bench(Benchmark),
-    /// Write crds/ and the RBAC manifests from the code
+    /// Write crds/, the RBAC manifests and the webhook manifests from the code
     Generate,
-    /// Hand connections to whichever webhook server is ready, as kube-proxy does; started by `up`
+    /// Forward connections to the ready replicas of the webhook server, as kube-proxy does; `up` starts this verb
     #[command(hide = true)]
     Balance {
         #[arg(long)]
@@ -75,9 +75,9 @@ pub(crate) enum Verb {
         #[arg(long)]
         dir: PathBuf,
     },
-    /// Renew the services' tokens for as long as the plane runs; started by `up`
+    /// Renew the ServiceAccount tokens while the dev cluster runs; `up` starts this verb
     #[command(hide = true)]
-    KeepTokens {
+    RefreshTokens {
         #[arg(long)]
         dir: PathBuf,
     },
@@ -85,98 +85,101 @@ pub(crate) enum Verb {
 
 #[derive(Subcommand)]
 pub(crate) enum Soak {
-    /// Kill services right after a write was sent, while sets are created, scaled and deleted
+    /// Kill services right after they sent a write, while sets are created, scaled and deleted
     Kills(Kills),
-    /// Ask for admission with objects that nobody would write, of the rules and of each webhook, and check the laws that hold
-    /// for all
+    /// Send random objects to the admission rules and to each webhook, and check invariants
     Fuzz(Fuzz),
-    /// Certificates that change every two seconds, and restarts of who serves them, while sets are created all the time
+    /// Rotate certificates every two seconds and restart webhook servers, while sets are created
     Rotation(Rotation),
 }
 
-/// How many inputs, and which.
+/// Flags of `soak fuzz`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Fuzz {
-    /// Inputs for each webhook; the rules by themselves get four times as many
+    /// Inputs for each webhook; the admission rules get four times as many
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) inputs: u64,
-    /// The first input follows from this number, each further one from the next
+    /// Seed of the first input; each further input has the next seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Only these: `rules`, or a webhook by the last part of its path [default: all]
+    /// Fuzz only these: `rules`, or a webhook by the last segment of its path [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) of: Vec<String>,
 }
 
-/// For how long.
+/// Flags of `soak rotation`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Rotation {
-    /// Certificates, one every two seconds
+    /// Number of certificates, one every two seconds
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub(crate) rotations: u32,
     /// Restarts of each of the two replicas
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) restarts: u32,
-    /// Beside this folder lies the plane's [default: target/grove-soak]
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// How often, and where.
+/// Flags of `soak kills`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Kills {
-    /// Kills in all; twenty in each life of the sets
+    /// Number of kills; twenty while each group of sets is created, scaled and deleted
     #[arg(long = "kills", value_name = "N", default_value_t = 200)]
     pub(crate) count: u32,
-    /// The places follow from this number
+    /// Seed that chooses the writes after which a service is killed
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Kill webhook servers, one of two at a time, in place of controllers; these kills follow no seed
+    /// Kill one of two webhook servers at a time instead of controllers; these kills do not depend on the seed
     #[arg(long)]
     pub(crate) webhooks: bool,
-    /// Beside this folder lies the plane's [default: target/grove-soak]
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
-    /// A set that is deployed, scaled in, scaled out and deleted: times, writes, processor time and memory
+    /// Deploy, scale and delete a set: times, status delays, writes, CPU time and memory
     Scale(Scale),
-    /// Reviews of a set, sent to the webhook server: processor time of each, and memory over all of them
+    /// Send admission reviews of a set to the webhook server: CPU time per review, and memory over time
     Admission(Admission),
 }
 
-/// How many reviews.
+/// Flags of `bench admission`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Admission {
-    /// Reviews in all
+    /// Number of reviews
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     pub(crate) reviews: u64,
-    /// Where the report goes [default: target/bench]
+    /// Folder of the report [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// The plane's folder [default: target/grove-bench]
+    /// Folder of the dev cluster [default: target/grove-bench]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// What to measure.
+/// Flags of `bench scale`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Scale {
-    /// Replicas of the set, each one clique of two pods; several for how costs grow with the size
+    /// Replicas of the set, each one clique of two pods. Several sizes show how costs grow; N/2,N also compares scaling from N/2
+    /// to N with deploying N/2
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..), default_value = "500")]
     replicas: Vec<u32>,
-    /// The same as --replicas 125,250,500,1000,2000
+    /// Short for --replicas 125,250,500,1000,2000
     #[arg(long, conflicts_with = "replicas")]
     growth: bool,
     /// Rounds of each size
     #[arg(long, value_name = "N", default_value = "5")]
     pub(crate) repeat: u32,
-    /// Where the report, the CSV and the plots go [default: target/bench]
+    /// Let another client list all pods twice a second during the measurements
+    #[arg(long)]
+    pub(crate) list_pods: bool,
+    /// Folder of the report, the CSV file and the plots [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// The plane's folder [default: target/grove-bench]
+    /// Folder of the dev cluster [default: target/grove-bench]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -187,25 +190,25 @@ impl Scale {
     }
 }
 
-/// What the plane should be like.
+/// Flags of `up`; `demo` has them, too.
 #[derive(Clone, Default, clap::Args)]
-pub(crate) struct Wish {
-    /// The plane's folder [default: target/grove]
+pub(crate) struct UpArgs {
+    /// Folder of the dev cluster [default: target/grove]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
-    /// Port of the API server [default: a free one]
+    /// Port of the API server [default: a free port]
     #[arg(long)]
     pub(crate) port: Option<u16>,
     /// Number of nodes [default: 10]
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<u32>,
-    /// The configuration of the services, an `OperatorConfiguration` [default: the one in deploy/base/common]
+    /// Configuration of the services, an `OperatorConfiguration` [default: the one in deploy/base/common]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Processes of each Grove service, of which one acts [default: 1]
+    /// Processes of each Grove service; leader election chooses the active one [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) replicas: Option<u32>,
-    /// Have Kubernetes' own gangs, which are an alpha API
+    /// Enable the gang scheduling of Kubernetes, an alpha API
     #[arg(long)]
     pub(crate) native_gangs: bool,
     /// Start no Grove service
@@ -213,8 +216,8 @@ pub(crate) struct Wish {
     pub(crate) no_services: bool,
 }
 
-impl Wish {
-    /// How many processes of each service.
+impl UpArgs {
+    /// The number of processes of each service.
     pub(crate) fn replicas(&self) -> u32 {
         self.replicas.unwrap_or(1).max(1)
     }

@@ -1,4 +1,4 @@
-//! Stands for kube-proxy: hands each connection to the next backend that says it is ready, else to one that takes it.
+//! Forwards connections to the replicas of the webhook server, in place of kube-proxy.
 
 use crate::services::is_ready;
 use anyhow::{Context, Result, bail};
@@ -11,22 +11,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Between two looks at a backend.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where one process takes connections, and where it says whether it wants any.
+/// The ports of one replica: for connections, and for its readiness probe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {
     port: u16,
-    probes: u16,
+    probe_port: u16,
 }
 
 impl std::str::FromStr for Backend {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (port, probes) = text.split_once(':').context("a backend is PORT:PROBE-PORT")?;
-        Ok(Self { port: port.parse()?, probes: probes.parse()? })
+        let (port, probe_port) = text.split_once(':').context("a backend has the form PORT:PROBE-PORT")?;
+        Ok(Self { port: port.parse()?, probe_port: probe_port.parse()? })
     }
 }
 
@@ -36,37 +35,38 @@ pub(crate) async fn run(port: u16, backends: &[Backend]) -> Result<()> {
         bail!("give at least one --backend");
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-    let ready: Arc<[_]> = backends.iter().map(|backend| (backend.port, observed(*backend))).collect();
-    let turn = Arc::new(AtomicUsize::new(0));
+    let backends: Arc<[_]> = backends.iter().map(|backend| (backend.port, probe(*backend))).collect();
+    let next = Arc::new(AtomicUsize::new(0));
     loop {
         let (client, _) = listener.accept().await?;
-        let (ready, turn) = (Arc::clone(&ready), Arc::clone(&turn));
-        tokio::spawn(async move { carry(client, &ready, &turn).await });
+        let (backends, next) = (Arc::clone(&backends), Arc::clone(&next));
+        tokio::spawn(async move { forward(client, &backends, &next).await });
     }
 }
 
-fn observed(backend: Backend) -> watch::Receiver<bool> {
-    let (says, said) = watch::channel(false);
+fn probe(backend: Backend) -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
-        while !says.is_closed() {
-            says.send_replace(is_ready(backend.probes).await);
-            sleep(LOOK_AGAIN).await;
+        while !sender.is_closed() {
+            sender.send_replace(is_ready(backend.probe_port).await);
+            sleep(PROBE_INTERVAL).await;
         }
     });
-    said
+    receiver
 }
 
-/// A backend that takes no connection after all is passed over. While none says that it is ready, those that still take
-/// connections do, as kube-proxy has it: one may be about to end and the word of its successor on its way.
-async fn carry(mut client: TcpStream, backends: &[(u16, watch::Receiver<bool>)], turn: &AtomicUsize) {
-    let first = turn.fetch_add(1, Ordering::Relaxed);
+/// Forwards one connection to the next ready backend, round robin; skips a backend that rejects the connection. If no
+/// backend is ready, an unready backend that accepts connections gets it, as with kube-proxy: it may be terminating while the
+/// readiness of its successor is not known yet.
+async fn forward(mut client: TcpStream, backends: &[(u16, watch::Receiver<bool>)], next: &AtomicUsize) {
+    let first = next.fetch_add(1, Ordering::Relaxed);
     let in_turn = (0..backends.len()).map(|step| &backends[(first + step) % backends.len()]);
-    let (ready, others): (Vec<_>, Vec<_>) = in_turn.partition(|(_, ready)| *ready.borrow());
-    for (port, _) in ready.into_iter().chain(others) {
+    let (ready, unready): (Vec<_>, Vec<_>) = in_turn.partition(|(_, ready)| *ready.borrow());
+    for (port, _) in ready.into_iter().chain(unready) {
         if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await {
-            // As good as none: a connection without delay is only faster.
+            // An error is harmless: without the option the connection is only slower.
             _ = (client.set_nodelay(true), server.set_nodelay(true));
-            // How a connection ends is told to both sides by its end.
+            // Both sides see an error as the end of the connection.
             _ = copy_bidirectional(&mut client, &mut server).await;
             return;
         }

@@ -1,63 +1,69 @@
-//! `bench`: what the suite does, measured on a real control plane beside the same writes made by hand.
+//! `bench`: measures the services on a real control plane, next to a plain client that makes the same writes.
 
 pub(crate) mod admission;
-mod bare;
-mod bars;
+mod baseline;
 mod grove;
 mod machine;
-mod measure;
+mod object_counts;
+mod phase_meter;
 mod plot;
+mod pod_lister;
+mod recorded_objects;
 mod report;
-mod requests;
 mod samples;
-mod tally;
+mod thresholds;
 mod usage;
 mod workload;
+mod writes;
 
-use crate::args::{Scale, Source, Wish};
-use crate::plane::{Afterwards, Plane, with_plane};
-use crate::workspace;
+use crate::args::{Scale, Source, UpArgs};
+use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
+use crate::{proc, workspace};
 use anyhow::{Context, Result, bail};
-use grove_runtime::client::{self, Clients};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use samples::{Samples, Who};
+use pod_lister::PodLister;
+use recorded_objects::RecordedObjects;
+use samples::{Samples, Variant};
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-const NODES: u32 = 100;
+const MIN_NODES: u32 = 100;
+const REPLICAS_PER_NODE: u32 = 50;
 
-/// One repetition of one size.
+/// One repetition with one size.
 #[derive(Clone, Copy)]
 struct Round {
     replicas: u32,
     repetition: u32,
 }
 
-/// Measures the life of one set, several times and in several sizes, in turn with the same writes made by hand.
-pub(crate) async fn scale(source: &Source, wish: &Scale) -> Result<()> {
+/// `bench scale`: measures the services and the baseline in turn, with several sizes and repetitions.
+pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
     if source.kubeconfig.is_some() {
-        bail!("the figures are read from the control plane's own processes and audit log; leave --kubeconfig out");
+        bail!("the benchmark reads the processes and the audit log of a dev cluster; omit --kubeconfig");
     }
     if cfg!(debug_assertions) {
-        return Err(go_on_optimised()?);
+        return Err(exec_optimised()?);
     }
-    println!("everything that is measured, this client included, is built with --release");
-    let sizes = wish.sizes();
-    let most = sizes.iter().copied().max().unwrap_or_default();
-    let dir = wish.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
-    let plane = Wish { dir: Some(dir), nodes: Some(NODES.max(most / 50)), ..Wish::default() };
-    with_plane(source, &plane, Afterwards::Ends, async |plane: &mut Plane| {
-        let conditions = machine::describe(plane).await?;
-        let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, wish);
-        rounds(plane, wish.repeat, &sizes, report).await
+    println!("all measured processes, this client included, are built with --release");
+    let sizes = args.sizes();
+    let largest = sizes.iter().copied().max().unwrap_or_default();
+    let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
+    let up = UpArgs { dir: Some(dir), nodes: Some(MIN_NODES.max(largest / REPLICAS_PER_NODE)), ..UpArgs::default() };
+    with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
+        let mut conditions = machine::describe(cluster).await?;
+        conditions.extend(args.list_pods.then(|| "Load: another client lists all pods twice a second".to_owned()));
+        let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, args);
+        rounds(cluster, args, &sizes, report).await
     })
     .await
 }
 
-/// Goes on as the optimised build of this program. Returns only if that is not possible.
-fn go_on_optimised() -> Result<anyhow::Error> {
+/// Replaces this process by the optimised build of the same program. Returns only if that fails.
+fn exec_optimised() -> Result<anyhow::Error> {
     let arguments = ["run", "--quiet", "--release", "--package", "xtask", "--"];
     let mut cargo = Command::new("cargo");
     cargo.current_dir(workspace::root()).args(arguments).args(std::env::args_os().skip(1));
@@ -65,52 +71,60 @@ fn go_on_optimised() -> Result<anyhow::Error> {
     Err(cargo.exec()).context("cannot run cargo")
 }
 
-/// Reports whenever every size was measured once more, so that whoever interrupts a long series has what was measured.
+/// Writes the report after each repetition of all sizes, so that an interrupted benchmark has a report, too.
 async fn rounds(
-    plane: &mut Plane,
-    repeat: u32,
+    cluster: &mut DevCluster,
+    args: &Scale,
     sizes: &[u32],
     report: impl Fn(&Samples, u32) -> Result<()>,
 ) -> Result<()> {
-    let clients = connect(&plane.kubectl.kubeconfig).await?;
-    workload::make_namespace(&plane.kubectl).await?;
-    if let Some(&replicas) = sizes.first() {
-        // A server that was just started closes the watches of everybody until it has learned how much there is to send.
-        println!("{replicas} replicas by hand to warm up, not counted");
-        bare::run(plane, &clients, Round { replicas, repetition: 0 }, &mut Samples::default()).await?;
+    let client = connect(&cluster.kubectl.kubeconfig).await?;
+    workload::create_namespace(&cluster.kubectl).await?;
+    let mut recorded = BTreeMap::new();
+    for &replicas in sizes {
+        println!("{replicas} replicas: recording the objects of the services; not measured");
+        recorded.insert(replicas, grove::record(cluster, &client, replicas).await?);
     }
+    let lister = connect(&cluster.kubectl.kubeconfig).await?;
+    let _lister = args.list_pods.then(|| PodLister::start(lister));
     let mut samples = Samples::default();
-    for repetition in 1..=repeat {
-        for &replicas in sizes {
-            round(plane, &clients, Round { replicas, repetition }, &mut samples).await?;
+    for repetition in 1..=args.repeat {
+        for (&replicas, recorded) in &recorded {
+            round(cluster, &client, Round { replicas, repetition }, recorded, &mut samples).await?;
         }
         report(&samples, repetition)?;
     }
     Ok(())
 }
 
-/// As a service connects: watches have connections of their own, and nothing is tried again behind our back.
-async fn connect(kubeconfig: &Path) -> Result<Clients> {
-    client::install_crypto_provider();
+/// A plain client, as cluster admin. It does not retry requests.
+async fn connect(kubeconfig: &Path) -> Result<Client> {
+    // An error means that another client has installed the provider already.
+    _ = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
-    let requests = Client::try_from(config.clone())?;
-    config.read_timeout = None;
-    Ok(Clients { requests, watches: Client::try_from(config)? })
+    Ok(Client::try_from(config)?)
 }
 
-/// Grove and bare, each first in every other round, so that neither always meets the colder server.
-async fn round(plane: &mut Plane, clients: &Clients, round: Round, samples: &mut Samples) -> Result<()> {
-    let order = if round.repetition % 2 == 1 { [Who::Grove, Who::Bare] } else { [Who::Bare, Who::Grove] };
-    for who in order {
+/// Runs both variants. They take turns in going first, so that neither always meets the colder API server.
+async fn round(
+    cluster: &mut DevCluster,
+    client: &Client,
+    round: Round,
+    recorded: &RecordedObjects,
+    samples: &mut Samples,
+) -> Result<()> {
+    let is_odd = round.repetition % 2 == 1;
+    let variants = if is_odd { [Variant::Grove, Variant::Baseline] } else { [Variant::Baseline, Variant::Grove] };
+    for variant in variants {
         let Round { replicas, repetition } = round;
-        println!("{replicas} replicas, round {repetition}, {}: load {:.1}", who.name(), machine::load());
-        match who {
-            Who::Grove => grove::run(plane, clients, round, samples).await,
-            Who::Bare => bare::run(plane, clients, round, samples).await,
+        println!("{replicas} replicas, round {repetition}, {}: load {:.1}", variant.name(), proc::load());
+        match variant {
+            Variant::Grove => grove::run(cluster, client, round, samples).await,
+            Variant::Baseline => baseline::run(cluster, client, round, recorded, samples).await,
         }
-        .with_context(|| format!("{replicas} replicas, round {repetition}, {}", who.name()))?;
+        .with_context(|| format!("{replicas} replicas, round {repetition}, {}", variant.name()))?;
     }
     Ok(())
 }

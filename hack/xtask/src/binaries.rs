@@ -1,5 +1,5 @@
-//! The six unmodified binaries of the control plane: given in a folder, or built once per set of pins and kept in a
-//! cache outside the clone.
+//! The six unmodified binaries of the control plane: from a given folder, or built once per set of pinned versions and cached
+//! outside the clone.
 
 use crate::args::Source;
 use crate::workspace;
@@ -29,18 +29,18 @@ const NO_GO: &str = "the control plane is built from source and there is no Go t
     Install Go 1.26 or newer (https://go.dev/dl/), or give --kubeconfig FILE (a cluster of your own)\n\
     or --bin-dir DIR (a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kubectl)";
 
-/// The folder that built control planes are kept in.
+/// The cache of built control planes.
 pub(crate) fn cache(source: &Source) -> Result<PathBuf> {
     let base = source
         .cache_dir
         .clone()
         .or_else(|| source.xdg_cache_home.clone())
         .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
-        .context("there is no home folder for the cache; give --cache-dir DIR")?;
+        .context("no home folder for the cache; give --cache-dir DIR")?;
     Ok(std::path::absolute(base)?.join("grove/controlplane"))
 }
 
-/// The folder with all six binaries, built first if need be.
+/// The folder with all six binaries. Builds them if they are not in the cache.
 pub(crate) async fn folder(source: &Source) -> Result<PathBuf> {
     if let Some(given) = &source.bin_dir {
         let missing: Vec<&str> = NAMES.into_iter().filter(|name| !given.join(name).is_file()).collect();
@@ -50,16 +50,16 @@ pub(crate) async fn folder(source: &Source) -> Result<PathBuf> {
         return Ok(std::path::absolute(given)?);
     }
     let cache = cache(source)?;
-    let folder = cache.join(pins()?);
+    let folder = cache.join(pinned_versions()?);
     if !folder.is_dir() {
         build_once(&cache, &folder).await?;
     }
     Ok(folder)
 }
 
-/// The kubectl to talk to a cluster that we did not start.
+/// Finds a kubectl for a cluster that `cargo xtask` did not start.
 pub(crate) fn any_kubectl(source: &Source) -> Result<PathBuf> {
-    let built = cache(source).ok().and_then(|cache| Some(cache.join(pins().ok()?)));
+    let built = cache(source).ok().and_then(|cache| Some(cache.join(pinned_versions().ok()?)));
     let known = [source.bin_dir.clone(), built].into_iter().flatten().map(|folder| folder.join("kubectl"));
     let on_path = std::env::var_os("PATH")
         .into_iter()
@@ -70,8 +70,8 @@ pub(crate) fn any_kubectl(source: &Source) -> Result<PathBuf> {
         .context("there is no kubectl: install it, or give --bin-dir DIR with one in it")
 }
 
-/// What the binaries are made from, as a short name.
-fn pins() -> Result<String> {
+/// A short hash of the files that pin the versions.
+fn pinned_versions() -> Result<String> {
     let mut hash = Sha256::new();
     for file in ["go.mod", "go.sum"] {
         let path = workspace::control_plane().join(file);
@@ -80,13 +80,13 @@ fn pins() -> Result<String> {
     Ok(workspace::hex(&hash.finalize()[..8]))
 }
 
-/// Two clones may want the same binaries at the same time: one builds, the other waits and finds them.
+/// Builds the binaries under a lock: if two clones need the same binaries, one builds them and the other waits.
 async fn build_once(cache: &Path, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    std::fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
     let lock = File::create(folder.with_added_extension("lock"))?;
     if lock.try_lock().is_err() {
-        println!("another build of the same control plane is going on; waiting for it");
-        lock_when_free(&lock).await?;
+        println!("waiting for another build of the same control plane");
+        acquire(&lock).await?;
     }
     if folder.is_dir() {
         return Ok(());
@@ -102,8 +102,8 @@ async fn build_once(cache: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Waits without blocking the thread, so that Ctrl-C is still heard.
-async fn lock_when_free(lock: &File) -> Result<()> {
+/// Waits for the lock without blocking the thread, so that Ctrl-C still works.
+async fn acquire(lock: &File) -> Result<()> {
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(()),
@@ -115,7 +115,7 @@ async fn lock_when_free(lock: &File) -> Result<()> {
 
 async fn build(into: &Path) -> Result<()> {
     let version = version()?;
-    let (major, minor) = major_minor(&version).with_context(|| format!("{version} is no version of Kubernetes"))?;
+    let (major, minor) = major_minor(&version).with_context(|| format!("{version} is not a Kubernetes version"))?;
     let stamp = "-X k8s.io/component-base/version";
     let flags = format!("-s -w {stamp}.gitVersion={version} {stamp}.gitMajor={major} {stamp}.gitMinor={minor}");
     let child = Command::new("go")
@@ -132,15 +132,15 @@ async fn build(into: &Path) -> Result<()> {
     match child {
         Ok(child) => {
             println!("building the control plane (once for all clones; about four minutes on two cores)");
-            follow(child).await
+            report_progress(child).await
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(NO_GO),
         Err(error) => Err(error).context("cannot run go"),
     }
 }
 
-/// Shows every few seconds how far the build is; shows what Go said if it fails.
-async fn follow(mut child: Child) -> Result<()> {
+/// Prints the progress of the build every few seconds, and the last output of Go if the build fails.
+async fn report_progress(mut child: Child) -> Result<()> {
     let began = Instant::now();
     let output = child.stderr.take().context("go has no standard error")?;
     let mut lines = BufReader::new(output).lines();
@@ -167,7 +167,8 @@ async fn follow(mut child: Child) -> Result<()> {
     Ok(())
 }
 
-/// The Kubernetes version that go.mod pins; without it in the binary, kubectl cannot read the server's version.
+/// The Kubernetes version that go.mod pins. The build stamps it into the binaries: without the stamp, kubectl cannot parse the
+/// version of the server.
 fn version() -> Result<String> {
     let path = workspace::control_plane().join("go.mod");
     let text = std::fs::read_to_string(&path)?;
@@ -176,7 +177,7 @@ fn version() -> Result<String> {
         .find_map(|line| line.strip_prefix("k8s.io/kubernetes "))
         .and_then(|rest| rest.split_whitespace().next())
         .map(str::to_owned)
-        .with_context(|| format!("{} pins no k8s.io/kubernetes", path.display()))
+        .with_context(|| format!("{} does not pin k8s.io/kubernetes", path.display()))
 }
 
 fn major_minor(version: &str) -> Option<(&str, &str)> {
@@ -189,7 +190,7 @@ mod tests {
     use super::{major_minor, version};
 
     #[test]
-    fn the_version_stamp_is_the_pinned_one() {
+    fn the_version_is_read_from_go_mod() {
         let version = version().unwrap();
         let (major, minor) = major_minor(&version).unwrap();
         assert_eq!(major, "1");

@@ -3,7 +3,7 @@
 
 use crate::credentials;
 use crate::ports::Ports;
-use crate::processes::Launch;
+use crate::processes::ProcessSpec;
 use crate::workspace;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,29 @@ const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 const SCHEDULER: &str = "kube-scheduler";
 const KWOK: &str = "kwok";
 
-/// Everything that needs a port.
+/// The names of all ports of the control plane.
 pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 
-const GANGS_SERVED: &str = "--runtime-config=scheduling.k8s.io/v1alpha2=true";
-const GANGS_ON: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true";
+/// Serves the alpha API of gang scheduling.
+const GANG_API: &str = "--runtime-config=scheduling.k8s.io/v1alpha2=true";
+/// Lets the scheduler use that API.
+const GANG_FEATURES: &str =
+    "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true";
 
-/// Makes the command line of each part, for one plane.
+/// The parts of the control plane of one dev cluster, as processes.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) binaries: &'a Path,
     pub(crate) ports: &'a Ports,
-    /// Whether the alpha API of gangs is served and scheduled by.
+    /// Whether the API server serves the alpha API of gang scheduling and the scheduler uses it.
     pub(crate) native_gangs: bool,
 }
 
 impl ControlPlane<'_> {
-    pub(crate) fn etcd(&self) -> Result<Launch> {
-        let client = format!("http://127.0.0.1:{}", self.ports.of(ETCD)?);
-        let peer = format!("http://127.0.0.1:{}", self.ports.of(ETCD_PEER)?);
-        Ok(self.launch(
+    pub(crate) fn etcd(&self) -> Result<ProcessSpec> {
+        let client = format!("http://127.0.0.1:{}", self.ports.get(ETCD)?);
+        let peer = format!("http://127.0.0.1:{}", self.ports.get(ETCD_PEER)?);
+        Ok(self.process(
             ETCD,
             vec![
                 format!("--data-dir={}", self.dir.join("etcd").display()),
@@ -45,21 +48,21 @@ impl ControlPlane<'_> {
                 format!("--initial-cluster=default={peer}"),
                 "--log-level=warn".to_owned(),
                 "--quota-backend-bytes=4294967296".to_owned(),
-                // The data of a test need not survive a power cut, and waiting for the disk would dominate every time.
+                // The data need not survive a power failure. Waiting for the disk would dominate all times.
                 "--unsafe-no-fsync".to_owned(),
             ],
         ))
     }
 
-    pub(crate) fn api_server(&self) -> Result<Launch> {
+    pub(crate) fn api_server(&self) -> Result<ProcessSpec> {
         let pki = self.dir.join("pki");
         let in_pki = |file: &str| pki.join(file).display().to_string();
-        let gangs = [GANGS_SERVED, GANGS_ON].into_iter().filter(|_| self.native_gangs).map(str::to_owned);
-        Ok(self.launch(
+        let gangs = [GANG_API, GANG_FEATURES].into_iter().filter(|_| self.native_gangs).map(str::to_owned);
+        Ok(self.process(
             API_SERVER,
             vec![
-                format!("--etcd-servers=http://127.0.0.1:{}", self.ports.of(ETCD)?),
-                format!("--secure-port={}", self.ports.of(API_SERVER)?),
+                format!("--etcd-servers=http://127.0.0.1:{}", self.ports.get(ETCD)?),
+                format!("--secure-port={}", self.ports.get(API_SERVER)?),
                 "--bind-address=127.0.0.1".to_owned(),
                 "--advertise-address=127.0.0.1".to_owned(),
                 format!("--cert-dir={}", pki.display()),
@@ -74,7 +77,7 @@ impl ControlPlane<'_> {
                 "--endpoint-reconciler-type=none".to_owned(),
                 format!("--audit-policy-file={}", workspace::control_plane().join("audit-policy.yaml").display()),
                 format!("--audit-log-path={}", self.dir.join("audit.log").display()),
-                // Larger than what any test writes, so that a run is in one file; and bounded for planes that stay up.
+                // No test writes as much, so a run fits in one file. A dev cluster that runs for long rotates the file.
                 "--audit-log-maxsize=1000".to_owned(),
                 "--audit-log-maxbackup=1".to_owned(),
                 "--max-requests-inflight=1200".to_owned(),
@@ -86,53 +89,53 @@ impl ControlPlane<'_> {
         ))
     }
 
-    /// What lives off the API server and may start in any order once that is there.
-    pub(crate) fn followers(&self) -> Result<[Launch; 3]> {
+    /// The clients of the API server. Once the API server is ready, they may start in any order.
+    pub(crate) fn api_clients(&self) -> Result<[ProcessSpec; 3]> {
         Ok([self.controller_manager()?, self.scheduler()?, self.kwok()?])
     }
 
-    fn controller_manager(&self) -> Result<Launch> {
-        let mut arguments = self.client_of_the_api(CONTROLLER_MANAGER)?;
+    fn controller_manager(&self) -> Result<ProcessSpec> {
+        let mut arguments = self.client_arguments(CONTROLLER_MANAGER)?;
         arguments.extend([
             format!("--service-account-private-key-file={}", self.dir.join("pki/service-accounts.key").display()),
             format!("--root-ca-file={}", self.dir.join("pki/apiserver.crt").display()),
             "--use-service-account-credentials=true".to_owned(),
         ]);
-        Ok(self.launch(CONTROLLER_MANAGER, arguments))
+        Ok(self.process(CONTROLLER_MANAGER, arguments))
     }
 
-    fn scheduler(&self) -> Result<Launch> {
-        Ok(self.launch(SCHEDULER, self.client_of_the_api(SCHEDULER)?))
+    fn scheduler(&self) -> Result<ProcessSpec> {
+        Ok(self.process(SCHEDULER, self.client_arguments(SCHEDULER)?))
     }
 
-    fn client_of_the_api(&self, name: &str) -> Result<Vec<String>> {
+    fn client_arguments(&self, name: &str) -> Result<Vec<String>> {
         let mut arguments = vec![
             format!("--kubeconfig={}", credentials::kubeconfig(self.dir, name).display()),
             "--leader-elect=false".to_owned(),
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", self.ports.of(name)?),
+            format!("--secure-port={}", self.ports.get(name)?),
             format!("--cert-dir={}", self.dir.join("pki").join(name).display()),
         ];
-        arguments.extend(self.native_gangs.then(|| GANGS_ON.to_owned()));
+        arguments.extend(self.native_gangs.then(|| GANG_FEATURES.to_owned()));
         Ok(arguments)
     }
 
-    fn kwok(&self) -> Result<Launch> {
+    fn kwok(&self) -> Result<ProcessSpec> {
         let stages: Vec<PathBuf> = workspace::yaml_files(&workspace::control_plane().join("stages"))?;
         let mut arguments = vec![
             format!("--kubeconfig={}", credentials::kubeconfig(self.dir, KWOK).display()),
             "--manage-all-nodes=true".to_owned(),
             "--node-lease-duration-seconds=40".to_owned(),
             "--cidr=10.64.0.1/10".to_owned(),
-            format!("--server-address=127.0.0.1:{}", self.ports.of(KWOK)?),
+            format!("--server-address=127.0.0.1:{}", self.ports.get(KWOK)?),
         ];
         arguments.extend(stages.iter().map(|stage| format!("--config={}", stage.display())));
-        Ok(Launch { inputs: stages, ..self.launch(KWOK, arguments) })
+        Ok(ProcessSpec { inputs: stages, ..self.process(KWOK, arguments) })
     }
 
-    fn launch(&self, name: &str, arguments: Vec<String>) -> Launch {
-        Launch { name: name.to_owned(), program: self.binaries.join(name), arguments, inputs: Vec::new() }
+    fn process(&self, name: &str, arguments: Vec<String>) -> ProcessSpec {
+        ProcessSpec { name: name.to_owned(), program: self.binaries.join(name), arguments, inputs: Vec::new() }
     }
 }

@@ -1,4 +1,4 @@
-//! Keys, tokens and kubeconfigs of the plane's own users.
+//! Keys, tokens and kubeconfigs of the users of a dev cluster.
 
 use crate::workspace::{hex, write_private};
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) const ADMIN: &str = "admin";
 
-/// The users that the API server knows by token: name in the plane, name in Kubernetes, group.
+/// The users with a static token: name of the kubeconfig, name in Kubernetes, group.
 const USERS: [(&str, &str, &str); 4] = [
     (ADMIN, "admin", "system:masters"),
     ("kube-controller-manager", "system:kube-controller-manager", ""),
@@ -17,7 +17,7 @@ const USERS: [(&str, &str, &str); 4] = [
     ("kwok", "kwok", ""),
 ];
 
-/// The kubeconfigs of all users of the plane.
+/// The kubeconfigs of all users of the dev cluster.
 pub(crate) fn kubeconfigs(dir: &Path) -> impl Iterator<Item = PathBuf> {
     USERS.iter().map(|(name, _, _)| kubeconfig(dir, name))
 }
@@ -26,15 +26,15 @@ pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
     dir.join(format!("{user}.kubeconfig"))
 }
 
-/// The key that signs the tokens of services, its public half, the token of each user, and their kubeconfigs.
-/// Made once per plane: what exists stays.
+/// Creates the key pair that signs ServiceAccount tokens, the token of each user, and the kubeconfigs. Does nothing if the dev
+/// cluster has them already.
 pub(crate) fn create(dir: &Path, api_server: u16) -> Result<()> {
     let pki = dir.join("pki");
     std::fs::create_dir_all(&pki)?;
     if pki.join("tokens.csv").exists() {
         return Ok(());
     }
-    let key = rcgen::KeyPair::generate().context("cannot make a signing key")?;
+    let key = rcgen::KeyPair::generate().context("cannot create a signing key")?;
     write_private(&pki.join("service-accounts.key"), &key.serialize_pem())?;
     write_private(&pki.join("service-accounts.pub"), &key.public_key_pem())?;
     let mut table = String::new();
@@ -47,7 +47,7 @@ pub(crate) fn create(dir: &Path, api_server: u16) -> Result<()> {
 }
 
 fn kubeconfig_text(dir: &Path, port: u16, user: &str, token: &str) -> String {
-    // The API server signs itself a certificate at its first start; the file holds its authority too.
+    // The API server creates a self-signed certificate at its first start; the file has the CA certificate, too.
     let authority = dir.join("pki/apiserver.crt").display().to_string();
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: grove\n\
@@ -57,7 +57,7 @@ fn kubeconfig_text(dir: &Path, port: u16, user: &str, token: &str) -> String {
     )
 }
 
-/// The same cluster as in `admin`, for somebody who reads its token from a file.
+/// A kubeconfig for the cluster of the kubeconfig `admin`, with a user that reads its token from a file.
 pub(crate) fn with_token_file(admin: &Path, token: &Path) -> Result<String> {
     let mut config = Kubeconfig::read_from(admin)?;
     let current = config.current_context.clone().context("the kubeconfig has no current context")?;
@@ -66,7 +66,7 @@ pub(crate) fn with_token_file(admin: &Path, token: &Path) -> Result<String> {
         .contexts
         .first_mut()
         .and_then(|named| named.context.as_mut())
-        .context("the kubeconfig's current context is not in it")?;
+        .context("the kubeconfig lacks its current context")?;
     context.user = Some("service".to_owned());
     let cluster = context.cluster.clone();
     config.clusters.retain(|named| named.name == cluster);

@@ -1,46 +1,49 @@
-//! `demo`: the life of a set of cliques on a real control plane, told step by step.
+//! `demo`: a set is deployed, scaled, repaired and deleted on a real control plane, with every change on the screen.
 
+mod readiness;
 mod screen;
 mod tree;
-mod world;
 
-use crate::args::{Source, Wish};
-use crate::plane::{Afterwards, Plane, with_plane};
-use crate::{services, workspace};
+use crate::args::{Source, UpArgs};
+use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
+use crate::{suite, workspace};
 use anyhow::{Context, Result, bail};
-use kube::api::DynamicObject;
+use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll};
+use grove_dev_harness::live_objects::{LiveObjects, Update, owned_by};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt};
+use kube::{Client, Config, Resource, ResourceExt};
+use readiness::is_ready;
 use screen::Screen;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
-use world::{World, number};
 
 const NAMESPACE: &str = "grove-demo";
-/// The sets of the examples, without groups and with one.
+/// The sets of the examples: without scaling groups, and with one.
 const SET: &str = "demo";
 const GROUPED: &str = "multinode";
-const STEP_WITHIN: Duration = Duration::from_secs(90);
+const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Changes that come this close together are shown as one.
+/// Changes within this time are shown together.
 const FRAME: Duration = Duration::from_millis(150);
 
-pub(crate) async fn run(source: &Source, wish: &Wish, once: bool) -> Result<()> {
-    if wish.no_services {
-        bail!("the demo shows what the services do; leave --no-services out");
+pub(crate) async fn run(source: &Source, args: &UpArgs, once: bool) -> Result<()> {
+    if args.no_services {
+        bail!("the demo needs the services; omit --no-services");
     }
-    let afterwards = if once { Afterwards::Ends } else { Afterwards::Stays };
-    with_plane(source, wish, afterwards, async |plane: &mut Plane| {
-        let mut demo = Demo::begin(plane).await?;
-        let outcome = plane.while_alive(demo.play()).await;
+    let on_exit = if once { OnExit::Stop } else { OnExit::KeepRunning };
+    with_dev_cluster(source, args, on_exit, async |cluster: &mut DevCluster| {
+        let mut demo = Demo::start(cluster).await?;
+        let outcome = cluster.while_alive(demo.play()).await;
         let outcome = match outcome {
-            Ok(()) if !once => plane.while_alive(demo.leave_to_play_with()).await,
+            Ok(()) if !once => cluster.while_alive(demo.deploy_for_the_user()).await,
             other => other,
         };
         if once || outcome.is_err() {
-            // On a cluster that outlives the demo nothing may remain of it.
-            _ = demo.plane_kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false"]).await;
+            // The cluster may outlive the demo, so the demo removes its objects.
+            let delete = ["delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false"];
+            _ = cluster.kubectl.run(&delete).await;
         }
         outcome
     })
@@ -48,133 +51,141 @@ pub(crate) async fn run(source: &Source, wish: &Wish, once: bool) -> Result<()> 
 }
 
 struct Demo<'a> {
-    plane: &'a Plane,
-    world: World,
+    cluster: &'a DevCluster,
+    objects: LiveObjects,
+    updates: SelectAll<BoxStream<'static, Update>>,
     screen: Screen,
     step: usize,
-    /// When the step began.
-    began: Instant,
-    /// The uids of what was there when the step began.
-    before: BTreeSet<String>,
+    step_started: Instant,
+    /// The uids of the objects that existed when the step started.
+    known: BTreeSet<String>,
 }
 
 impl<'a> Demo<'a> {
-    async fn begin(plane: &'a Plane) -> Result<Self> {
+    async fn start(cluster: &'a DevCluster) -> Result<Self> {
         let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n");
-        plane.kubectl.apply(&namespace).await?;
-        plane
-            .kubectl
-            .run(&["wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, "--timeout=30s"])
-            .await?;
-        // Something may be left of an earlier demo that was stopped.
-        plane.kubectl.run(&["delete", "pcs", "--all", "-n", NAMESPACE]).await?;
-        let kubeconfig = Kubeconfig::read_from(&plane.kubectl.kubeconfig)?;
+        cluster.kubectl.apply(&namespace).await?;
+        let wait = ["wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, "--timeout=30s"];
+        cluster.kubectl.run(&wait).await?;
+        // An interrupted demo leaves its sets.
+        cluster.kubectl.run(&["delete", "pcs", "--all", "-n", NAMESPACE]).await?;
+        let kubeconfig = Kubeconfig::read_from(&cluster.kubectl.kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let world = World::watch(&Client::try_from(config)?, NAMESPACE);
-        Ok(Self { plane, world, screen: Screen::default(), step: 0, began: Instant::now(), before: BTreeSet::new() })
+        Ok(Self {
+            cluster,
+            objects: LiveObjects::default(),
+            updates: LiveObjects::updates(&Client::try_from(config)?, NAMESPACE),
+            screen: Screen::default(),
+            step: 0,
+            step_started: Instant::now(),
+            known: BTreeSet::new(),
+        })
     }
 
     async fn play(&mut self) -> Result<()> {
-        self.apply().await?;
+        self.deploy().await?;
         self.scale_the_set().await?;
         self.scale_a_clique().await?;
-        self.lose_a_pod().await?;
-        self.lose_a_clique().await?;
-        self.delete(SET, "Delete the set: everything that was made for it goes with it.").await?;
-        self.span_nodes().await?;
+        self.delete_a_pod().await?;
+        self.delete_a_clique().await?;
+        self.delete_set(SET, "Delete the set: all objects that Grove created for it are deleted, too.").await?;
+        self.deploy_scaling_group().await?;
         self.scale_a_group().await?;
-        self.delete(GROUPED, "Delete that set, too.").await
+        self.delete_set(GROUPED, "Delete this set, too.").await
     }
 
-    async fn apply(&mut self) -> Result<()> {
-        self.say(
-            "One manifest: a set of 2 replicas, each a frontend, a prefill and a decode clique that belong together.",
+    async fn deploy(&mut self) -> Result<()> {
+        self.begin_step(
+            "Apply one manifest: a set of 2 replicas. Each replica is a gang of a frontend, a prefill and a decode clique.",
         );
         self.apply_example("disaggregated").await?;
-        self.until("all pods are Ready", |world| world.is_ready(SET)).await?;
+        self.wait_for("all pods are Ready", |objects| is_ready(objects, SET)).await?;
         self.kubectl(&["wait", "--for=condition=Available", &format!("pcs/{SET}"), "--timeout=30s"]).await
     }
 
     async fn scale_the_set(&mut self) -> Result<()> {
-        self.say("Scale out by a whole server: the third replica comes with its own gang, cliques and pods.");
+        self.begin_step("Scale the set: Grove creates a third replica with its own gang, cliques and pods.");
         self.kubectl(&["scale", &format!("pcs/{SET}"), "--replicas=3"]).await?;
-        self.until("the third replica is Ready", |world| {
-            world.is_ready(SET) && world.sets.named(SET).is_some_and(|set| number(&set.data["spec"]["replicas"]) == 3)
+        self.wait_for("the third replica is Ready", |objects| {
+            is_ready(objects, SET) && objects.sets.get(SET).is_some_and(|set| set.spec.replicas == 3)
         })
         .await
     }
 
     async fn scale_a_clique(&mut self) -> Result<()> {
-        self.say("Scale one role of one server, as an autoscaler would: decode of replica 0 gets a third pod.");
+        self.begin_step(
+            "Scale one clique of one replica, as an autoscaler does: decode of replica 0 gets a third pod.",
+        );
         let clique = format!("{SET}-0-decode");
         self.kubectl(&["scale", &format!("pclq/{clique}"), "--replicas=3"]).await?;
-        self.until("the third decode pod is Ready", |world| {
-            let scaled = world.cliques.named(&clique).is_some_and(|clique| world.pods.of(&clique).len() == 3);
-            scaled && world.is_ready(SET)
+        self.wait_for("the third decode pod is Ready", |objects| {
+            let scaled = objects.cliques.get(&clique).is_some_and(|clique| owned_by(&objects.pods, clique).len() == 3);
+            scaled && is_ready(objects, SET)
         })
         .await
     }
 
-    async fn lose_a_pod(&mut self) -> Result<()> {
-        self.say("Lose a pod: another takes its place and its index.");
-        let clique = self.world.cliques.named(&format!("{SET}-1-prefill")).context("there is no prefill clique")?;
-        let pod = self.world.pods.of(&clique).first().cloned().context("the prefill clique has no pod")?;
-        self.kubectl(&["delete", "pod", &pod.name_any(), "--wait=false"]).await?;
-        self.until("another pod is Ready in its place", |world| {
-            !world.pods.all().iter().any(|other| is_same(other, &pod)) && world.is_ready(SET)
+    async fn delete_a_pod(&mut self) -> Result<()> {
+        self.begin_step("Delete a pod: Grove creates another pod with the same index.");
+        let clique =
+            self.objects.cliques.get(&format!("{SET}-1-prefill")).context("the prefill clique does not exist")?;
+        let pod = *owned_by(&self.objects.pods, clique).first().context("the prefill clique has no pod")?;
+        let (name, uid) = (pod.name_any(), pod.uid());
+        self.kubectl(&["delete", "pod", &name, "--wait=false"]).await?;
+        self.wait_for("another pod is Ready in its place", |objects| {
+            !has_uid(objects.pods.values(), uid.as_ref()) && is_ready(objects, SET)
         })
         .await
     }
 
-    async fn lose_a_clique(&mut self) -> Result<()> {
-        self.say("Lose a whole clique: it comes back with all its pods.");
+    async fn delete_a_clique(&mut self) -> Result<()> {
+        self.begin_step("Delete a clique: Grove creates it again with all its pods.");
         let name = format!("{SET}-1-decode");
-        let lost = self.world.cliques.named(&name).context("there is no decode clique")?;
+        let uid = self.objects.cliques.get(&name).context("the decode clique does not exist")?.uid();
         self.kubectl(&["delete", "pclq", &name, "--wait=false"]).await?;
-        self.until("the clique is back and Ready", |world| {
-            !world.cliques.all().iter().any(|other| is_same(other, &lost)) && world.is_ready(SET)
+        self.wait_for("the new clique is Ready", |objects| {
+            !has_uid(objects.cliques.values(), uid.as_ref()) && is_ready(objects, SET)
         })
         .await
     }
 
-    async fn span_nodes(&mut self) -> Result<()> {
-        self.say(
-            "A model that needs several nodes: a leader and its workers are one instance, beside them a router. Each \
-             instance beyond the first is a gang of its own.",
+    async fn deploy_scaling_group(&mut self) -> Result<()> {
+        self.begin_step(
+            "Deploy a model that needs several nodes: an instance is a leader with its workers, and a router serves all \
+             instances. Each instance beyond the first is a gang of its own.",
         );
         self.apply_example("multinode").await?;
-        self.until("all pods are Ready", |world| world.is_ready(GROUPED)).await
+        self.wait_for("all pods are Ready", |objects| is_ready(objects, GROUPED)).await
     }
 
     async fn scale_a_group(&mut self) -> Result<()> {
-        self.say("Scale that model by an instance: leader and workers come together.");
+        self.begin_step("Scale the scaling group: Grove creates another leader together with its workers.");
         let group = format!("{GROUPED}-0-model");
         self.kubectl(&["scale", &format!("pcsg/{group}"), "--replicas=3"]).await?;
-        self.until("the third instance is Ready", |world| {
-            let scaled = |group: &DynamicObject| number(&group.data["spec"]["replicas"]) == 3;
-            world.groups.named(&group).is_some_and(|group| scaled(&group)) && world.is_ready(GROUPED)
+        self.wait_for("the third instance is Ready", |objects| {
+            objects.groups.get(&group).is_some_and(|group| group.spec.replicas == 3) && is_ready(objects, GROUPED)
         })
         .await
     }
 
-    async fn delete(&mut self, set: &str, what: &str) -> Result<()> {
-        self.say(what);
+    async fn delete_set(&mut self, set: &str, title: &str) -> Result<()> {
+        self.begin_step(title);
         self.kubectl(&["delete", "pcs", set, "--wait=false"]).await?;
-        self.until("nothing is left", World::is_empty).await
+        self.wait_for("all objects are deleted", LiveObjects::is_empty).await
     }
 
-    async fn leave_to_play_with(&mut self) -> Result<()> {
-        self.say("Once more, for you to play with.");
+    async fn deploy_for_the_user(&mut self) -> Result<()> {
+        self.begin_step("Deploy the first set again. You can try your own commands on it.");
         self.apply_example("disaggregated").await?;
-        self.until("all pods are Ready", |world| world.is_ready(SET)).await?;
-        let dir = &self.plane.dir;
-        println!("\nThe cluster stays. Go on with:\n");
-        println!("  export KUBECONFIG={}", self.plane.kubectl.kubeconfig.display());
-        println!("  alias kubectl={}   # if you have none", dir.join("kubectl").display());
+        self.wait_for("all pods are Ready", |objects| is_ready(objects, SET)).await?;
+        let (dir, kubeconfig) = (self.cluster.dir.display(), self.cluster.kubectl.kubeconfig.display());
+        println!("\nThe cluster keeps running. Commands to try:\n");
+        println!("  export KUBECONFIG={kubeconfig}");
+        println!("  alias kubectl={dir}/kubectl   # if you have no kubectl");
         println!("  kubectl get pcs,pclq,podgang,pod -n {NAMESPACE}");
         println!("  kubectl scale pcs/{SET} --replicas=5 -n {NAMESPACE}");
         println!("  kubectl explain podcliqueset.spec");
-        println!("\nLogs lie in {}. End it with: cargo xtask down --dir {}", dir.join("log").display(), dir.display());
+        println!("\nThe logs are in {dir}/log. End the cluster with: cargo xtask down --dir {dir}");
         Ok(())
     }
 
@@ -183,62 +194,73 @@ impl<'a> Demo<'a> {
         self.kubectl(&["apply", "-f", &manifest.display().to_string()]).await
     }
 
-    fn say(&mut self, what: &str) {
+    fn begin_step(&mut self, title: &str) {
         self.step += 1;
-        self.began = Instant::now();
-        self.before = self.world.uids();
-        println!("\n== {}. {what}", self.step);
+        self.step_started = Instant::now();
+        self.known = uids(&self.objects);
+        println!("\n== {}. {title}", self.step);
     }
 
-    /// Runs kubectl in the demo's namespace and shows the command.
+    /// Prints a kubectl command and runs it in the namespace of the demo.
     async fn kubectl(&self, arguments: &[&str]) -> Result<()> {
         println!("$ kubectl {} -n {NAMESPACE}\n", arguments.join(" "));
-        let all: Vec<&str> = arguments.iter().copied().chain(["-n", NAMESPACE]).collect();
-        self.plane_kubectl(&all).await
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["-n", NAMESPACE]).collect();
+        self.cluster.kubectl.run(&arguments).await?;
+        Ok(())
     }
 
-    async fn plane_kubectl(&self, arguments: &[&str]) -> Result<()> {
-        self.plane.kubectl.run(arguments).await.map(drop)
-    }
-
-    /// Follows the world, showing each change, until `arrived` holds.
-    async fn until(&mut self, what: &str, arrived: impl Fn(&World) -> bool) -> Result<()> {
-        if let Ok(followed) = timeout(STEP_WITHIN, self.follow(arrived)).await {
+    /// Shows each change until `reached` is true.
+    async fn wait_for(&mut self, what: &str, reached: impl Fn(&LiveObjects) -> bool) -> Result<()> {
+        if let Ok(followed) = timeout(STEP_TIMEOUT, self.follow(reached)).await {
             followed?;
-            println!("-> {what}, after {:.1} s", self.began.elapsed().as_secs_f64());
+            println!("-> {what}, after {:.1} s", self.step_started.elapsed().as_secs_f64());
             return Ok(());
         }
-        let mut logs = String::new();
-        for service in services::SERVICES {
-            logs += "  ";
-            logs += service;
-            logs += ":\n";
-            logs += &self.plane.processes.last_lines(service, 20);
-        }
+        let log = |service: &str| format!("  {service}:\n{}", self.cluster.processes.log_tail(service, 20));
         bail!(
-            "not so after {STEP_WITHIN:?}: {what}\n{}\nlast lines of the services:\n{logs}",
-            tree::draw(&self.world, &self.before)
+            "not reached after {STEP_TIMEOUT:?}: {what}\n{}\nlast log lines of the services:\n{}",
+            tree::draw(&self.objects, &self.known),
+            suite::SERVICES.map(log).concat()
         )
     }
 
-    async fn follow(&mut self, arrived: impl Fn(&World) -> bool) -> Result<()> {
-        while !arrived(&self.world) {
-            self.screen.show(&tree::draw(&self.world, &self.before));
+    async fn follow(&mut self, reached: impl Fn(&LiveObjects) -> bool) -> Result<()> {
+        while !reached(&self.objects) {
+            self.screen.show(&tree::draw(&self.objects, &self.known));
             let frame = Instant::now() + FRAME;
-            self.world.changed().await?;
-            while !arrived(&self.world) {
+            self.apply_update().await?;
+            while !reached(&self.objects) {
                 tokio::select! {
-                    changed = self.world.changed() => changed?,
+                    applied = self.apply_update() => applied?,
                     () = sleep_until(frame) => break,
                 }
             }
         }
-        self.screen.show(&tree::draw(&self.world, &self.before));
-        self.screen.settle();
+        self.screen.show(&tree::draw(&self.objects, &self.known));
+        self.screen.finish();
+        Ok(())
+    }
+
+    /// Waits for the next watch event and applies it.
+    async fn apply_update(&mut self) -> Result<()> {
+        self.objects.apply(self.updates.next().await.context("the watches ended")?);
         Ok(())
     }
 }
 
-fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
-    one.metadata.uid == other.metadata.uid
+fn uids(objects: &LiveObjects) -> BTreeSet<String> {
+    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, pods } = objects;
+    let mut uids = BTreeSet::new();
+    uids.extend(sets.values().filter_map(ResourceExt::uid));
+    uids.extend(groups.values().filter_map(ResourceExt::uid));
+    uids.extend(cliques.values().filter_map(ResourceExt::uid));
+    uids.extend(gangs.values().filter_map(ResourceExt::uid));
+    uids.extend(services.values().filter_map(ResourceExt::uid));
+    uids.extend(autoscalers.values().filter_map(ResourceExt::uid));
+    uids.extend(pods.values().filter_map(ResourceExt::uid));
+    uids
+}
+
+fn has_uid<'a, K: Resource + 'a>(mut objects: impl Iterator<Item = &'a K>, uid: Option<&String>) -> bool {
+    objects.any(|object| object.meta().uid.as_ref() == uid)
 }

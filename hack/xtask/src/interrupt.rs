@@ -1,9 +1,9 @@
-//! Being told to stop: Ctrl-C, a closed terminal, a `kill`.
+//! Signals that end `cargo xtask`: SIGINT (Ctrl-C), SIGTERM, and SIGHUP (a closed terminal).
 
 use anyhow::{Error, anyhow};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes when this process is asked to end.
+/// Completes when this process receives one of the signals.
 pub(crate) async fn interrupted() -> Error {
     let wait = async {
         let mut interrupt = signal(SignalKind::interrupt())?;

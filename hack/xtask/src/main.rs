@@ -1,6 +1,5 @@
-//! The developer verbs. `cargo xtask --help` is the index; nothing of this reaches a cluster of production.
+//! The developer verbs; `cargo xtask --help` lists them. No production cluster runs any of this code.
 
-mod accounts;
 mod args;
 mod balancer;
 mod bench;
@@ -8,14 +7,16 @@ mod binaries;
 mod control_plane;
 mod credentials;
 mod demo;
+mod dev_cluster;
 mod interrupt;
-mod kubectl;
 mod nodes;
-mod plane;
 mod ports;
+mod proc;
 mod processes;
+mod service_accounts;
 mod services;
 mod soak;
+mod suite;
 mod test;
 mod webhooks;
 mod workspace;
@@ -29,18 +30,18 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     let Args { source, verb } = Args::parse();
     let outcome = match verb {
-        Verb::Up(wish) => plane::up(&source, &wish).await,
-        Verb::Down { dir } => plane::down(&workspace::plane_dir(dir)).await,
-        Verb::Demo { once, wish } => demo::run(&source, &wish, once).await,
+        Verb::Up(args) => dev_cluster::up(&source, &args).await,
+        Verb::Down { dir } => dev_cluster::down(&workspace::dev_cluster_dir(dir)).await,
+        Verb::Demo { once, up } => demo::run(&source, &up, once).await,
         Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
-        Verb::Soak(Soak::Kills(wish)) => soak::kills(&source, wish).await,
-        Verb::Soak(Soak::Fuzz(wish)) => soak::fuzz(&wish).await,
-        Verb::Soak(Soak::Rotation(wish)) => soak::rotation(&source, wish).await,
-        Verb::Bench(Benchmark::Admission(wish)) => bench::admission::run(&source, &wish).await,
-        Verb::Bench(Benchmark::Scale(wish)) => bench::scale(&source, &wish).await,
+        Verb::Soak(Soak::Kills(args)) => soak::kills(&source, args).await,
+        Verb::Soak(Soak::Fuzz(args)) => soak::fuzz(&args).await,
+        Verb::Soak(Soak::Rotation(args)) => soak::rotation(&source, args).await,
+        Verb::Bench(Benchmark::Admission(args)) => bench::admission::run(&source, &args).await,
+        Verb::Bench(Benchmark::Scale(args)) => bench::scale(&source, &args).await,
         Verb::Generate => generate(),
         Verb::Balance { port, backend, dir: _ } => balancer::run(port, &backend).await,
-        Verb::KeepTokens { dir } => accounts::keep(&dir).await,
+        Verb::RefreshTokens { dir } => service_accounts::refresh_loop(&dir).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,17 +52,17 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Writes what is generated, and says which files were not up to date.
+/// Writes the generated files, and prints the names of those that were out of date.
 fn generate() -> Result<()> {
-    for (path, fresh) in xtask::generate::files()? {
+    for (path, content) in xtask::generate::files()? {
         let file = workspace::root().join(&path);
-        if std::fs::read_to_string(&file).is_ok_and(|old| old == fresh) {
+        if std::fs::read_to_string(&file).is_ok_and(|old| old == content) {
             continue;
         }
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        std::fs::write(&file, fresh).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
         println!("wrote {}", path.display());
     }
     Ok(())

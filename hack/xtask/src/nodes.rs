@@ -1,4 +1,4 @@
-//! The nodes that KWOK plays the kubelets of: alike in size, spread over zones and racks.
+//! Nodes whose kubelets KWOK simulates: all of one size, spread over zones and racks.
 
 use std::fmt::Write;
 
@@ -29,14 +29,14 @@ pub(crate) fn manifests(count: u32) -> String {
                  topology.grove.io/rack: rack-{rack}\n    \
                  type: kwok\n\
              status:\n  \
-               capacity: &offer {{cpu: \"64\", memory: 512Gi, pods: \"200\", nvidia.com/gpu: \"8\"}}\n  \
-               allocatable: *offer\n"
+               capacity: &resources {{cpu: \"64\", memory: 512Gi, pods: \"200\", nvidia.com/gpu: \"8\"}}\n  \
+               allocatable: *resources\n"
         );
     }
     text
 }
 
-/// Those of our nodes that a plane of `count` has too many; `listed` is what `kubectl get nodes --output=name` prints.
+/// The simulated nodes beyond the first `count`; `listed` is the output of `kubectl get nodes --output=name`.
 pub(crate) fn surplus(listed: &str, count: u32) -> Vec<&str> {
     let number = |node: &str| node.strip_prefix("node/node-")?.parse::<u32>().ok();
     listed.lines().filter(|node| number(node).is_some_and(|number| number >= count)).collect()
@@ -47,8 +47,8 @@ mod tests {
     use super::{manifests, surplus};
 
     #[test]
-    fn what_a_smaller_plane_has_too_many_is_the_highest_numbers() {
-        let listed = "node/node-0\nnode/node-1\nnode/node-10\nnode/node-2\nnode/somebody-elses\n";
+    fn nodes_with_the_highest_numbers_are_surplus() {
+        let listed = "node/node-0\nnode/node-1\nnode/node-10\nnode/node-2\nnode/foreign\n";
         assert_eq!(surplus(listed, 2), ["node/node-10", "node/node-2"]);
         assert!(surplus(listed, 11).is_empty());
     }

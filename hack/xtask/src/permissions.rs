@@ -1,18 +1,15 @@
-//! Least privilege, measured: what the services were allowed in audit logs against what their rules grant. Pure.
+//! Compares the requests that the API server allowed, as read from audit logs, with the RBAC rules of the services. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
-use anyhow::{Context, Result};
+use grove_dev_harness::audit_log::Event;
 use grove_runtime::rbac::Rule;
-use serde_json::Value;
 
-const ACCOUNTS: &str = "system:serviceaccount:grove-system:";
-
-/// One thing that an account may do.
+/// One permission of a ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
-    /// The service.
+    /// The ServiceAccount, which has the name of the service.
     pub account: String,
     /// `get`, `create`, …
     pub verb: String,
@@ -30,58 +27,52 @@ impl Display for Access {
     }
 }
 
-/// What happened, by the audit logs of a run.
+/// The requests of the services in the audit logs of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// What was allowed.
+    /// Requests that the authorizer allowed.
     pub allowed: BTreeSet<Access>,
-    /// What was refused for lack of a rule.
+    /// Requests that the authorizer forbade.
     pub forbidden: BTreeSet<Access>,
 }
 
 impl Requests {
-    /// Takes in an audit log. Where `faults` are planned, an API server that has just started may refuse anything.
-    ///
-    /// # Errors
-    /// When a line is not JSON.
-    pub fn read(&mut self, log: &str, faults: bool) -> Result<()> {
-        for line in log.lines() {
-            let event: Value = serde_json::from_str(line).context("the audit log has a line that is not JSON")?;
-            let Some(access) = access(&event) else { continue };
-            match event["annotations"]["authorization.k8s.io/decision"].as_str() {
-                Some("allow") => drop(self.allowed.insert(access)),
-                Some("forbid") if !faults => drop(self.forbidden.insert(access)),
-                _ => {}
+    /// Adds the events of one audit log. With `faults`, forbidden requests do not count: an API server that has just started
+    /// may forbid any request.
+    pub fn record(&mut self, events: &[Event], faults: bool) {
+        for event in events {
+            let Some(access) = access(event) else { continue };
+            if event.is_allowed() {
+                self.allowed.insert(access);
+            } else if event.is_forbidden() && !faults {
+                self.forbidden.insert(access);
             }
         }
-        Ok(())
     }
 
-    /// What is wrong: rules that nothing used, and requests that no rule allowed.
-    pub fn complaints(&self, granted: &BTreeSet<Access>) -> Vec<String> {
-        let unused = granted.difference(&self.allowed).map(|access| format!("granted and never used: {access}"));
-        let foreign = self.allowed.difference(granted).map(|access| format!("allowed by no rule of ours: {access}"));
+    /// Rules that no request used, and requests that no rule allows.
+    pub fn violations(&self, granted: &BTreeSet<Access>) -> Vec<String> {
+        let unused = granted.difference(&self.allowed).map(|access| format!("granted but never used: {access}"));
+        let ungranted = self.allowed.difference(granted).map(|access| format!("allowed by another rule: {access}"));
         let forbidden = self.forbidden.iter().map(|access| format!("forbidden: {access}"));
-        unused.chain(foreign).chain(forbidden).collect()
+        unused.chain(ungranted).chain(forbidden).collect()
     }
 }
 
-fn access(event: &Value) -> Option<Access> {
-    let account = event["user"]["username"].as_str()?.strip_prefix(ACCOUNTS)?.to_owned();
-    let object = &event["objectRef"];
-    let resource = object["resource"].as_str()?;
-    let resource = match object["subresource"].as_str() {
-        Some(subresource) => [resource, subresource].join("/"),
-        None => resource.to_owned(),
-    };
-    let group = object["apiGroup"].as_str().unwrap_or_default().to_owned();
-    Some(Access { account, verb: event["verb"].as_str()?.to_owned(), group, resource })
+fn access(event: &Event) -> Option<Access> {
+    let object = event.object_ref.as_ref()?;
+    Some(Access {
+        account: event.service_account()?.to_owned(),
+        verb: event.verb.clone(),
+        group: object.api_group.clone(),
+        resource: object.full_resource(),
+    })
 }
 
-/// What the rules of a service grant, less what is never seen as a request.
+/// The permissions that the rules of a service grant, except for those that no request uses directly.
 pub fn granted(account: &str, rules: &[Rule]) -> BTreeSet<Access> {
-    let seen = rules.iter().filter(|rule| !rule.implied);
-    let pairs = seen.flat_map(|rule| {
+    let used_directly = rules.iter().filter(|rule| !rule.implied);
+    let permissions = used_directly.flat_map(|rule| {
         rule.resources.iter().flat_map(move |resource| {
             rule.verbs.iter().map(move |verb| Access {
                 account: account.to_owned(),
@@ -91,11 +82,12 @@ pub fn granted(account: &str, rules: &[Rule]) -> BTreeSet<Access> {
             })
         })
     });
-    pairs.collect()
+    permissions.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use grove_dev_harness::audit_log;
     use grove_runtime::rbac::Verb;
 
     use super::*;
@@ -119,25 +111,25 @@ mod tests {
     #[track_caller]
     fn check(lines: &[String], faults: bool, expected: &[&str]) {
         let mut requests = Requests::default();
-        requests.read(&lines.join("\n"), faults).unwrap();
-        assert_eq!(requests.complaints(&rules()), expected);
+        requests.record(&audit_log::parse(&lines.join("\n")).unwrap(), faults);
+        assert_eq!(requests.violations(&rules()), expected);
     }
 
     const OURS: &str = "system:serviceaccount:grove-system:svc";
 
     #[test]
-    fn a_run_that_uses_every_rule_is_fine() {
-        let stranger = line("admin", "create", "nodes", "allow");
-        check(&[line(OURS, "get", "pods", "allow"), line(OURS, "delete", "pods", "allow"), stranger], false, &[]);
+    fn a_run_that_uses_every_rule_passes() {
+        let other = line("admin", "create", "nodes", "allow");
+        check(&[line(OURS, "get", "pods", "allow"), line(OURS, "delete", "pods", "allow"), other], false, &[]);
     }
 
     #[test]
     fn an_unused_rule_is_found() {
-        check(&[line(OURS, "get", "pods", "allow")], false, &["granted and never used: svc: delete pods"]);
+        check(&[line(OURS, "get", "pods", "allow")], false, &["granted but never used: svc: delete pods"]);
     }
 
     #[test]
-    fn a_refusal_is_found_unless_faults_were_planned() {
+    fn a_forbidden_request_is_found_unless_faults_are_expected() {
         let lines = [
             line(OURS, "get", "pods", "allow"),
             line(OURS, "delete", "pods", "allow"),

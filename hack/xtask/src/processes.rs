@@ -1,7 +1,7 @@
-//! The processes of one plane: started in a group of their own so that they outlive this one, remembered with their
-//! start time so that nobody else's process is ever ended, reported with their last words when they die.
+//! The processes of one dev cluster. They run in process groups of their own, so they outlive this process. DIR/pids.json
+//! stores each pid with the start time of the process, so a reused pid is never signalled.
 
-use crate::workspace;
+use crate::{proc, workspace};
 use anyhow::{Context, Error, Result, anyhow};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -16,23 +16,23 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a process may take to end before it is killed.
-const GRACE: Duration = Duration::from_secs(30);
+/// A process that has not ended after this time is killed.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// What to run.
-pub(crate) struct Launch {
+/// A process to run.
+pub(crate) struct ProcessSpec {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Files whose change calls for a restart, beside the program itself.
+    /// Input files. If one of them or the program changes, the process is restarted.
     pub(crate) inputs: Vec<PathBuf>,
 }
 
-/// What became of a launch.
+/// The outcome of [`Processes::ensure`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ensured {
-    WasRunning,
-    /// It ran, but not what was asked for.
+pub(crate) enum EnsureOutcome {
+    AlreadyRunning,
+    /// The process ran with another program, other arguments or other inputs.
     Restarted,
     Started,
 }
@@ -40,15 +40,15 @@ pub(crate) enum Ensured {
 #[derive(Clone, Serialize, Deserialize)]
 struct Entry {
     pid: i32,
-    /// In clock ticks since boot: with the pid it names one process for ever.
+    /// In clock ticks since boot.
     started: u64,
-    /// Of the program, its arguments and inputs.
+    /// A hash of the program, its arguments and its inputs.
     fingerprint: String,
 }
 
 impl Entry {
     fn is_alive(&self) -> bool {
-        start_time(self.pid) == Some(self.started)
+        proc::stat(self.pid).is_some_and(|stat| !stat.is_zombie && stat.start_time == self.started)
     }
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn of(dir: &Path) -> Result<Self> {
+    /// Reads DIR/pids.json.
+    pub(crate) fn load(dir: &Path) -> Result<Self> {
         let file = dir.join("pids.json");
         let entries = match std::fs::read_to_string(&file) {
             Ok(text) => serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?,
@@ -72,12 +73,12 @@ impl Processes {
         self.entries.get(name).is_some_and(Entry::is_alive)
     }
 
-    /// Whether the list still names this very process under `name`.
-    pub(crate) fn is_entered(&self, name: &str, pid: u32) -> bool {
+    /// Whether `name` is registered with this pid.
+    pub(crate) fn is_registered(&self, name: &str, pid: u32) -> bool {
         self.entries.get(name).is_some_and(|entry| i64::from(entry.pid) == i64::from(pid))
     }
 
-    /// The names and pids of what runs.
+    /// The names and pids of the running processes.
     pub(crate) fn running(&self) -> Vec<(String, i32)> {
         self.entries
             .iter()
@@ -86,73 +87,74 @@ impl Processes {
             .collect()
     }
 
+    /// The names of the running processes.
     pub(crate) fn alive(&self) -> Vec<String> {
-        self.entries.iter().filter(|(_, entry)| entry.is_alive()).map(|(name, _)| name.clone()).collect()
+        self.running().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Leaves a running process alone unless its program or inputs changed; starts it otherwise.
-    pub(crate) async fn ensure(&mut self, launch: &Launch) -> Result<Ensured> {
-        let fingerprint = fingerprint(launch)?;
-        let mut ensured = Ensured::Started;
-        if let Some(entry) = self.entries.get(&launch.name)
+    /// Starts the process unless it already runs with the same program, arguments and inputs.
+    pub(crate) async fn ensure(&mut self, spec: &ProcessSpec) -> Result<EnsureOutcome> {
+        let fingerprint = fingerprint(spec)?;
+        let mut outcome = EnsureOutcome::Started;
+        if let Some(entry) = self.entries.get(&spec.name)
             && entry.is_alive()
         {
             if entry.fingerprint == fingerprint {
-                return Ok(Ensured::WasRunning);
+                return Ok(EnsureOutcome::AlreadyRunning);
             }
-            ensured = Ensured::Restarted;
-            self.end(std::slice::from_ref(&launch.name)).await?;
+            outcome = EnsureOutcome::Restarted;
+            self.end(std::slice::from_ref(&spec.name)).await?;
         }
-        let pid = self.spawn(launch)?;
-        let started = start_time(pid).ok_or_else(|| self.obituary(&launch.name))?;
-        self.entries.insert(launch.name.clone(), Entry { pid, started, fingerprint });
+        let pid = self.spawn(spec)?;
+        let stat = proc::stat(pid).filter(|stat| !stat.is_zombie).ok_or_else(|| self.exit_report(&spec.name))?;
+        self.entries.insert(spec.name.clone(), Entry { pid, started: stat.start_time, fingerprint });
         self.save()?;
-        Ok(ensured)
+        Ok(outcome)
     }
 
-    fn spawn(&self, launch: &Launch) -> Result<i32> {
+    fn spawn(&self, spec: &ProcessSpec) -> Result<i32> {
         std::fs::create_dir_all(&self.logs)?;
-        let log = File::options().create(true).append(true).open(self.log(&launch.name))?;
-        let child = Command::new(&launch.program)
-            .args(&launch.arguments)
+        let log = File::options().create(true).append(true).open(self.log(&spec.name))?;
+        let child = Command::new(&spec.program)
+            .args(&spec.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .process_group(0)
             .spawn()
-            .with_context(|| format!("cannot start {}", launch.program.display()))?;
+            .with_context(|| format!("cannot start {}", spec.program.display()))?;
         Ok(i32::try_from(child.id())?)
     }
 
-    /// Ends these, all at the same time; what does not go within the grace period is killed.
+    /// Ends these processes at the same time, with SIGTERM and after the grace period with SIGKILL.
     pub(crate) async fn end(&mut self, names: &[String]) -> Result<()> {
         let entries: Vec<Entry> = names.iter().filter_map(|name| self.entries.get(name)).cloned().collect();
-        tell(&entries, Signal::TERM);
-        if !all_gone(&entries, GRACE).await {
-            tell(&entries, Signal::KILL);
-            all_gone(&entries, GRACE).await;
+        signal_all(&entries, Signal::TERM);
+        if !have_exited(&entries, GRACE_PERIOD).await {
+            signal_all(&entries, Signal::KILL);
+            have_exited(&entries, GRACE_PERIOD).await;
         }
         self.entries.retain(|name, _| !names.contains(name));
         self.save()
     }
 
-    /// Completes when one of the plane's processes dies, with its last lines.
-    pub(crate) async fn death(&self) -> Error {
+    /// Completes when a registered process is dead; the error has its last log lines.
+    pub(crate) async fn wait_for_death(&self) -> Error {
         loop {
-            if let Some(death) = self.found_dead() {
-                return death;
+            if let Some(error) = self.find_dead() {
+                return error;
             }
             sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// A process that should run and does not, with its last lines.
-    pub(crate) fn found_dead(&self) -> Option<Error> {
-        self.entries.iter().find(|(_, entry)| !entry.is_alive()).map(|(name, _)| self.obituary(name))
+    /// A registered process that is dead, as an error with its last log lines.
+    pub(crate) fn find_dead(&self) -> Option<Error> {
+        self.entries.iter().find(|(_, entry)| !entry.is_alive()).map(|(name, _)| self.exit_report(name))
     }
 
-    /// Takes what died earlier off the list, and returns its names.
-    pub(crate) fn bury(&mut self) -> Result<Vec<String>> {
+    /// Unregisters the dead processes and returns their names.
+    pub(crate) fn remove_dead(&mut self) -> Result<Vec<String>> {
         let dead: Vec<String> =
             self.entries.iter().filter(|(_, entry)| !entry.is_alive()).map(|(name, _)| name.clone()).collect();
         self.entries.retain(|name, _| !dead.contains(name));
@@ -160,12 +162,12 @@ impl Processes {
         Ok(dead)
     }
 
-    fn obituary(&self, name: &str) -> Error {
-        anyhow!("{name} died; the end of {}:\n{}", self.log(name).display(), self.last_lines(name, 20))
+    fn exit_report(&self, name: &str) -> Error {
+        anyhow!("{name} died; the end of {}:\n{}", self.log(name).display(), self.log_tail(name, 20))
     }
 
-    /// The end of a process' log, indented.
-    pub(crate) fn last_lines(&self, name: &str, count: usize) -> String {
+    /// The last lines of the log of a process, indented.
+    pub(crate) fn log_tail(&self, name: &str, count: usize) -> String {
         let text = tail(&self.log(name)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(count)..].iter().flat_map(|line| ["    ", line, "\n"]).collect()
@@ -180,17 +182,18 @@ impl Processes {
     }
 }
 
-fn tell(entries: &[Entry], signal: Signal) {
+fn signal_all(entries: &[Entry], signal: Signal) {
     for entry in entries.iter().filter(|entry| entry.is_alive()) {
         if let Some(pid) = Pid::from_raw(entry.pid) {
-            // It may have ended by itself a moment ago, which is just as well.
+            // An error means that the process has ended in the meantime.
             _ = kill_process(pid, signal);
         }
     }
 }
 
-async fn all_gone(entries: &[Entry], limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
+/// Waits until all processes have exited; false after the timeout.
+async fn have_exited(entries: &[Entry], timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
     while entries.iter().any(Entry::is_alive) {
         if Instant::now() > deadline {
             return false;
@@ -200,26 +203,17 @@ async fn all_gone(entries: &[Entry], limit: Duration) -> bool {
     true
 }
 
-/// When the process started, in clock ticks since boot; None if there is no such process or only its zombie.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name stands in parentheses and may itself contain blanks: count the fields behind it.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then(|| fields.nth(18))?.and_then(|field| field.parse().ok())
-}
-
-fn fingerprint(launch: &Launch) -> Result<String> {
+fn fingerprint(spec: &ProcessSpec) -> Result<String> {
     let mut hash = Sha256::new();
     let program =
-        std::fs::metadata(&launch.program).with_context(|| format!("{} is not there", launch.program.display()))?;
-    hash.update(format!("{} {} {}", launch.program.display(), program.len(), program.mtime_nsec()));
+        std::fs::metadata(&spec.program).with_context(|| format!("{} does not exist", spec.program.display()))?;
+    hash.update(format!("{} {} {}", spec.program.display(), program.len(), program.mtime_nsec()));
     hash.update(program.mtime().to_le_bytes());
-    for argument in &launch.arguments {
+    for argument in &spec.arguments {
         hash.update(argument);
         hash.update([0]);
     }
-    for input in &launch.inputs {
+    for input in &spec.inputs {
         hash.update(std::fs::read(input).with_context(|| format!("cannot read {}", input.display()))?);
     }
     Ok(workspace::hex(&hash.finalize()[..8]))
@@ -237,12 +231,12 @@ fn tail(path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ensured, Launch, Processes};
+    use super::{EnsureOutcome, ProcessSpec, Processes};
     use std::path::PathBuf;
 
-    fn launch(name: &str, script: &str) -> Launch {
+    fn shell(name: &str, script: &str) -> ProcessSpec {
         let arguments = vec!["-c".to_owned(), script.to_owned()];
-        Launch { name: name.to_owned(), program: PathBuf::from("/bin/sh"), arguments, inputs: Vec::new() }
+        ProcessSpec { name: name.to_owned(), program: PathBuf::from("/bin/sh"), arguments, inputs: Vec::new() }
     }
 
     fn folder(name: &str) -> PathBuf {
@@ -252,39 +246,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_running_process_is_left_alone_and_a_changed_one_restarted() {
+    async fn a_running_process_is_restarted_only_if_its_spec_changed() {
         let dir = folder("changed");
-        let mut processes = Processes::of(&dir).unwrap();
-        assert!(processes.ensure(&launch("a", "exec sleep 100")).await.unwrap() == Ensured::Started);
-        let mut again = Processes::of(&dir).unwrap();
-        assert!(again.ensure(&launch("a", "exec sleep 100")).await.unwrap() == Ensured::WasRunning);
-        assert!(again.ensure(&launch("a", "exec sleep 200")).await.unwrap() == Ensured::Restarted);
-        assert_eq!(processes.alive(), Vec::<String>::new(), "the first one has ended");
+        let mut processes = Processes::load(&dir).unwrap();
+        assert!(processes.ensure(&shell("a", "exec sleep 100")).await.unwrap() == EnsureOutcome::Started);
+        let mut again = Processes::load(&dir).unwrap();
+        assert!(again.ensure(&shell("a", "exec sleep 100")).await.unwrap() == EnsureOutcome::AlreadyRunning);
+        assert!(again.ensure(&shell("a", "exec sleep 200")).await.unwrap() == EnsureOutcome::Restarted);
+        assert_eq!(processes.alive(), Vec::<String>::new(), "the first process has ended");
         again.end(&["a".to_owned()]).await.unwrap();
         assert!(!again.is_alive("a"));
         std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[tokio::test]
-    async fn a_death_is_told_with_the_last_lines() {
+    async fn a_dead_process_is_reported_with_its_last_log_lines() {
         let dir = folder("death");
-        let mut processes = Processes::of(&dir).unwrap();
-        let told = dir.join("told");
-        let script = "for i in $(seq 1 30); do echo line $i; done; while [ ! -e TOLD ]; do sleep 0.02; done; exit 1";
-        processes.ensure(&launch("b", &script.replace("TOLD", &told.display().to_string()))).await.unwrap();
-        std::fs::write(told, "").unwrap();
-        let told = processes.death().await.to_string();
-        assert!(told.starts_with("b died"), "{told}");
-        assert!(told.contains("line 11\n") && told.contains("line 30\n") && !told.contains("line 10\n"), "{told}");
+        let mut processes = Processes::load(&dir).unwrap();
+        let release = dir.join("release");
+        let script = "for i in $(seq 1 30); do echo line $i; done; while [ ! -e RELEASE ]; do sleep 0.02; done; exit 1";
+        processes.ensure(&shell("b", &script.replace("RELEASE", &release.display().to_string()))).await.unwrap();
+        std::fs::write(release, "").unwrap();
+        let report = processes.wait_for_death().await.to_string();
+        assert!(report.starts_with("b died"), "{report}");
+        assert!(report.contains("line 11\n") && report.contains("line 30\n"), "{report}");
+        assert!(!report.contains("line 10\n"), "{report}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
-    fn somebody_elses_process_is_not_ours() {
+    fn a_process_with_a_reused_pid_is_not_registered_as_alive() {
         let dir = folder("foreign");
         let foreign = format!("{{\"c\": {{\"pid\": {}, \"started\": 1, \"fingerprint\": \"\"}}}}", std::process::id());
         std::fs::write(dir.join("pids.json"), foreign).unwrap();
-        assert!(!Processes::of(&dir).unwrap().is_alive("c"), "the pid is in use again, by another process");
+        assert!(!Processes::load(&dir).unwrap().is_alive("c"), "another process has the pid");
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

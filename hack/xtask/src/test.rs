@@ -1,141 +1,137 @@
-//! `test`: everything from unit to end-to-end, on a shared control plane that is brought down whatever happens.
+//! `test`: all tests, from unit to end-to-end, and the checks of the audit logs and service logs.
 
-pub(crate) mod group;
+pub(crate) mod dev_clusters;
 mod lints;
-pub(crate) mod planes;
+pub(crate) mod process_group;
 
-use self::group::passes;
-use self::planes::{Planes, has_faults};
-use crate::args::{Source, Wish};
+use self::dev_clusters::{DevClusters, has_faults};
+use crate::args::{Source, UpArgs};
+use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::interrupt::interrupted;
-use crate::kubectl::Kubectl;
-use crate::plane::{Afterwards, Plane, with_plane};
 use crate::workspace;
 use anyhow::{Result, bail};
+use grove_dev_harness::audit_log;
+use grove_dev_harness::kubectl::Kubectl;
 use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::process::Command;
 use xtask::generate;
 use xtask::permissions::{self, Requests};
 
-/// Folder of the plane that the end-to-end tests share.
+/// Folder of the dev cluster that the end-to-end tests share.
 const SHARED: &str = "target/grove-test";
-/// What its services are told.
+/// The configuration of its services.
 const CONFIGURATION: &str = "e2e/configuration.yaml";
-/// The module of tests that need planes of their own.
+/// The module of tests with dev clusters of their own.
 const OWN_CLUSTERS: &str = "it::own_cluster::";
-/// The module of tests whose pods are told how to behave, which only simulated kubelets obey.
+/// The module of tests that need simulated kubelets, because annotations control how their pods behave.
 const SIMULATED: &str = "it::pods::";
 
-/// How Cargo chooses the tests that need no control plane.
-const ALONE: [&str; 3] = ["--workspace", "--exclude", "e2e"];
-/// How Cargo chooses the end-to-end tests.
+/// The packages whose tests need no control plane.
+const WITHOUT_CLUSTER: [&str; 3] = ["--workspace", "--exclude", "e2e"];
+/// The end-to-end tests. The selection has the whole workspace and one target of it: the features of dependencies depend on
+/// the selected packages, so Cargo compiles nothing again.
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
-/// Runs the end-to-end tests even if others failed, so that one run shows everything.
+/// Runs the lints and all tests. The end-to-end tests run even if other tests failed, so that one run shows all failures.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
-    let planes = Planes::take(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
+    let clusters = DevClusters::prepare(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
     if let Some(filter) = filter {
         tokio::select! {
-            found = some_test_is_meant(filter) => found?,
+            matches = require_match(filter) => matches?,
             reason = interrupted() => return Err(reason),
         }
     }
-    let alone = async {
-        let silent = filter.is_some() || lints::are_silent().await?;
-        Ok::<_, anyhow::Error>(passes(cargo_test(&ALONE, filter)).await? && silent)
+    let without_cluster = async {
+        let lints_passed = filter.is_some() || lints::pass().await?;
+        Ok::<_, anyhow::Error>(process_group::run(cargo_test(&WITHOUT_CLUSTER, filter)).await? && lints_passed)
     };
-    let alone = tokio::select! {
-        passed = alone => passed?,
+    let passed = tokio::select! {
+        passed = without_cluster => passed?,
         reason = interrupted() => return Err(reason),
     };
-    let config = workspace::root().join(CONFIGURATION);
-    let wish = Wish { dir: Some(planes.shared.clone()), config: Some(config), ..Wish::default() };
-    let together = with_plane(source, &wish, Afterwards::Ends, async |plane: &mut Plane| {
-        let mut tests = end_to_end(source, filter);
-        if source.kubeconfig.is_some() {
-            tests.args(left_out(&plane.kubectl).await?);
-        }
-        tests.env("GROVE_TEST_DIR", &plane.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
-        if !plane.while_alive(passes(tests)).await? {
-            bail!(
-                "end-to-end tests failed; logs of the control plane and the services: {}",
-                plane.dir.join("log").display()
-            );
-        }
-        Ok(())
-    })
-    .await;
-    let ended = planes.end_own().await;
-    together.and(ended)?;
-    planes.nothing_panicked()?;
+    let end_to_end = run_end_to_end(source, filter, &clusters).await;
+    let ended = clusters.end_own().await;
+    end_to_end.and(ended)?;
+    clusters.check_for_panics()?;
     if filter.is_none() && source.kubeconfig.is_none() {
-        check_permissions(&planes.all()?)?;
+        check_permissions(&clusters.folders()?)?;
     }
-    if !alone {
+    if !passed {
         bail!("tests or lints failed; see above");
     }
     Ok(())
 }
 
-/// A filter that fits no test is a slip, and no test that passed.
-async fn some_test_is_meant(filter: &str) -> Result<()> {
-    for packages in [ALONE.as_slice(), END_TO_END.as_slice()] {
+async fn run_end_to_end(source: &Source, filter: Option<&str>, clusters: &DevClusters) -> Result<()> {
+    let config = workspace::root().join(CONFIGURATION);
+    let args = UpArgs { dir: Some(clusters.shared.clone()), config: Some(config), ..UpArgs::default() };
+    with_dev_cluster(source, &args, OnExit::Stop, async |cluster: &mut DevCluster| {
+        let mut tests = cargo_test(&END_TO_END, filter);
+        tests.envs(binary_variables(source));
+        if source.kubeconfig.is_some() {
+            tests.args(skipped_modules(&cluster.kubectl).await?);
+        }
+        tests.env("GROVE_TEST_DIR", &cluster.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
+        if !cluster.while_alive(process_group::run(tests)).await? {
+            bail!(
+                "end-to-end tests failed; logs of the control plane and the services: {}",
+                cluster.dir.join("log").display()
+            );
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Fails if no test matches the filter: the filter is misspelt, and a run without tests must not pass.
+async fn require_match(filter: &str) -> Result<()> {
+    for packages in [WITHOUT_CLUSTER.as_slice(), END_TO_END.as_slice()] {
         let mut listing = cargo_test(packages, Some(filter));
         let listed = listing.args(["--list", "--format=terse"]).stderr(Stdio::inherit()).output().await?;
         if !listed.status.success() {
-            bail!("the tests cannot be listed; see above");
+            bail!("cannot list the tests; see above");
         }
-        if names_a_test(&String::from_utf8_lossy(&listed.stdout)) {
+        if lists_a_test(&String::from_utf8_lossy(&listed.stdout)) {
             return Ok(());
         }
     }
-    bail!("no test has {filter:?} in its name; `cargo test --workspace -- --list` names all")
+    bail!("no test has {filter:?} in its name; `cargo test --workspace -- --list` lists all names")
 }
 
-/// Whether a list of tests, as `--list --format=terse` prints it, is not empty.
-fn names_a_test(listed: &str) -> bool {
+/// Whether the output of `--list --format=terse` has a test.
+fn lists_a_test(listed: &str) -> bool {
     listed.lines().any(|line| line.ends_with(": test"))
 }
 
-/// Each service was allowed exactly what its rules grant, and used all of it.
-fn check_permissions(planes: &[PathBuf]) -> Result<()> {
+/// Checks that the API server allowed each service exactly what its rules grant, and that the services used all of it.
+fn check_permissions(folders: &[PathBuf]) -> Result<()> {
     let mut requests = Requests::default();
-    for dir in planes {
-        let log = std::fs::read_to_string(dir.join("audit.log")).unwrap_or_default();
-        requests.read(&log, has_faults(dir))?;
+    for dir in folders.iter().filter(|dir| dir.join("audit.log").is_file()) {
+        requests.record(&audit_log::read(dir)?, has_faults(dir));
     }
     let granted = generate::rules().iter().flat_map(|(service, rules)| permissions::granted(service, rules)).collect();
-    let complaints = requests.complaints(&granted);
-    if !complaints.is_empty() {
-        bail!("the rules of the services are not what they need:\n  {}", complaints.join("\n  "));
+    let violations = requests.violations(&granted);
+    if !violations.is_empty() {
+        bail!("the RBAC rules of the services differ from their requests:\n  {}", violations.join("\n  "));
     }
-    println!("audit logs: {} permissions granted, each of them used, nothing else asked for", granted.len());
+    println!("audit logs: the services used each of their {} permissions and no other", granted.len());
     Ok(())
 }
 
-/// The end-to-end tests; those with planes of their own take the same binaries. The whole workspace is chosen, and one
-/// target of it, because the features of dependencies depend on the packages that are chosen: so nothing is compiled
-/// anew.
-fn end_to_end(source: &Source, filter: Option<&str>) -> Command {
-    let mut tests = cargo_test(&END_TO_END, filter);
-    tests.envs(of_source(source));
-    tests
-}
-
-/// By these variables planes of tests' own take the same binaries.
-pub(crate) fn of_source(source: &Source) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+/// The variables that make tests start their own dev clusters from the same binaries.
+pub(crate) fn binary_variables(source: &Source) -> impl Iterator<Item = (&'static str, &PathBuf)> {
     let binaries = source.bin_dir.iter().map(|dir| ("GROVE_BIN_DIR", dir));
     binaries.chain(source.cache_dir.iter().map(|dir| ("GROVE_CACHE_DIR", dir)))
 }
 
-/// Arguments that leave out what cannot be run on a cluster of somebody's own, each of which is named.
-async fn left_out(kubectl: &Kubectl) -> Result<Vec<&'static str>> {
+/// Arguments that skip the tests that cannot run on the user's own cluster. Prints the names of those tests.
+async fn skipped_modules(kubectl: &Kubectl) -> Result<Vec<&'static str>> {
     let nodes = kubectl.run(&["get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"]).await?;
     let simulated = nodes.contains("kwok.x-k8s.io/node");
     let modules = [Some(OWN_CLUSTERS), Some(SIMULATED).filter(|_| !simulated)];
     let listed = cargo_test(&END_TO_END, None).args(["--list", "--format=terse"]).output().await?;
-    println!("not run on a cluster of your own: the comparison of the services' rules with audit logs, and");
+    println!("skipped on your own cluster: the comparison of the RBAC rules with the audit logs, and these tests:");
     let mut arguments = Vec::new();
     for module in modules.into_iter().flatten() {
         let of_module = |line: &&str| line.starts_with(module);
@@ -155,12 +151,12 @@ pub(crate) fn cargo_test(packages: &[&str], filter: Option<&str>) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::names_a_test;
+    use super::lists_a_test;
 
     #[test]
-    fn a_list_without_a_test_names_none() {
-        assert!(!names_a_test(""));
-        assert!(!names_a_test("speed: benchmark\n"));
-        assert!(names_a_test("it::scale::a_set_scales_out_and_in: test\n"));
+    fn a_list_without_tests_is_recognised() {
+        assert!(!lists_a_test(""));
+        assert!(!lists_a_test("speed: benchmark\n"));
+        assert!(lists_a_test("it::scale::a_set_scales_out_and_in: test\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where things lie in this clone.
+//! Paths in this clone, the Cargo command, and files that other processes read.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -10,36 +10,36 @@ pub(crate) fn root() -> &'static Path {
     here.parent().and_then(Path::parent).unwrap_or(here)
 }
 
-/// Cargo in this clone. What `cargo run` tells this process about itself is taken away again: build scripts listen to
-/// it, and would compile anew what a plain `cargo test` has compiled.
+/// Cargo in this clone, without the variables that `cargo run` has set for this process: build scripts depend on them, and
+/// Cargo would compile again what a plain `cargo test` has compiled.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root()).kill_on_drop(true);
-    let told = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in told.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in variables.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
         cargo.env_remove(name);
     }
     cargo
 }
 
-/// The folder of pins, stages and manifests that the control plane is made from.
+/// The folder with the pinned versions, the KWOK stages and the manifests of the control plane.
 pub(crate) fn control_plane() -> PathBuf {
     root().join("hack/controlplane")
 }
 
-/// The plane's folder, absolute: it is written into kubeconfigs and command lines.
-pub(crate) fn plane_dir(wished: Option<PathBuf>) -> PathBuf {
-    let dir = wished.unwrap_or_else(|| root().join("target/grove"));
+/// The folder of a dev cluster. It is absolute, because kubeconfigs and command lines contain it.
+pub(crate) fn dev_cluster_dir(flag: Option<PathBuf>) -> PathBuf {
+    let dir = flag.unwrap_or_else(|| root().join("target/grove"));
     std::path::absolute(&dir).unwrap_or(dir)
 }
 
-/// The folder that Cargo builds the binaries of this clone into: the one that this very binary was started from.
+/// A binary of this clone. Cargo builds all binaries into one folder, the folder of the running binary.
 pub(crate) fn binary(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot tell where this binary lies")?;
+    let own = std::env::current_exe().context("cannot find the folder of this binary")?;
     Ok(own.with_file_name(name))
 }
 
-/// Writes a file that only its owner may read, in one step: a reader sees the old content or the new.
+/// Writes a file atomically; only its owner may read it.
 pub(crate) fn write_private(path: &Path, content: &str) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

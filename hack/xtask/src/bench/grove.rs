@@ -1,102 +1,123 @@
-//! The life of one set in the hands of the services: deployed, scaled in, scaled out, deleted.
+//! One round with the services: they deploy a set, scale it in, scale it out and delete it.
 
 use super::Round;
-use super::measure::Meter;
-use super::samples::{Phase, Place, Samples, Who};
-use super::tally::{Counts, Tally};
+use super::object_counts::{Counts, ObjectCounts};
+use super::phase_meter::PhaseMeter;
+use super::recorded_objects::RecordedObjects;
+use super::samples::{Phase, SampleKey, Samples, Variant};
 use super::workload::{NAMESPACE, PODS_PER_REPLICA, SET, set};
-use crate::args::Wish;
-use crate::plane::Plane;
+use crate::args::UpArgs;
+use crate::dev_cluster::DevCluster;
 use anyhow::Result;
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_runtime::client::Clients;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use serde_json::json;
 
-/// Measures with services that were just started, and stops them again.
-pub(super) async fn run(plane: &mut Plane, clients: &Clients, round: Round, samples: &mut Samples) -> Result<()> {
-    plane.stop_controllers().await?;
-    plane.resume_services(&Wish::default()).await?;
-    let tally = Tally::begin(clients).await?;
-    tally.until_empty().await?;
-    let life = Life { plane, tally, round, api: Api::namespaced(clients.requests.clone(), NAMESPACE) };
-    plane.while_alive(life.lived(samples)).await?;
-    plane.stop_controllers().await
+/// Measures one round with freshly started services.
+pub(super) async fn run(cluster: &mut DevCluster, client: &Client, round: Round, samples: &mut Samples) -> Result<()> {
+    let grove = start(cluster, client, round).await?;
+    let phases = async {
+        grove.deploy(samples).await?;
+        grove.scale_in(round.replicas / 2, samples).await?;
+        grove.scale_out(round.replicas, samples).await?;
+        grove.delete(samples).await
+    };
+    grove.cluster.while_alive(phases).await?;
+    cluster.stop_controllers().await
 }
 
-struct Life<'a> {
-    plane: &'a Plane,
-    tally: Tally,
+/// Lets the services deploy and delete a set, without measuring, and records the objects that they create. This also warms up
+/// the API server: a server that has just started closes watches until it has sized their buffers.
+pub(super) async fn record(cluster: &mut DevCluster, client: &Client, replicas: u32) -> Result<RecordedObjects> {
+    let mut discarded = Samples::default();
+    let grove = start(cluster, client, Round { replicas, repetition: 0 }).await?;
+    let phases = async {
+        grove.deploy(&mut discarded).await?;
+        let recorded = RecordedObjects::read(client).await?;
+        grove.delete(&mut discarded).await?;
+        Ok(recorded)
+    };
+    let recorded = grove.cluster.while_alive(phases).await?;
+    cluster.stop_controllers().await?;
+    Ok(recorded)
+}
+
+async fn start<'a>(cluster: &'a mut DevCluster, client: &Client, round: Round) -> Result<Grove<'a>> {
+    cluster.stop_controllers().await?;
+    cluster.resume_services(&UpArgs::default()).await?;
+    let counts = ObjectCounts::start(client).await;
+    counts.wait_until_empty().await?;
+    Ok(Grove { cluster, counts, round, sets: Api::namespaced(client.clone(), NAMESPACE) })
+}
+
+struct Grove<'a> {
+    cluster: &'a DevCluster,
+    counts: ObjectCounts,
     round: Round,
-    api: Api<PodCliqueSet>,
+    sets: Api<PodCliqueSet>,
 }
 
-impl Life<'_> {
-    async fn lived(&self, samples: &mut Samples) -> Result<()> {
-        let all = self.round.replicas;
-        self.deploy(samples).await?;
-        self.scale_in(all / 2, samples).await?;
-        self.scale_out(all, samples).await?;
-        self.delete(samples).await
-    }
-
-    fn begin(&self, phase: Phase) -> Result<Meter> {
-        Meter::begin(self.plane, &self.tally, Place { round: self.round, who: Who::Grove, phase })
+impl Grove<'_> {
+    fn meter(&self, phase: Phase) -> Result<PhaseMeter> {
+        PhaseMeter::start(self.cluster, &self.counts, SampleKey { round: self.round, variant: Variant::Grove, phase })
     }
 
     async fn deploy(&self, samples: &mut Samples) -> Result<()> {
         let set = set(self.round.replicas)?;
-        let meter = self.begin(Phase::Deploy)?;
-        self.api.create(&PostParams::default(), &set).await?;
-        self.grown(meter, samples).await
+        let meter = self.meter(Phase::Deploy)?;
+        self.sets.create(&PostParams::default(), &set).await?;
+        self.measure_growth(meter, samples).await
     }
 
     async fn scale_in(&self, replicas: u32, samples: &mut Samples) -> Result<()> {
-        let meter = self.begin(Phase::ScaleIn)?;
+        let meter = self.meter(Phase::ScaleIn)?;
         self.scale(replicas).await?;
         let pods = replicas * PODS_PER_REPLICA;
-        let gone = self.tally.until("the pods are gone", |counts| counts.pods == pods).await?;
-        meter.reached(samples, "pods gone", gone);
-        let exact = |counts: &Counts| [counts.services, counts.gangs, counts.cliques] == [replicas; 3];
-        let gone = self.tally.until("all is gone", |counts| counts.pods == pods && exact(counts)).await?;
-        meter.reached(samples, "all gone", gone);
-        meter.end(&self.tally, samples).await
+        let deleted = self.counts.wait_for("the surplus pods are deleted", |counts| counts.pods == pods).await?;
+        meter.reached(samples, "pods deleted", deleted);
+        let is_exact =
+            |counts: &Counts| counts.pods == pods && [counts.services, counts.gangs, counts.cliques] == [replicas; 3];
+        let deleted = self.counts.wait_for("all surplus objects are deleted", is_exact).await?;
+        meter.reached(samples, "all deleted", deleted);
+        meter.finish(&self.counts, samples).await
     }
 
     async fn scale_out(&self, replicas: u32, samples: &mut Samples) -> Result<()> {
-        let meter = self.begin(Phase::ScaleOut)?;
+        let meter = self.meter(Phase::ScaleOut)?;
         self.scale(replicas).await?;
-        self.grown(meter, samples).await
+        self.measure_growth(meter, samples).await
     }
 
-    /// Until everything is there, and everything that has a status says so.
-    async fn grown(&self, meter: Meter, samples: &mut Samples) -> Result<()> {
+    /// Measures until all objects exist and every status is current.
+    async fn measure_growth(&self, mut meter: PhaseMeter, samples: &mut Samples) -> Result<()> {
         let replicas = self.round.replicas;
         let pods = replicas * PODS_PER_REPLICA;
-        let created = self.tally.until("all pods are created", |counts| counts.pods == pods).await?;
+        let created = self.counts.wait_for("all pods exist", |counts| counts.pods == pods).await?;
         meter.reached(samples, "created", created);
-        let ready = self.tally.until("all pods are ready", |counts| counts.pods_ready == pods).await?;
-        meter.reached(samples, "ready", ready);
+        let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == pods).await?;
+        meter.pods_ready(samples, ready);
         let is_available = |counts: &Counts| counts.sets_available == 1 && counts.pods_ready == pods;
-        let available = self.tally.until("the set is available", is_available).await?;
-        meter.reached(samples, "available", available);
-        let is_told = |counts: &Counts| counts.gangs_running == replicas && counts.cliques_ready == replicas;
-        let told = self.tally.until("cliques and gangs say so", is_told).await?;
-        meter.reached(samples, "told", told);
-        meter.end(&self.tally, samples).await
+        let available = self.counts.wait_for("the set is Available", is_available).await?;
+        meter.status_current(samples, "Available", available);
+        let is_current = |counts: &Counts| {
+            is_available(counts) && counts.gangs_running == replicas && counts.cliques_ready == replicas
+        };
+        let current = self.counts.wait_for("every status is current", is_current).await?;
+        meter.status_current(samples, "all statuses", current);
+        meter.finish(&self.counts, samples).await
     }
 
     async fn delete(&self, samples: &mut Samples) -> Result<()> {
-        let meter = self.begin(Phase::Delete)?;
-        self.api.delete(SET, &DeleteParams::background()).await?;
-        meter.reached(samples, "gone", self.tally.until_empty().await?);
-        meter.end(&self.tally, samples).await
+        let meter = self.meter(Phase::Delete)?;
+        self.sets.delete(SET, &DeleteParams::background()).await?;
+        meter.reached(samples, "all deleted", self.counts.wait_until_empty().await?);
+        meter.finish(&self.counts, samples).await
     }
 
     async fn scale(&self, replicas: u32) -> Result<()> {
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        self.api.patch(SET, &PatchParams::default(), &patch).await?;
+        self.sets.patch(SET, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! Plots as SVG: how the counts of each phase went over time, and how costs go with the size.
+//! SVG plots: the object counts of each phase over time, and the costs by size.
 
-use super::bars;
-use super::samples::{Phase, Samples, Who};
-use super::tally::Counts;
+use super::object_counts::Counts;
+use super::samples::{Phase, Samples, Variant};
+use super::thresholds;
 use super::workload::PODS_PER_REPLICA;
 use anyhow::{Result, anyhow};
 use plotters::prelude::{
@@ -19,13 +19,13 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// Draws what there is to draw, and returns the names of the files.
+/// Draws the plots, and returns the names of the files.
 pub(super) fn draw(samples: &Samples, folder: &Path, name: &str) -> Result<Vec<String>> {
     let sizes = samples.sizes();
     let mut files = Vec::new();
     if sizes.len() > 1 {
         let file = format!("{name}-ratios.svg");
-        chart(&folder.join(&file), "Grove / bare", ["replicas", "ratio"], &ratios(samples, &sizes))?;
+        chart(&folder.join(&file), "Grove / baseline", ["replicas", "ratio"], &ratios(samples, &sizes))?;
         files.push(file);
         let file = format!("{name}-costs.svg");
         chart(&folder.join(&file), "Costs per pod", ["replicas", "per pod"], &costs(samples, &sizes))?;
@@ -46,23 +46,23 @@ fn phase_lines(samples: &Samples, replicas: u32, phase: Phase) -> Vec<Line> {
     type Counted = (&'static str, fn(&Counts) -> u32);
     let (figure, counted): (_, [Counted; 2]) = match phase {
         Phase::Deploy => ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)]),
-        Phase::ScaleIn => ("all gone s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
+        Phase::ScaleIn => ("all deleted s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
         Phase::ScaleOut => ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)]),
-        Phase::Delete => ("gone s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
+        Phase::Delete => ("all deleted s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
     };
     let mut lines = Vec::new();
-    for who in [Who::Grove, Who::Bare] {
-        let Some(curve) = samples.typical_curve(replicas, who, phase, figure) else { continue };
+    for variant in [Variant::Grove, Variant::Baseline] {
+        let Some(curve) = samples.typical_curve(replicas, variant, phase, figure) else { continue };
         for (what, count) in counted {
             let points = curve.points.iter().map(|(at, counts)| (*at, f64::from(count(counts)))).collect();
-            lines.push(Line { name: format!("{}: {what}", who.name()), points: thinned(points) });
+            lines.push(Line { name: format!("{}: {what}", variant.name()), points: thin_out(points) });
         }
     }
     lines
 }
 
-/// Enough points for the eye.
-fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+/// At most 201 points, the last one included.
+fn thin_out(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let (count, step) = (points.len(), points.len().div_ceil(200).max(1));
     points.into_iter().enumerate().filter(|(at, _)| at % step == 0 || at + 1 == count).map(|(_, point)| point).collect()
 }
@@ -71,7 +71,7 @@ fn ratios(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
     let wanted = [
         ("created", Phase::Deploy, "created s"),
         ("Ready", Phase::Deploy, "ready s"),
-        ("deleted", Phase::Delete, "gone s"),
+        ("deleted", Phase::Delete, "all deleted s"),
     ];
     let line = |(name, phase, figure): (&str, Phase, &str)| {
         let point = |&replicas: &u32| Some((f64::from(replicas), samples.ratio(replicas, phase, figure)?));
@@ -82,8 +82,8 @@ fn ratios(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
 
 fn costs(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
     let per_pod = |replicas: u32, value: f64| (f64::from(replicas), value / f64::from(replicas * PODS_PER_REPLICA));
-    let cpu = sizes.iter().map(|&size| per_pod(size, bars::cpu(samples, size) * 1000.0)).collect();
-    let writes = sizes.iter().map(|&size| per_pod(size, bars::other_writes(samples, size))).collect();
+    let cpu = sizes.iter().map(|&size| per_pod(size, thresholds::cpu(samples, size) * 1000.0)).collect();
+    let writes = sizes.iter().map(|&size| per_pod(size, thresholds::other_writes(samples, size))).collect();
     vec![
         Line { name: "controllers' CPU ms".to_owned(), points: cpu },
         Line { name: "writes beyond creates".to_owned(), points: writes },
@@ -91,10 +91,10 @@ fn costs(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
 }
 
 fn chart(path: &Path, title: &str, [across, up]: [&str; 2], lines: &[Line]) -> Result<()> {
-    drawn(path, title, [across, up], lines).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+    try_chart(path, title, [across, up], lines).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
 }
 
-fn drawn(
+fn try_chart(
     path: &Path,
     title: &str,
     [across, up]: [&str; 2],
@@ -130,7 +130,7 @@ fn drawn(
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, chart, thinned};
+    use super::{Line, chart, thin_out};
 
     #[test]
     fn a_chart_names_its_lines_and_axes() {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_last_point_is_always_drawn() {
         let points: Vec<_> = (0..1001_u32).map(|at| (f64::from(at), 0.0)).collect();
-        let thin = thinned(points);
+        let thin = thin_out(points);
         assert!(thin.len() < 210 && thin.last() == Some(&(1000.0, 0.0)));
     }
 }

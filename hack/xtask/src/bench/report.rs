@@ -1,8 +1,8 @@
-//! What was measured, for people (tables), for programs (CSV), and for the eye (plots).
+//! The report of a benchmark: tables as Markdown, all figures as CSV, and plots.
 
-use super::bars;
 use super::plot;
-use super::samples::{Phase, Samples, Who};
+use super::samples::{Phase, Samples, Variant};
+use super::thresholds;
 use super::workload::PODS_PER_REPLICA;
 use crate::args::Scale;
 use crate::workspace;
@@ -10,63 +10,69 @@ use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Between these lines of a document the figures stand; what is written around them stays.
+/// The figures are between these lines of a page. The text around them is kept.
 const BEGIN: &str = "<!-- figures -->";
 const END: &str = "<!-- end of figures -->";
+/// How the names of figures end that count from the time when the last pod became Ready.
+const AFTER_READY: [&str; 2] = ["after last Ready pod s", "after last Ready pod"];
 
-/// Prints the report, and writes it with its CSV and plots into the wished folder.
-pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, wish: &Scale) -> Result<()> {
-    let folder = folder(wish.out.as_ref())?;
+/// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
+pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, args: &Scale) -> Result<()> {
+    let folder = folder(args.out.as_ref())?;
     let name = if samples.sizes().len() > 1 { "growth" } else { "scale" };
     let plots = plot::draw(samples, &folder, name)?;
     let text = text(samples, conditions, rounds, &plots);
     println!("\n{text}");
-    put(&folder.join(name).with_extension("csv"), &csv(samples))?;
-    page(&folder, name, &text)
+    write_file(&folder.join(name).with_extension("csv"), &csv(samples))?;
+    update_page(&folder, name, &text)
 }
 
-/// Where reports go, made if it is not there.
-pub(super) fn folder(wished: Option<&PathBuf>) -> Result<PathBuf> {
-    let folder = wished.cloned().unwrap_or_else(|| workspace::root().join("target/bench"));
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+/// The folder of reports. Creates the folder if it does not exist.
+pub(super) fn folder(flag: Option<&PathBuf>) -> Result<PathBuf> {
+    let folder = flag.cloned().unwrap_or_else(|| workspace::root().join("target/bench"));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 
-/// Puts the figures on the page of that name.
-pub(super) fn page(folder: &Path, name: &str, text: &str) -> Result<()> {
+/// Writes the figures to the page `name`.
+pub(super) fn update_page(folder: &Path, name: &str, text: &str) -> Result<()> {
     let page = folder.join(name).with_extension("md");
-    let around = std::fs::read_to_string(&page).unwrap_or_else(|_| format!("# The bench {name}\n\n{BEGIN}\n{END}\n"));
-    put(&page, &between(&around, text))?;
-    println!("written: {}", page.display());
+    let old = std::fs::read_to_string(&page).unwrap_or_else(|_| format!("# The bench {name}\n\n{BEGIN}\n{END}\n"));
+    write_file(&page, &replace_figures(&old, text))?;
+    println!("wrote {}", page.display());
     Ok(())
 }
 
-fn put(path: &Path, text: &str) -> Result<()> {
+fn write_file(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn between(around: &str, text: &str) -> String {
-    let (before, rest) = around.split_once(BEGIN).unwrap_or((around, ""));
+fn replace_figures(page: &str, text: &str) -> String {
+    let (before, rest) = page.split_once(BEGIN).unwrap_or((page, ""));
     let after = rest.split_once(END).map_or("\n", |(_, after)| after);
     format!("{before}{BEGIN}\n{text}{END}{after}")
 }
 
 fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String]) -> String {
     let mut text = conditions.iter().fold(String::new(), |text, line| text + "- " + line + "\n");
-    _ = writeln!(text, "- Rounds: {rounds}, Grove and bare in turn; figures are medians, ratios medians of pairs\n");
+    _ = writeln!(
+        text,
+        "- Rounds: {rounds}, Grove and the baseline in turn; values are medians, ratios are medians of the ratios per round\n"
+    );
     let sizes = samples.sizes();
     if sizes.len() > 1 {
         text += &growth(samples, &sizes);
     }
     for &replicas in sizes.iter().filter(|_| sizes.len() == 1) {
         text += &times(samples, replicas);
+        text += &status_delays(samples, replicas);
         text += &usage(samples, replicas);
         text += &writes(samples, replicas);
     }
-    for &replicas in sizes.iter().filter(|&&replicas| sizes.len() == 1 || replicas == bars::SIZE) {
-        _ = writeln!(text, "Demands at {replicas} replicas:\n");
-        for bar in bars::of(samples, replicas) {
-            _ = writeln!(text, "- {bar}");
+    for &replicas in sizes.iter().filter(|&&replicas| sizes.len() == 1 || thresholds::SIZES.contains(&replicas)) {
+        _ = writeln!(text, "Thresholds at {replicas} replicas:\n");
+        for threshold in thresholds::of(samples, replicas) {
+            _ = writeln!(text, "- {threshold}");
         }
         text += "\n";
     }
@@ -78,19 +84,24 @@ fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String])
 
 fn times(samples: &Samples, replicas: u32) -> String {
     let mut text = format!("Seconds at {replicas} replicas:\n\n");
-    text += "| phase | until | Grove | bare | ratio |\n|---|---|---:|---:|---:|\n";
+    text += "| phase | until | Grove | baseline | ratio |\n|---|---|---:|---:|---:|\n";
     for phase in Phase::ALL {
         let figures = samples.figures(phase).into_iter().filter(|figure| figure.ends_with(" s"));
         let mut rows: Vec<(f64, String)> = figures
-            .filter(|figure| !figure.starts_with("cpu "))
+            .filter(|figure| !figure.starts_with("cpu ") && !figure.ends_with(AFTER_READY[0]))
             .filter_map(|figure| {
-                let grove = samples.median(replicas, Who::Grove, phase, figure)?;
-                let bare = samples.median(replicas, Who::Bare, phase, figure);
+                let grove = samples.median(replicas, Variant::Grove, phase, figure)?;
+                let baseline = samples.median(replicas, Variant::Baseline, phase, figure);
                 let ratio = samples.ratio(replicas, phase, figure);
                 let until = figure.trim_end_matches(" s");
                 Some((
                     grove,
-                    format!("| {} | {until} | {grove:.2} | {} | {} |\n", phase.name(), or_blank(bare), or_blank(ratio)),
+                    format!(
+                        "| {} | {until} | {grove:.2} | {} | {} |\n",
+                        phase.name(),
+                        or_blank(baseline),
+                        or_blank(ratio)
+                    ),
                 ))
             })
             .collect();
@@ -100,60 +111,95 @@ fn times(samples: &Samples, replicas: u32) -> String {
     text + "\n"
 }
 
+/// How late the status is, as a client sees it. Writes are counted by the audit log, all else is seen by watches.
+fn status_delays(samples: &Samples, replicas: u32) -> String {
+    let mut text = format!("After the last pod became Ready, at {replicas} replicas, Grove:\n\n");
+    text += "| phase | figure | median | slowest round |\n|---|---|---:|---:|\n";
+    for phase in [Phase::Deploy, Phase::ScaleOut] {
+        for figure in samples.figures(phase) {
+            let Some(name) = AFTER_READY.iter().find_map(|end| figure.strip_suffix(end)) else { continue };
+            let unit = if figure.ends_with(" s") { ", s" } else { "" };
+            let Some(median) = samples.median(replicas, Variant::Grove, phase, figure) else { continue };
+            let slowest = or_blank(samples.max(replicas, Variant::Grove, phase, figure));
+            _ = writeln!(text, "| {} | {}{unit} | {median:.2} | {slowest} |", phase.name(), name.trim_end());
+        }
+    }
+    text + "\n"
+}
+
 fn usage(samples: &Samples, replicas: u32) -> String {
-    let mut text = format!("Processor seconds at {replicas} replicas, and peak memory since the process began:\n\n");
-    text += "| phase | process | Grove CPU s | bare CPU s | Grove MB | bare MB |\n|---|---|---:|---:|---:|---:|\n";
+    let mut text = format!("CPU seconds at {replicas} replicas, and peak memory since the process started:\n\n");
+    text +=
+        "| phase | process | Grove CPU s | baseline CPU s | Grove MB | baseline MB |\n|---|---|---:|---:|---:|---:|\n";
     for phase in Phase::ALL {
         let figures = samples.figures(phase);
         for process in figures.iter().filter_map(|figure| figure.strip_prefix("cpu ")?.strip_suffix(" s")) {
-            let of = |who, figure: &str| or_blank(samples.median(replicas, who, phase, figure));
+            let of = |variant, figure: &str| or_blank(samples.median(replicas, variant, phase, figure));
             let (cpu, memory) = (format!("cpu {process} s"), format!("peak memory {process} MB"));
-            let (grove, bare) = (of(Who::Grove, &cpu), of(Who::Bare, &cpu));
-            let (grove_mb, bare_mb) = (of(Who::Grove, &memory), of(Who::Bare, &memory));
-            _ = writeln!(text, "| {} | {process} | {grove} | {bare} | {grove_mb} | {bare_mb} |", phase.name());
+            let (grove, baseline) = (of(Variant::Grove, &cpu), of(Variant::Baseline, &cpu));
+            let (grove_mb, baseline_mb) = (of(Variant::Grove, &memory), of(Variant::Baseline, &memory));
+            _ = writeln!(text, "| {} | {process} | {grove} | {baseline} | {grove_mb} | {baseline_mb} |", phase.name());
         }
     }
     text + "\n"
 }
 
 fn writes(samples: &Samples, replicas: u32) -> String {
-    let mut text = format!("Writes at {replicas} replicas, by the audit log:\n\n");
-    text += "| phase | account | verb | resource | outcome | Grove | bare |\n|---|---|---|---|---|---:|---:|\n";
+    let mut text = format!("Writes at {replicas} replicas, from the audit log:\n\n");
+    text += "| phase | account | verb | resource | outcome | Grove | baseline |\n|---|---|---|---|---|---:|---:|\n";
     for phase in Phase::ALL {
         for figure in samples.figures(phase) {
             let words: Vec<&str> = figure.split(' ').collect();
-            let [outcome @ ("writes" | "refused"), account, verb, resource] = words[..] else { continue };
-            let outcome = if outcome == "writes" { "accepted" } else { outcome };
-            let of = |who| samples.median(replicas, who, phase, figure).map_or_else(String::new, |n| format!("{n:.0}"));
-            let (grove, bare) = (of(Who::Grove), of(Who::Bare));
-            _ = writeln!(text, "| {} | {account} | {verb} | {resource} | {outcome} | {grove} | {bare} |", phase.name());
+            let [outcome @ ("accepted" | "rejected"), account, verb, resource] = words[..] else { continue };
+            let of = |variant| {
+                samples.median(replicas, variant, phase, figure).map_or_else(String::new, |n| format!("{n:.0}"))
+            };
+            let (grove, baseline) = (of(Variant::Grove), of(Variant::Baseline));
+            let phase = phase.name();
+            _ = writeln!(text, "| {phase} | {account} | {verb} | {resource} | {outcome} | {grove} | {baseline} |");
         }
     }
     text + "\n"
 }
 
 fn growth(samples: &Samples, sizes: &[u32]) -> String {
-    let mut text = "| replicas | created, ratio | Ready, ratio | deleted, ratio | created s | Ready s | deleted s \
-                    | controllers' CPU ms per pod | controllers' MB | writes per pod |\n\
-                    |---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
-        .to_owned();
+    let columns = [
+        "replicas",
+        "created, ratio",
+        "Ready, ratio",
+        "deleted, ratio",
+        "created s",
+        "Ready s",
+        "deleted s",
+        "Available after Ready s",
+        "last status write after Ready s",
+        "scale-out / deploying half",
+        "controllers' CPU ms per pod",
+        "controllers' MB",
+        "writes per pod",
+    ];
+    let mut text = format!("| {} |\n|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
     for &replicas in sizes {
         let pods = f64::from(replicas * PODS_PER_REPLICA);
         let ratio = |phase, figure| or_blank(samples.ratio(replicas, phase, figure));
-        let seconds = |phase, figure| or_blank(samples.median(replicas, Who::Grove, phase, figure));
-        _ = writeln!(
-            text,
-            "| {replicas} | {} | {} | {} | {} | {} | {} | {:.2} | {:.0} | {:.2} |",
+        let seconds = |phase, figure| or_blank(samples.median(replicas, Variant::Grove, phase, figure));
+        let writes = thresholds::other_writes(samples, replicas) + f64::from(replicas * (3 + PODS_PER_REPLICA));
+        let cells = [
+            replicas.to_string(),
             ratio(Phase::Deploy, "created s"),
             ratio(Phase::Deploy, "ready s"),
-            ratio(Phase::Delete, "gone s"),
+            ratio(Phase::Delete, "all deleted s"),
             seconds(Phase::Deploy, "created s"),
             seconds(Phase::Deploy, "ready s"),
-            seconds(Phase::Delete, "gone s"),
-            bars::cpu(samples, replicas) * 1000.0 / pods,
-            bars::memory(samples, replicas),
-            (bars::other_writes(samples, replicas) + f64::from(replicas * (3 + PODS_PER_REPLICA))) / pods,
-        );
+            seconds(Phase::Delete, "all deleted s"),
+            seconds(Phase::Deploy, "Available after last Ready pod s"),
+            seconds(Phase::Deploy, "last status write after last Ready pod s"),
+            or_blank(samples.scale_out_ratio(replicas, "Available s")),
+            format!("{:.2}", thresholds::cpu(samples, replicas) * 1000.0 / pods),
+            format!("{:.0}", thresholds::memory(samples, replicas)),
+            format!("{:.2}", writes / pods),
+        ];
+        _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text + "\n"
 }
@@ -163,24 +209,24 @@ fn or_blank(value: Option<f64>) -> String {
 }
 
 fn csv(samples: &Samples) -> String {
-    let mut text = "replicas,round,who,phase,figure,value\n".to_owned();
+    let mut text = "replicas,round,variant,phase,figure,value\n".to_owned();
     for sample in &samples.all {
-        let (who, phase) = (sample.who.name(), sample.phase.name());
+        let (variant, phase) = (sample.variant.name(), sample.phase.name());
         let (replicas, round, figure) = (sample.replicas, sample.repetition, &sample.figure);
-        _ = writeln!(text, "{replicas},{round},{who},{phase},{figure},{:.3}", sample.value);
+        _ = writeln!(text, "{replicas},{round},{variant},{phase},{figure},{:.3}", sample.value);
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::between;
+    use super::replace_figures;
 
     #[test]
-    fn what_stands_around_the_figures_stays() {
+    fn the_text_around_the_figures_is_kept() {
         let page = "# Scale\nwords\n<!-- figures -->\nold\n<!-- end of figures -->\nmore\n";
-        let renewed = between(page, "new\n");
+        let renewed = replace_figures(page, "new\n");
         assert_eq!(renewed, page.replace("old", "new"));
-        assert_eq!(between("words\n", "new\n"), "words\n<!-- figures -->\nnew\n<!-- end of figures -->\n");
+        assert_eq!(replace_figures("words\n", "new\n"), "words\n<!-- figures -->\nnew\n<!-- end of figures -->\n");
     }
 }

@@ -1,28 +1,28 @@
-//! Everything that was measured, as a flat list of named figures, and what is asked of it: medians and ratios.
+//! All figures of a benchmark, as a flat list with names, and their medians, sums and ratios.
 
 use super::Round;
-use super::tally::Counts;
+use super::object_counts::Counts;
 use std::collections::BTreeSet;
 
-/// Who made the writes.
+/// Which client created the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Who {
+pub(super) enum Variant {
     /// The services.
     Grove,
-    /// The benchmark itself, with the services stopped.
-    Bare,
+    /// A plain client of the benchmark, with the controllers stopped.
+    Baseline,
 }
 
-impl Who {
+impl Variant {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Grove => "grove",
-            Self::Bare => "bare",
+            Self::Baseline => "baseline",
         }
     }
 }
 
-/// A part of the life of the set.
+/// A phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Deploy,
@@ -44,11 +44,11 @@ impl Phase {
     }
 }
 
-/// Where a figure belongs.
+/// The round, the variant and the phase of a figure.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SampleKey {
     pub(super) round: Round,
-    pub(super) who: Who,
+    pub(super) variant: Variant,
     pub(super) phase: Phase,
 }
 
@@ -57,19 +57,19 @@ pub(super) struct Place {
 pub(super) struct Sample {
     pub(super) replicas: u32,
     pub(super) repetition: u32,
-    pub(super) who: Who,
+    pub(super) variant: Variant,
     pub(super) phase: Phase,
-    /// What was measured, with its unit as the last word.
+    /// The name of the figure; its last word is the unit.
     pub(super) figure: String,
     pub(super) value: f64,
 }
 
-/// How the counts went in one phase of one round, in seconds from its begin.
+/// The counts over time in one phase of one round, in seconds since the phase started.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
     pub(super) replicas: u32,
     pub(super) repetition: u32,
-    pub(super) who: Who,
+    pub(super) variant: Variant,
     pub(super) phase: Phase,
     pub(super) points: Vec<(f64, Counts)>,
 }
@@ -81,12 +81,12 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn add(&mut self, place: Place, figure: impl Into<String>, value: f64) {
-        let Place { round: Round { replicas, repetition }, who, phase } = place;
-        self.all.push(Sample { replicas, repetition, who, phase, figure: figure.into(), value });
+    pub(super) fn add(&mut self, key: SampleKey, figure: impl Into<String>, value: f64) {
+        let SampleKey { round: Round { replicas, repetition }, variant, phase } = key;
+        self.all.push(Sample { replicas, repetition, variant, phase, figure: figure.into(), value });
     }
 
-    /// The sizes that were measured.
+    /// All sizes with figures.
     pub(super) fn sizes(&self) -> Vec<u32> {
         self.all.iter().map(|sample| sample.replicas).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -97,72 +97,99 @@ impl Samples {
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The median over the rounds. A figure that a round does not have, such as a kind of write that did not happen in
-    /// it, counts as zero there.
-    pub(super) fn median(&self, replicas: u32, who: Who, phase: Phase, figure: &str) -> Option<f64> {
-        let rounds = self.rounds(replicas, who, phase);
+    /// The median over the rounds. If a round lacks the figure, such as a kind of write that did not happen, the figure counts
+    /// as zero in that round.
+    pub(super) fn median(&self, replicas: u32, variant: Variant, phase: Phase, figure: &str) -> Option<f64> {
+        let rounds = self.rounds(replicas, variant, phase);
         let values: Vec<f64> = rounds
             .into_iter()
             .map(|round| {
-                self.value(Place { round: Round { replicas, repetition: round }, who, phase }, figure).unwrap_or(0.0)
+                self.value(SampleKey { round: Round { replicas, repetition: round }, variant, phase }, figure)
+                    .unwrap_or(0.0)
             })
             .collect();
-        let measured = self.of_phase(replicas, who, phase).any(|sample| sample.figure == figure);
+        let measured = self.of_phase(replicas, variant, phase).any(|sample| sample.figure == figure);
         median(values).filter(|_| measured)
     }
 
-    /// The rounds in which something was measured.
-    pub(super) fn rounds(&self, replicas: u32, who: Who, phase: Phase) -> BTreeSet<u32> {
-        self.of_phase(replicas, who, phase).map(|sample| sample.repetition).collect()
+    /// The highest value of all rounds.
+    pub(super) fn max(&self, replicas: u32, variant: Variant, phase: Phase, figure: &str) -> Option<f64> {
+        let samples = self.of_phase(replicas, variant, phase).filter(|sample| sample.figure == figure);
+        samples.map(|sample| sample.value).reduce(f64::max)
     }
 
-    /// The median over the rounds of the sum of all figures that are `chosen` by name.
-    pub(super) fn sum(&self, replicas: u32, who: Who, phase: Phase, chosen: impl Fn(&str) -> bool) -> f64 {
-        let rounds = self.rounds(replicas, who, phase).into_iter();
-        let of_round =
-            |repetition| self.sum_of_round(Place { round: Round { replicas, repetition }, who, phase }, &chosen);
+    /// The rounds with figures.
+    pub(super) fn rounds(&self, replicas: u32, variant: Variant, phase: Phase) -> BTreeSet<u32> {
+        self.of_phase(replicas, variant, phase).map(|sample| sample.repetition).collect()
+    }
+
+    /// The median over the rounds of the sum of all figures that `chosen` accepts by name.
+    pub(super) fn sum(&self, replicas: u32, variant: Variant, phase: Phase, chosen: impl Fn(&str) -> bool) -> f64 {
+        let rounds = self.rounds(replicas, variant, phase).into_iter();
+        let of_round = |repetition| {
+            self.sum_of_round(SampleKey { round: Round { replicas, repetition }, variant, phase }, &chosen)
+        };
         median(rounds.map(of_round).collect()).unwrap_or_default()
     }
 
-    /// The sum of all figures of one round that are `chosen` by name.
-    pub(super) fn sum_of_round(&self, place: Place, chosen: impl Fn(&str) -> bool) -> f64 {
-        self.of_place(place).filter(|sample| chosen(&sample.figure)).map(|sample| sample.value).sum()
+    /// The sum of all figures of one round that `chosen` accepts by name.
+    pub(super) fn sum_of_round(&self, key: SampleKey, chosen: impl Fn(&str) -> bool) -> f64 {
+        self.of_key(key).filter(|sample| chosen(&sample.figure)).map(|sample| sample.value).sum()
     }
 
-    /// The median of the ratios Grove to bare, round by round, so that it holds when the machine's speed drifts.
+    /// The median over the rounds of the ratio Grove / baseline. Each ratio is of one round, so it is valid even if the speed of
+    /// the machine drifts.
     pub(super) fn ratio(&self, replicas: u32, phase: Phase, figure: &str) -> Option<f64> {
         let of_grove = |sample: &&Sample| {
-            sample.replicas == replicas && sample.phase == phase && sample.who == Who::Grove && sample.figure == figure
+            sample.replicas == replicas
+                && sample.phase == phase
+                && sample.variant == Variant::Grove
+                && sample.figure == figure
         };
         let ratio = |sample: &Sample| {
             let round = Round { replicas, repetition: sample.repetition };
-            let bare = self.value(Place { round, who: Who::Bare, phase }, figure)?;
-            (bare > 0.0).then(|| sample.value / bare)
+            let baseline = self.value(SampleKey { round, variant: Variant::Baseline, phase }, figure)?;
+            (baseline > 0.0).then(|| sample.value / baseline)
         };
         median(self.all.iter().filter(of_grove).filter_map(ratio).collect())
     }
 
-    fn value(&self, place: Place, figure: &str) -> Option<f64> {
-        self.of_place(place).find(|sample| sample.figure == figure).map(|sample| sample.value)
+    /// The median over the rounds of the time to scale from half the size to the full size, divided by the time to deploy half
+    /// the size; `None` unless both sizes were measured.
+    pub(super) fn scale_out_ratio(&self, replicas: u32, figure: &str) -> Option<f64> {
+        let ratio = |repetition| {
+            let value = |replicas, phase| {
+                let round = Round { replicas, repetition };
+                self.value(SampleKey { round, variant: Variant::Grove, phase }, figure)
+            };
+            let deploy = value(replicas / 2, Phase::Deploy).filter(|seconds| *seconds > 0.0)?;
+            Some(value(replicas, Phase::ScaleOut)? / deploy)
+        };
+        median(self.rounds(replicas, Variant::Grove, Phase::ScaleOut).into_iter().filter_map(ratio).collect())
     }
 
-    fn of_place(&self, place: Place) -> impl Iterator<Item = &Sample> {
-        let Place { round: Round { replicas, repetition }, who, phase } = place;
-        self.of_phase(replicas, who, phase).filter(move |sample| sample.repetition == repetition)
+    fn value(&self, key: SampleKey, figure: &str) -> Option<f64> {
+        self.of_key(key).find(|sample| sample.figure == figure).map(|sample| sample.value)
     }
 
-    fn of_phase(&self, replicas: u32, who: Who, phase: Phase) -> impl Iterator<Item = &Sample> {
-        let is_of = move |sample: &&Sample| sample.replicas == replicas && sample.who == who && sample.phase == phase;
+    fn of_key(&self, key: SampleKey) -> impl Iterator<Item = &Sample> {
+        let SampleKey { round: Round { replicas, repetition }, variant, phase } = key;
+        self.of_phase(replicas, variant, phase).filter(move |sample| sample.repetition == repetition)
+    }
+
+    fn of_phase(&self, replicas: u32, variant: Variant, phase: Phase) -> impl Iterator<Item = &Sample> {
+        let is_of =
+            move |sample: &&Sample| sample.replicas == replicas && sample.variant == variant && sample.phase == phase;
         self.all.iter().filter(is_of)
     }
 
     /// The curve of the round whose `figure` is nearest to the median.
-    pub(super) fn typical_curve(&self, replicas: u32, who: Who, phase: Phase, figure: &str) -> Option<&Curve> {
-        let median = self.median(replicas, who, phase, figure)?;
-        let of_phase = |curve: &&Curve| curve.replicas == replicas && curve.who == who && curve.phase == phase;
+    pub(super) fn typical_curve(&self, replicas: u32, variant: Variant, phase: Phase, figure: &str) -> Option<&Curve> {
+        let median = self.median(replicas, variant, phase, figure)?;
+        let of_phase = |curve: &&Curve| curve.replicas == replicas && curve.variant == variant && curve.phase == phase;
         let distance = |curve: &Curve| {
             let round = Round { replicas, repetition: curve.repetition };
-            let value = self.value(Place { round, who, phase }, figure).unwrap_or_default();
+            let value = self.value(SampleKey { round, variant, phase }, figure).unwrap_or_default();
             (value - median).abs()
         };
         self.curves.iter().filter(of_phase).min_by(|a, b| distance(a).total_cmp(&distance(b)))
@@ -179,34 +206,43 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Phase, Place, Samples, Who};
+    use super::{Phase, SampleKey, Samples, Variant};
     use crate::bench::Round;
 
     fn samples() -> Samples {
         let mut samples = Samples::default();
-        for (repetition, grove, bare) in [(1, 4.0, 2.0), (2, 30.0, 10.0), (3, 5.0, 4.0)] {
+        for (repetition, grove, baseline) in [(1, 4.0, 2.0), (2, 30.0, 10.0), (3, 5.0, 4.0)] {
             let round = Round { replicas: 5, repetition };
-            samples.add(Place { round, who: Who::Grove, phase: Phase::Deploy }, "ready s", grove);
-            samples.add(Place { round, who: Who::Bare, phase: Phase::Deploy }, "ready s", bare);
+            samples.add(SampleKey { round, variant: Variant::Grove, phase: Phase::Deploy }, "ready s", grove);
+            samples.add(SampleKey { round, variant: Variant::Baseline, phase: Phase::Deploy }, "ready s", baseline);
         }
         let round = Round { replicas: 5, repetition: 1 };
-        samples.add(Place { round, who: Who::Grove, phase: Phase::Deploy }, "writes x", 9.0);
+        samples.add(SampleKey { round, variant: Variant::Grove, phase: Phase::Deploy }, "writes x", 9.0);
         samples
     }
 
     #[test]
-    fn ratios_are_of_rounds_and_not_of_medians() {
+    fn the_ratio_is_the_median_of_the_ratios_of_rounds() {
         let samples = samples();
-        assert_eq!(samples.median(5, Who::Grove, Phase::Deploy, "ready s"), Some(5.0));
+        assert_eq!(samples.median(5, Variant::Grove, Phase::Deploy, "ready s"), Some(5.0));
         assert_eq!(samples.ratio(5, Phase::Deploy, "ready s"), Some(2.0));
         assert_eq!(samples.ratio(5, Phase::Delete, "ready s"), None);
     }
 
     #[test]
-    fn what_happened_in_one_round_only_counts_as_zero_in_the_others() {
-        assert_eq!(samples().median(5, Who::Grove, Phase::Deploy, "writes x"), Some(0.0));
-        assert_eq!(samples().median(5, Who::Bare, Phase::Deploy, "writes x"), None);
-        let sum = samples().sum(5, Who::Grove, Phase::Deploy, |figure| figure.starts_with("ready"));
+    fn a_scale_out_is_compared_with_the_deployment_of_half_the_size() {
+        let mut samples = samples();
+        let round = Round { replicas: 10, repetition: 2 };
+        samples.add(SampleKey { round, variant: Variant::Grove, phase: Phase::ScaleOut }, "ready s", 33.0);
+        assert_eq!(samples.scale_out_ratio(10, "ready s"), Some(1.1));
+        assert_eq!(samples.scale_out_ratio(5, "ready s"), None);
+    }
+
+    #[test]
+    fn a_missing_figure_counts_as_zero() {
+        assert_eq!(samples().median(5, Variant::Grove, Phase::Deploy, "writes x"), Some(0.0));
+        assert_eq!(samples().median(5, Variant::Baseline, Phase::Deploy, "writes x"), None);
+        let sum = samples().sum(5, Variant::Grove, Phase::Deploy, |figure| figure.starts_with("ready"));
         assert!((sum - 5.0).abs() < f64::EPSILON);
         assert_eq!(super::median(vec![4.0, 1.0]), Some(2.5));
     }

@@ -1,8 +1,8 @@
-//! What is deployed: one set, whose every replica is one clique of two small pods.
+//! The workload: one set, each replica of which is one clique of two small pods.
 
-use crate::kubectl::Kubectl;
 use anyhow::{Context, Result};
 use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_dev_harness::kubectl::Kubectl;
 use serde_json::json;
 
 pub(super) const NAMESPACE: &str = "grove-bench";
@@ -31,11 +31,12 @@ pub(super) fn set(replicas: u32) -> Result<PodCliqueSet> {
         "metadata": { "name": SET, "namespace": NAMESPACE },
         "spec": { "replicas": replicas, "template": { "cliques": [clique] } },
     });
-    serde_json::from_value(set).context("the set of the benchmark is not a set")
+    serde_json::from_value(set).context("the set of the benchmark is not valid")
 }
 
-/// The namespace, and the account without which the API server refuses pods.
-pub(super) async fn make_namespace(kubectl: &Kubectl) -> Result<()> {
+/// Creates the namespace, and waits for its default ServiceAccount: without one the API server rejects pods.
+pub(super) async fn create_namespace(kubectl: &Kubectl) -> Result<()> {
     kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n")).await?;
-    kubectl.run(&["wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, "--timeout=60s"]).await.map(drop)
+    kubectl.run(&["wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, "--timeout=60s"]).await?;
+    Ok(())
 }

@@ -1,16 +1,16 @@
-//! Showing a text that changes: drawn over the last one on a terminal, one after the other anywhere else.
+//! Shows a text that changes: a terminal redraws it in place, any other output gets one text after the other.
 
 use std::io::{IsTerminal, Write, stdout};
 
 #[derive(Default)]
 pub(crate) struct Screen {
     text: String,
-    /// How many lines of it stand on the terminal and can be drawn over.
+    /// The number of lines on the terminal that the next text overwrites.
     drawn: usize,
 }
 
 impl Screen {
-    /// Shows the text if it differs from what is shown.
+    /// Shows the text if it has changed.
     pub(crate) fn show(&mut self, text: &str) {
         if self.text == text {
             return;
@@ -24,8 +24,8 @@ impl Screen {
         }
     }
 
-    /// What was shown last stays, in full; the next text begins below.
-    pub(crate) fn settle(&mut self) {
+    /// Leaves the last text on the screen in full length. The next text begins below it.
+    pub(crate) fn finish(&mut self) {
         if stdout().is_terminal() {
             let text = std::mem::take(&mut self.text);
             self.draw(&text);
@@ -42,7 +42,7 @@ impl Screen {
 
 fn put(text: &str) {
     let mut out = stdout();
-    // A terminal that has gone away is no reason to stop.
+    // A closed terminal is no reason to stop.
     _ = out.write_all(text.as_bytes());
     _ = out.flush();
 }
@@ -53,8 +53,8 @@ fn size() -> (usize, usize) {
     size.map_or((80, 24), |size| (size.ws_col.into(), usize::from(size.ws_row).max(4)))
 }
 
-/// What scrolls off the top of a terminal cannot be drawn over, and a line that is broken takes more of them than are
-/// counted: so no more than fits is shown.
+/// The part of the text that fits. A terminal cannot redraw lines that have scrolled off the top, and a wrapped line takes more
+/// than one line.
 fn clipped(text: &str, width: usize, height: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let fits = if lines.len() < height { lines.len() } else { height - 2 };
@@ -62,7 +62,7 @@ fn clipped(text: &str, width: usize, height: usize) -> String {
     let shown: String = lines.iter().take(fits).map(narrow).collect();
     match lines.len() - fits {
         0 => shown,
-        left => format!("{shown}... and {left} lines more\n"),
+        hidden => format!("{shown}... and {hidden} more lines\n"),
     }
 }
 
@@ -71,13 +71,13 @@ mod tests {
     use super::clipped;
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn lines_that_do_not_fit_are_counted() {
         assert_eq!(clipped("a\nb\nc\n", 80, 4), "a\nb\nc\n");
-        assert_eq!(clipped("a\nb\nc\nd\n", 80, 4), "a\nb\n... and 2 lines more\n");
+        assert_eq!(clipped("a\nb\nc\nd\n", 80, 4), "a\nb\n... and 2 more lines\n");
     }
 
     #[test]
-    fn what_is_too_wide_is_cut() {
+    fn lines_that_are_too_wide_are_cut() {
         assert_eq!(clipped("├─ Pod a\n└─ Pod\n", 6, 24), "├─ Pod\n└─ Pod\n");
     }
 }

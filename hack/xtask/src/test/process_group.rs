@@ -1,35 +1,35 @@
-//! Cargo with all that it starts, as one group of processes: Cargo does not end its tests when it is ended itself, and
-//! they would go on to bring up planes.
+//! Runs Cargo and its children as one process group. Cargo does not end its tests when it ends, and those tests would start
+//! further dev clusters.
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpid};
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
-/// Whoever of the group has something to end has this much time for it.
-const GRACE: Duration = Duration::from_secs(20);
+/// The time that the processes of the group have to clean up after SIGTERM.
+const GRACE_PERIOD: Duration = Duration::from_secs(20);
 
-/// Ends with its owner.
-struct Group(Option<Pid>);
+/// Ends the group when it is dropped.
+struct ProcessGroup(Option<Pid>);
 
-/// Runs it to its end, and says whether it ended well. When this is dropped before, the whole group is ended.
-pub(crate) async fn passes(mut command: Command) -> Result<bool> {
+/// Runs the command to its end and returns whether it succeeded. If this future is dropped earlier, the whole group is ended.
+pub(crate) async fn run(mut command: Command) -> Result<bool> {
     let mut leader = command.process_group(0).spawn().context("cannot run cargo")?;
     let pid = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    let mut group = Group(pid);
-    let passed = leader.wait().await?.success();
+    let mut group = ProcessGroup(pid);
+    let succeeded = leader.wait().await?.success();
     group.0 = None;
-    Ok(passed)
+    Ok(succeeded)
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(leader) = self.0 else { return };
-        // Whatever is gone already needs no signal.
+        // An error means that the group has ended already.
         _ = kill_process_group(leader, Signal::TERM);
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + GRACE_PERIOD;
         while Instant::now() < deadline {
-            // The leader is a child of this process, and part of its group until somebody asks how it ended.
+            // The leader is a child of this process: it stays in the group as a zombie until it is reaped.
             _ = waitpid(Some(leader), WaitOptions::NOHANG);
             if test_kill_process_group(leader).is_err() {
                 return;
@@ -42,7 +42,8 @@ impl Drop for Group {
 
 #[cfg(test)]
 mod tests {
-    use super::passes;
+    use super::run;
+    use crate::proc;
     use std::time::Duration;
     use tokio::process::Command;
 
@@ -53,13 +54,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn how_it_ends_is_told() {
-        assert!(passes(shell("true")).await.unwrap());
-        assert!(!passes(shell("exit 3")).await.unwrap());
+    async fn the_exit_code_decides_about_success() {
+        assert!(run(shell("true")).await.unwrap());
+        assert!(!run(shell("exit 3")).await.unwrap());
     }
 
     #[tokio::test]
-    async fn whoever_it_started_ends_with_it() {
+    async fn children_end_with_the_group() {
         let file = std::env::temp_dir().join(format!("grove-group-{}", std::process::id()));
         let script = format!("sleep 300 & echo $! > {}; wait", file.display());
         let started = async {
@@ -68,12 +69,12 @@ mod tests {
             }
         };
         tokio::select! {
-            _ = passes(shell(&script)) => panic!("it waits"),
+            _ = run(shell(&script)) => panic!("the shell waits for its child"),
             () = started => {}
         }
         let pid = std::fs::read_to_string(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let stat = proc::stat(pid.trim().parse().unwrap());
+        assert!(stat.is_none_or(|stat| stat.is_zombie), "{stat:?}");
     }
 }

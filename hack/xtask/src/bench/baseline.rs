@@ -1,0 +1,129 @@
+//! The baseline: a plain kube client creates and deletes the objects that the services create, with the controllers stopped.
+
+use super::Round;
+use super::object_counts::ObjectCounts;
+use super::phase_meter::PhaseMeter;
+use super::recorded_objects::{KindObjects, RecordedObjects, Uids, set_owner_uids};
+use super::samples::{Phase, SampleKey, Samples, Variant};
+use super::workload::{NAMESPACE, PODS_PER_REPLICA, set};
+use crate::dev_cluster::DevCluster;
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use grove_api_types::v1alpha1::PodCliqueSet;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions};
+use kube::{Api, Client, Resource, ResourceExt};
+
+/// Requests in flight, as many as the executor of the services sends.
+const IN_FLIGHT: usize = 32;
+
+/// Measures one round with the controllers stopped.
+pub(super) async fn run(
+    cluster: &mut DevCluster,
+    client: &Client,
+    round: Round,
+    recorded: &RecordedObjects,
+    samples: &mut Samples,
+) -> Result<()> {
+    cluster.stop_controllers().await?;
+    let counts = ObjectCounts::start(client).await;
+    counts.wait_until_empty().await?;
+    let baseline = Baseline { cluster, counts, round, client: client.clone() };
+    cluster.while_alive(baseline.measure(recorded, samples)).await
+}
+
+struct Baseline<'a> {
+    cluster: &'a DevCluster,
+    counts: ObjectCounts,
+    round: Round,
+    client: Client,
+}
+
+impl Baseline<'_> {
+    async fn measure(&self, recorded: &RecordedObjects, samples: &mut Samples) -> Result<()> {
+        let created = self.deploy(recorded.clone(), samples).await?;
+        let meter = self.meter(Phase::Delete)?;
+        delete(created).await?;
+        meter.reached(samples, "all deleted", self.counts.wait_until_empty().await?);
+        meter.finish(&self.counts, samples).await
+    }
+
+    /// Creates all objects, and returns them in the order of their creation.
+    async fn deploy(&self, recorded: RecordedObjects, samples: &mut Samples) -> Result<Vec<Created>> {
+        let RecordedObjects { children, pods } = recorded;
+        let set = set(self.round.replicas)?;
+        let mut meter = self.meter(Phase::Deploy)?;
+        let sets = KindObjects {
+            resource: ApiResource::erase::<PodCliqueSet>(&()),
+            objects: vec![serde_json::from_value(serde_json::to_value(set)?)?],
+        };
+        let mut created = Vec::new();
+        for stage in [vec![sets], children, vec![pods]] {
+            created.extend(self.create(stage, &uids(&created)).await?);
+        }
+        let wanted = self.round.replicas * PODS_PER_REPLICA;
+        let exist = self.counts.wait_for("all pods exist", |counts| counts.pods == wanted).await?;
+        meter.reached(samples, "created", exist);
+        let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == wanted).await?;
+        meter.pods_ready(samples, ready);
+        meter.finish(&self.counts, samples).await?;
+        Ok(created)
+    }
+
+    fn meter(&self, phase: Phase) -> Result<PhaseMeter> {
+        PhaseMeter::start(
+            self.cluster,
+            &self.counts,
+            SampleKey { round: self.round, variant: Variant::Baseline, phase },
+        )
+    }
+
+    /// Creates the objects of some kinds, whose owners exist.
+    async fn create(&self, kinds: Vec<KindObjects>, uids: &Uids) -> Result<Vec<Created>> {
+        let mut requests = Vec::new();
+        for KindObjects { resource, objects } in kinds {
+            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), NAMESPACE, &resource);
+            for mut object in objects {
+                set_owner_uids(&mut object, uids)?;
+                let (api, kind) = (api.clone(), resource.kind.clone());
+                requests.push(async move { Created::new(api, kind, object).await });
+            }
+        }
+        stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect().await
+    }
+}
+
+/// An object that the API server has stored.
+struct Created {
+    api: Api<DynamicObject>,
+    kind: String,
+    name: String,
+    uid: String,
+}
+
+impl Created {
+    async fn new(api: Api<DynamicObject>, kind: String, object: DynamicObject) -> Result<Self> {
+        let name = object.name_any();
+        let stored = api.create(&PostParams::default(), &object).await;
+        let stored = stored.with_context(|| format!("the API server rejected {kind} {name}"))?;
+        let uid = stored.meta().uid.clone().context("a stored object has no uid")?;
+        Ok(Self { api, kind, name, uid })
+    }
+
+    /// The garbage collector deletes dependents in the background, but there are none: owners are deleted last.
+    async fn delete(self) -> Result<()> {
+        let Self { api, kind, name, uid } = self;
+        let preconditions = Preconditions { uid: Some(uid), resource_version: None };
+        let deleted = api.delete(&name, &DeleteParams::background().preconditions(preconditions)).await;
+        deleted.with_context(|| format!("the API server rejected the deletion of {kind} {name}"))?;
+        Ok(())
+    }
+}
+
+/// Deletes the objects in the opposite order of their creation.
+async fn delete(created: Vec<Created>) -> Result<()> {
+    stream::iter(created.into_iter().rev().map(Created::delete)).buffer_unordered(IN_FLIGHT).try_collect().await
+}
+
+fn uids(created: &[Created]) -> Uids {
+    created.iter().map(|created| ((created.kind.clone(), created.name.clone()), created.uid.clone())).collect()
+}

@@ -1,0 +1,166 @@
+//! The objects that the services create for the benchmark's set, as plain JSON that another client can create again.
+
+use super::workload::NAMESPACE;
+use anyhow::{Context, Result};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Metadata that the services set. The API server sets all other metadata.
+const METADATA: [&str; 5] = ["name", "namespace", "labels", "annotations", "ownerReferences"];
+/// Fields of a pod that the API server, the scheduler or the kubelet sets.
+const POD_DEFAULTS: [&str; 14] = [
+    "dnsPolicy",
+    "enableServiceLinks",
+    "nodeName",
+    "preemptionPolicy",
+    "priority",
+    "restartPolicy",
+    "schedulerName",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "volumes",
+    "ephemeralContainers",
+];
+/// Fields of a container that the API server sets.
+const CONTAINER_DEFAULTS: [&str; 4] =
+    ["imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy", "volumeMounts"];
+/// Fields of a Service that the API server sets.
+const SERVICE_DEFAULTS: [&str; 6] =
+    ["clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity", "type"];
+
+/// Objects of one kind.
+#[derive(Clone)]
+pub(super) struct KindObjects {
+    pub(super) resource: ApiResource,
+    pub(super) objects: Vec<DynamicObject>,
+}
+
+/// The objects of a set, without the set: first the direct children, then the pods.
+#[derive(Clone)]
+pub(super) struct RecordedObjects {
+    pub(super) children: Vec<KindObjects>,
+    pub(super) pods: KindObjects,
+}
+
+impl RecordedObjects {
+    /// Reads the objects in the benchmark's namespace.
+    pub(super) async fn read(client: &Client) -> Result<Self> {
+        let services =
+            read::<Service>(client, |spec| SERVICE_DEFAULTS.iter().for_each(|field| _ = spec.remove(*field)));
+        let gangs = read::<PodGang>(client, without_pod_references);
+        let cliques = read::<PodClique>(client, |_| {});
+        let pods = read::<Pod>(client, without_pod_defaults);
+        let (services, gangs, cliques, pods) = tokio::try_join!(services, gangs, cliques, pods)?;
+        Ok(Self { children: vec![services, gangs, cliques], pods })
+    }
+}
+
+async fn read<K>(client: &Client, strip: fn(&mut Map<String, Value>)) -> Result<KindObjects>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let resource = ApiResource::erase::<K>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, &resource);
+    let listed = api.list(&ListParams::default()).await?;
+    let objects = listed.items.into_iter().map(|object| reset(object, &resource, strip)).collect::<Result<_>>()?;
+    Ok(KindObjects { resource, objects })
+}
+
+/// The object as the services created it.
+fn reset(object: DynamicObject, resource: &ApiResource, strip: fn(&mut Map<String, Value>)) -> Result<DynamicObject> {
+    let mut json = serde_json::to_value(object)?;
+    json["apiVersion"] = resource.api_version.clone().into();
+    json["kind"] = resource.kind.clone().into();
+    let fields = json.as_object_mut().context("an object is not a map")?;
+    fields.remove("status");
+    let metadata = fields.get_mut("metadata").and_then(Value::as_object_mut).context("an object has no metadata")?;
+    metadata.retain(|key, _| METADATA.contains(&key.as_str()));
+    if let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) {
+        strip(spec);
+    }
+    Ok(serde_json::from_value(json)?)
+}
+
+/// Pod references are added to a gang after its pods exist.
+fn without_pod_references(spec: &mut Map<String, Value>) {
+    for group in spec.get_mut("podgroups").and_then(Value::as_array_mut).into_iter().flatten() {
+        group["podReferences"] = Value::Array(Vec::new());
+    }
+}
+
+fn without_pod_defaults(spec: &mut Map<String, Value>) {
+    POD_DEFAULTS.iter().for_each(|field| _ = spec.remove(*field));
+    for container in spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(container) = container.as_object_mut() {
+            CONTAINER_DEFAULTS.iter().for_each(|field| _ = container.remove(*field));
+        }
+    }
+}
+
+/// The uids of created objects, by kind and name.
+pub(super) type Uids = BTreeMap<(String, String), String>;
+
+/// Points the owner references of an object to the new owners.
+pub(super) fn set_owner_uids(object: &mut DynamicObject, uids: &Uids) -> Result<()> {
+    for reference in object.metadata.owner_references.iter_mut().flatten() {
+        let owner = (reference.kind.clone(), reference.name.clone());
+        reference.uid.clone_from(uids.get(&owner).with_context(|| format!("the owner {owner:?} does not exist"))?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Uids, reset, set_owner_uids, without_pod_defaults};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{ApiResource, DynamicObject};
+    use serde_json::{Value, json};
+
+    fn stored() -> DynamicObject {
+        let pod = json!({
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "1", "resourceVersion": "2", "labels": { "l": "v" },
+                "creationTimestamp": "2025-01-01T00:00:00Z",
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "PodClique", "name": "c", "uid": "old" }],
+            },
+            "spec": {
+                "hostname": "a-0", "nodeName": "node-1", "volumes": [{ "name": "kube-api-access-x" }],
+                "containers": [{ "name": "main", "imagePullPolicy": "Always", "volumeMounts": [] }],
+            },
+            "status": { "phase": "Running" },
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn fields_of_the_server_are_removed() {
+        let pod = reset(stored(), &ApiResource::erase::<Pod>(&()), without_pod_defaults).unwrap();
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "a", "namespace": "n", "labels": { "l": "v" },
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "PodClique", "name": "c", "uid": "old" }],
+            },
+            "spec": { "hostname": "a-0", "containers": [{ "name": "main" }] },
+        });
+        assert_eq!(serde_json::to_value(pod).unwrap(), expected);
+    }
+
+    #[test]
+    fn owner_references_get_the_uids_of_the_new_owners() {
+        let mut pod = stored();
+        let owner = ("PodClique".to_owned(), "c".to_owned());
+        set_owner_uids(&mut pod, &Uids::from([(owner, "new".to_owned())])).unwrap();
+        assert_eq!(serde_json::to_value(&pod).unwrap()["metadata"]["ownerReferences"][0]["uid"], Value::from("new"));
+        assert!(set_owner_uids(&mut pod, &Uids::new()).is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! The acceptance thresholds of `bench scale`, and whether the measured figures meet them.
+
+use super::Round;
+use super::samples::{Phase, SampleKey, Samples, Variant};
+use super::workload::PODS_PER_REPLICA;
+use crate::suite::CONTROLLERS;
+use std::fmt::{self, Display, Formatter};
+
+/// The sizes with thresholds. The thresholds for CPU time and memory are for the smaller one.
+pub(super) const SIZES: [u32; 2] = [500, 2000];
+const SMALL: u32 = SIZES[0];
+/// The kinds that the services create for a set, by their plurals, and the number of objects per replica.
+const CHILDREN: [(&str, u32); 4] = [("services", 1), ("podgangs", 1), ("podcliques", 1), ("pods", PODS_PER_REPLICA)];
+
+/// One threshold and the measured value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Threshold {
+    pub(super) figure: &'static str,
+    pub(super) limit: f64,
+    pub(super) measured: f64,
+}
+
+impl Threshold {
+    pub(super) fn is_met(&self) -> bool {
+        self.measured <= self.limit
+    }
+}
+
+impl Display for Threshold {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let verdict = if self.is_met() { "met" } else { "NOT met" };
+        write!(f, "{}: {:.2}, at most {:.2}: {verdict}", self.figure, self.measured, self.limit)
+    }
+}
+
+/// The thresholds for one size. A figure that was not measured misses its threshold.
+pub(super) fn of(samples: &Samples, replicas: u32) -> Vec<Threshold> {
+    let is_small = replicas <= SMALL;
+    let threshold = |figure, limit, measured| Threshold { figure, limit, measured };
+    let ratio = |phase, figure| samples.ratio(replicas, phase, figure).unwrap_or(f64::INFINITY);
+    let slowest = |figure| samples.max(replicas, Variant::Grove, Phase::Deploy, figure).unwrap_or(f64::INFINITY);
+    let deleted = ratio(Phase::Delete, "all deleted s");
+    let mut thresholds = vec![
+        threshold("objects missing, created twice or rejected", 0.0, wrong_creates(samples, replicas)),
+        threshold("other writes per PodClique", 5.0, other_writes(samples, replicas) / f64::from(replicas)),
+        threshold("all pods created, Grove / baseline", 1.25, ratio(Phase::Deploy, "created s")),
+        threshold("all pods Ready, Grove / baseline", 1.3, ratio(Phase::Deploy, "ready s")),
+        threshold("everything deleted, Grove / baseline", if is_small { 1.25 } else { 1.3 }, deleted),
+        threshold(
+            "Available after the last Ready pod in the slowest round, s",
+            if is_small { 2.0 } else { 5.0 },
+            slowest("Available after last Ready pod s"),
+        ),
+    ];
+    if is_small {
+        thresholds.push(threshold("controllers' CPU s to deploy", 3.0, cpu(samples, replicas)));
+        thresholds.push(threshold("controllers' peak memory MB", 60.0, memory(samples, replicas)));
+    }
+    if let Some(ratio) = samples.scale_out_ratio(replicas, "Available s") {
+        thresholds.push(threshold("scaling from half the size / deploying half the size", 1.2, ratio));
+    }
+    thresholds
+}
+
+/// CPU seconds of the controllers while they deploy the set.
+pub(super) fn cpu(samples: &Samples, replicas: u32) -> f64 {
+    let figures = CONTROLLERS.map(|service| format!("cpu {service} s"));
+    samples.sum(replicas, Variant::Grove, Phase::Deploy, |figure| figures.iter().any(|wanted| wanted == figure))
+}
+
+/// The sum of the controllers' memory peaks.
+pub(super) fn memory(samples: &Samples, replicas: u32) -> f64 {
+    let figures = CONTROLLERS.map(|service| format!("peak memory {service} MB"));
+    samples.sum(replicas, Variant::Grove, Phase::Deploy, |figure| figures.iter().any(|wanted| wanted == figure))
+}
+
+/// Writes of the controllers while they deploy the set, without one create per object.
+pub(super) fn other_writes(samples: &Samples, replicas: u32) -> f64 {
+    let all = samples.sum(replicas, Variant::Grove, Phase::Deploy, |figure| controller_write(figure).is_some());
+    all - creates(samples, replicas)
+}
+
+/// Accepted creates of children.
+fn creates(samples: &Samples, replicas: u32) -> f64 {
+    samples.sum(replicas, Variant::Grove, Phase::Deploy, |figure| {
+        figure.starts_with("accepted ") && CHILDREN.iter().any(|(kind, _)| is_create(figure, kind))
+    })
+}
+
+/// Objects that are missing, were created twice, or were rejected. The differences are counted per kind, so that a missing
+/// object of one kind does not offset a surplus object of another, and in the worst round, because each round must be right.
+/// Infinite without any round.
+fn wrong_creates(samples: &Samples, replicas: u32) -> f64 {
+    let count = |round, outcome: &str, kind: &str| {
+        let chosen = |figure: &str| figure.starts_with(outcome) && is_create(figure, kind);
+        samples.sum_of_round(SampleKey { round, variant: Variant::Grove, phase: Phase::Deploy }, chosen)
+    };
+    let of_round = |round| -> f64 {
+        let of_kind = |(kind, per_replica): (&str, u32)| {
+            let expected = f64::from(replicas * per_replica);
+            (count(round, "accepted ", kind) - expected).abs() + count(round, "rejected ", kind)
+        };
+        CHILDREN.into_iter().map(of_kind).sum()
+    };
+    let rounds = samples.rounds(replicas, Variant::Grove, Phase::Deploy).into_iter();
+    rounds.map(|repetition| of_round(Round { replicas, repetition })).reduce(f64::max).unwrap_or(f64::INFINITY)
+}
+
+fn is_create(figure: &str, kind: &str) -> bool {
+    controller_write(figure).is_some_and(|(verb, resource)| verb == "create" && resource == kind)
+}
+
+/// Verb and resource, if the figure counts writes of a controller.
+fn controller_write(figure: &str) -> Option<(&str, &str)> {
+    let mut words = figure.split(' ');
+    let counts_writes = matches!(words.next(), Some("accepted" | "rejected"));
+    let account = words.next().filter(|account| counts_writes && CONTROLLERS.contains(account));
+    account.and_then(|_| Some((words.next()?, words.next()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Phase, Round, SampleKey, Samples, Variant, of};
+
+    fn samples(writes: &[(&str, f64)]) -> Samples {
+        rounds(&[writes])
+    }
+
+    fn rounds(rounds: &[&[(&str, f64)]]) -> Samples {
+        let mut samples = Samples::default();
+        for (repetition, writes) in (1..).zip(rounds) {
+            let round = Round { replicas: 1, repetition };
+            for (figure, value) in *writes {
+                samples.add(SampleKey { round, variant: Variant::Grove, phase: Phase::Deploy }, *figure, *value);
+            }
+        }
+        samples
+    }
+
+    const COMPLETE: [(&str, f64); 4] = [
+        ("accepted pcs-controller create services", 1.0),
+        ("accepted pcs-controller create podgangs", 1.0),
+        ("accepted pcs-controller create podcliques", 1.0),
+        ("accepted pclq-controller create pods", 2.0),
+    ];
+
+    #[track_caller]
+    fn check_wrong_creates(samples: &Samples, expected: f64) {
+        let threshold = &of(samples, 1)[0];
+        assert!((threshold.measured - expected).abs() < f64::EPSILON, "{threshold}");
+    }
+
+    #[test]
+    fn creates_and_other_writes_are_counted_separately() {
+        let thresholds = of(
+            &samples(&[
+                ("accepted pcs-controller create services", 1.0),
+                ("accepted pcs-controller create podgangs", 1.0),
+                ("accepted pcs-controller create podcliques", 1.0),
+                ("accepted pclq-controller create pods", 2.0),
+                ("accepted pclq-controller create events", 1.0),
+                ("accepted pclq-controller patch podcliques/status", 2.0),
+                ("rejected pclq-controller patch podcliques/status", 1.0),
+                ("accepted kwok patch pods/status", 2.0),
+            ]),
+            1,
+        );
+        assert!(thresholds[0].is_met(), "{}", thresholds[0]);
+        assert_eq!(thresholds[1].to_string(), "other writes per PodClique: 4.00, at most 5.00: met");
+    }
+
+    #[test]
+    fn missing_and_rejected_objects_are_found() {
+        // Service, gang and clique are missing, one pod is surplus and one was rejected.
+        let samples =
+            samples(&[("accepted pclq-controller create pods", 3.0), ("rejected pclq-controller create pods", 1.0)]);
+        check_wrong_creates(&samples, 5.0);
+        let thresholds = of(&samples, 1);
+        assert!(thresholds[2].to_string().ends_with("NOT met"), "nothing was measured: {}", thresholds[2]);
+        assert!(!of(&Samples::default(), 1)[0].is_met(), "there was no round");
+    }
+
+    #[test]
+    fn an_object_that_was_created_twice_in_one_round_is_found() {
+        let mut twice = COMPLETE;
+        twice[3].1 = 3.0;
+        check_wrong_creates(&rounds(&[&COMPLETE, &COMPLETE, &COMPLETE]), 0.0);
+        check_wrong_creates(&rounds(&[&COMPLETE, &twice, &COMPLETE]), 1.0);
+    }
+
+    #[test]
+    fn the_status_threshold_depends_on_the_size() {
+        for (replicas, delay, is_met) in [(500, 2.0, true), (500, 2.1, false), (2000, 5.0, true), (2000, 5.1, false)] {
+            let mut samples = Samples::default();
+            let round = Round { replicas, repetition: 1 };
+            let key = SampleKey { round, variant: Variant::Grove, phase: Phase::Deploy };
+            samples.add(key, "Available after last Ready pod s", delay);
+            let thresholds = of(&samples, replicas);
+            let status = thresholds.iter().find(|threshold| threshold.figure.starts_with("Available")).unwrap();
+            assert_eq!(status.is_met(), is_met, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_surplus_object_does_not_offset_a_missing_object_of_another_kind() {
+        let mut uneven = COMPLETE;
+        (uneven[0].1, uneven[3].1) = (0.0, 3.0);
+        check_wrong_creates(&samples(&uneven), 2.0);
+    }
+}

@@ -1,0 +1,114 @@
+//! The writes of a phase, from the audit log of the API server.
+
+use crate::suite::CONTROLLERS;
+use anyhow::Result;
+use grove_dev_harness::audit_log::{Event, Tail};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::SystemTime;
+
+const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+/// Leases, and requests that store no object.
+const IGNORED_GROUPS: [&str; 3] = ["coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io"];
+
+/// One kind of write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Write {
+    /// The last segment of the user name.
+    pub(super) account: String,
+    pub(super) verb: String,
+    /// The plural, with the subresource behind a slash.
+    pub(super) resource: String,
+    pub(super) accepted: bool,
+}
+
+/// The writes of a phase.
+#[derive(Default)]
+pub(super) struct Writes {
+    pub(super) counts: BTreeMap<Write, u32>,
+    /// When the API server received each accepted status write of a controller.
+    pub(super) status_writes: Vec<SystemTime>,
+}
+
+/// Reads the writes of a phase while the API server logs them.
+pub(super) struct WriteLog {
+    tail: Tail,
+    writes: Writes,
+}
+
+impl WriteLog {
+    /// Starts with the next write.
+    pub(super) fn start(dir: &Path) -> Result<Self> {
+        Ok(Self { tail: Tail::from_end(dir)?, writes: Writes::default() })
+    }
+
+    /// Reads the new events, and returns whether any of them is a write.
+    pub(super) fn read_new(&mut self) -> Result<bool> {
+        let mut is_new = false;
+        for event in self.tail.read_new()? {
+            let Some(write) = write(&event) else { continue };
+            is_new = true;
+            if is_status_write(&write) {
+                self.writes.status_writes.extend(event.received_at());
+            }
+            *self.writes.counts.entry(write).or_default() += 1;
+        }
+        Ok(is_new)
+    }
+
+    /// All writes since the start.
+    pub(super) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+}
+
+/// The write of an event, unless the event is a read or stores no object.
+fn write(event: &Event) -> Option<Write> {
+    let object = event.object_ref.as_ref()?;
+    let is_write = WRITE_VERBS.contains(&event.verb.as_str());
+    if !is_write || object.subresource == "token" || IGNORED_GROUPS.contains(&object.api_group.as_str()) {
+        return None;
+    }
+    let user = &event.user.username;
+    Some(Write {
+        account: user.rsplit(':').next().unwrap_or(user).to_owned(),
+        verb: event.verb.clone(),
+        resource: object.full_resource(),
+        accepted: event.is_accepted(),
+    })
+}
+
+fn is_status_write(write: &Write) -> bool {
+    write.accepted && write.resource.ends_with("/status") && CONTROLLERS.contains(&write.account.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Write, is_status_write, write};
+    use grove_dev_harness::audit_log;
+
+    fn parsed(verb: &str, resource: &str, subresource: &str, code: u32) -> Option<Write> {
+        let line = format!(
+            "{{\"verb\":\"{verb}\",\"user\":{{\"username\":\"system:serviceaccount:grove-system:pcs-controller\"}},\
+             \"objectRef\":{{\"resource\":\"{resource}\",\"subresource\":\"{subresource}\"}},\
+             \"responseStatus\":{{\"code\":{code}}}}}"
+        );
+        write(&audit_log::parse(&line).unwrap()[0])
+    }
+
+    #[test]
+    fn reads_and_tokens_are_not_writes() {
+        assert_eq!(parsed("get", "pods", "", 200), None);
+        assert_eq!(parsed("create", "serviceaccounts", "token", 201), None);
+        let rejected = parsed("create", "pods", "", 409).unwrap();
+        assert!(rejected.account == "pcs-controller" && rejected.verb == "create" && !rejected.accepted);
+        assert!(parsed("deletecollection", "pods", "", 200).unwrap().accepted);
+    }
+
+    #[test]
+    fn only_accepted_writes_of_a_status_are_status_writes() {
+        assert!(is_status_write(&parsed("patch", "podcliques", "status", 200).unwrap()));
+        assert!(!is_status_write(&parsed("patch", "podcliques", "status", 409).unwrap()));
+        assert!(!is_status_write(&parsed("patch", "podcliques", "", 200).unwrap()));
+    }
+}

@@ -1,0 +1,199 @@
+//! Starts a dev cluster step by step. Each step leaves alone whatever is already running and up to date.
+
+use super::{DevCluster, folder};
+use crate::args::{Source, UpArgs};
+use crate::control_plane::{self, ControlPlane};
+use crate::ports::Ports;
+use crate::processes::{EnsureOutcome, ProcessSpec, Processes};
+use crate::suite::{Replica, replicas};
+use crate::{binaries, credentials, nodes, service_accounts, services, webhooks, workspace};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+const DEFAULT_NODES: u32 = 10;
+/// Bounds a hang. A machine may be many times slower than usual.
+const API_SERVER_TIMEOUT: Duration = Duration::from_mins(5);
+/// The same bound for `kubectl wait`.
+const KUBECTL_TIMEOUT: &str = "--timeout=5m";
+
+impl DevCluster {
+    /// Starts all processes and applies all manifests.
+    pub(super) async fn start(&mut self, source: &Source, args: &UpArgs) -> Result<()> {
+        let started = Instant::now();
+        if !args.no_services {
+            services::build().await?;
+        }
+        let _lock = folder::lock(&self.dir)?;
+        self.remove_leftovers()?;
+        let fixed = args.port.map(|port| (control_plane::API_SERVER, port));
+        let names = port_names(source, args);
+        let ports = Ports::choose(&self.dir, &binaries::cache(source)?, &names, fixed.as_slice())?;
+        self.link_kubectl()?;
+        match &source.kubeconfig {
+            Some(file) => self.use_cluster(file)?,
+            None => self.start_control_plane(source, args, &ports).await?,
+        }
+        let balancer = ports.get(webhooks::BALANCER).ok();
+        self.apply_manifests(source, args, balancer).await?;
+        println!("control plane ready after {:.1} s", started.elapsed().as_secs_f64());
+        if !args.no_services {
+            self.start_services(args, &ports).await?;
+            println!("services ready after {:.1} s", started.elapsed().as_secs_f64());
+        }
+        Ok(())
+    }
+
+    /// Removes the files of an earlier dev cluster, or the dead processes of this one.
+    fn remove_leftovers(&mut self) -> Result<()> {
+        if self.processes.alive().is_empty() {
+            folder::remove_state(&self.dir)?;
+            folder::remove_logs(&self.dir)?;
+            self.processes = Processes::load(&self.dir)?;
+            return Ok(());
+        }
+        println!("{} is already running; starting what is missing", self.dir.display());
+        for name in self.processes.remove_dead()? {
+            let log = self.dir.join("log").join(&name).with_extension("log");
+            println!("{name} had died; its log is {}", log.display());
+        }
+        Ok(())
+    }
+
+    fn link_kubectl(&self) -> Result<()> {
+        let link = self.dir.join("kubectl");
+        _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&self.kubectl.program, &link)
+            .with_context(|| format!("cannot create the link {}", link.display()))
+    }
+
+    fn use_cluster(&self, kubeconfig: &Path) -> Result<()> {
+        println!("without webhooks: the API server of your cluster cannot reach processes on this machine");
+        if self.processes.is_alive(control_plane::API_SERVER) {
+            bail!("{} runs a control plane of its own; give another --dir", self.dir.display());
+        }
+        let text = std::fs::read_to_string(kubeconfig)
+            .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
+        workspace::write_private(&self.kubectl.kubeconfig, &text)
+    }
+
+    async fn start_control_plane(&mut self, source: &Source, args: &UpArgs, ports: &Ports) -> Result<()> {
+        let binaries = binaries::folder(source).await?;
+        credentials::create(&self.dir, ports.get(control_plane::API_SERVER)?)?;
+        let dir = self.dir.clone();
+        let control_plane = ControlPlane { dir: &dir, binaries: &binaries, ports, native_gangs: args.native_gangs };
+        self.ensure(&control_plane.etcd()?).await?;
+        self.ensure(&control_plane.api_server()?).await?;
+        self.while_alive(self.wait_for_api_server()).await?;
+        for client in control_plane.api_clients()? {
+            self.ensure(&client).await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_for_api_server(&self) -> Result<()> {
+        let ready = async {
+            while self.kubectl.run(&["get", "--raw=/readyz"]).await.is_err() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(API_SERVER_TIMEOUT, ready).await.with_context(|| {
+            format!(
+                "the API server is not ready after {API_SERVER_TIMEOUT:?}; its last log lines:\n{}",
+                self.processes.log_tail(control_plane::API_SERVER, 20)
+            )
+        })
+    }
+
+    /// Applies the manifests of the dev cluster and waits until the API server serves the CRDs and the nodes are Ready.
+    async fn apply_manifests(&self, source: &Source, args: &UpArgs, balancer: Option<u16>) -> Result<()> {
+        let is_own_cluster = source.kubeconfig.is_none();
+        let folder = workspace::root().join("crds");
+        let crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+        let mut manifests = crds.clone();
+        if is_own_cluster {
+            manifests.push_str("\n---\n");
+            manifests.push_str(&std::fs::read_to_string(workspace::control_plane().join("kwok-rbac.yaml"))?);
+            manifests.push_str(&nodes::manifests(args.nodes.unwrap_or(DEFAULT_NODES)));
+        }
+        if !args.no_services {
+            manifests.push_str(&services::manifests(&self.kubectl, args.config.as_deref(), balancer).await?);
+        }
+        self.while_alive(async {
+            self.kubectl.apply(&manifests).await?;
+            let wait = ["wait", "--for=condition=Established", KUBECTL_TIMEOUT, "-f", "-"];
+            self.kubectl.run_with_input(&wait, &crds).await?;
+            if is_own_cluster {
+                self.wait_for_nodes(args.nodes).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn wait_for_nodes(&self, count: Option<u32>) -> Result<()> {
+        if let Some(count) = count {
+            self.remove_surplus_nodes(count).await?;
+        }
+        self.kubectl.run(&["wait", "--for=condition=Ready", "node", "--all", KUBECTL_TIMEOUT]).await?;
+        // The API server rejects every pod in a namespace that has no default ServiceAccount yet.
+        let account = ["wait", "--for=create", "serviceaccount/default", "-n", "default", KUBECTL_TIMEOUT];
+        self.kubectl.run(&account).await?;
+        Ok(())
+    }
+
+    /// Removes nodes if the dev cluster was started with more nodes before.
+    async fn remove_surplus_nodes(&self, count: u32) -> Result<()> {
+        let listed = self.kubectl.run(&["get", "nodes", "--output=name"]).await?;
+        let surplus = nodes::surplus(&listed, count);
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        self.kubectl.run(&[["delete"].as_slice(), &surplus].concat()).await?;
+        println!("removed {}; their pods are deleted within a minute", surplus.join(", "));
+        Ok(())
+    }
+
+    /// Starts the services, the token refresher and the balancer.
+    pub(super) async fn start_services(&mut self, args: &UpArgs, ports: &Ports) -> Result<()> {
+        services::write_configuration(&self.dir, args.config.as_deref())?;
+        self.while_alive(service_accounts::issue_tokens(&self.kubectl, &self.dir)).await?;
+        let dir = self.dir.clone();
+        self.ensure(&service_accounts::token_refresher(&dir)?).await?;
+        // The balancer has a port if the API server can reach this machine.
+        let has_webhooks = ports.get(webhooks::BALANCER).is_ok();
+        let replicas = || replicas(args.replicas()).filter(|replica| has_webhooks || !replica.serves_webhooks());
+        for replica in replicas() {
+            self.ensure(&services::process(&dir, ports, replica)?).await?;
+        }
+        if has_webhooks {
+            self.ensure(&webhooks::balancer(&dir, ports, args.replicas())?).await?;
+        }
+        for replica in replicas() {
+            self.while_alive(services::wait_ready(&self.processes, ports, replica)).await?;
+        }
+        Ok(())
+    }
+
+    async fn ensure(&mut self, spec: &ProcessSpec) -> Result<()> {
+        if self.processes.ensure(spec).await? == EnsureOutcome::Started {
+            self.started.push(spec.name.clone());
+        }
+        Ok(())
+    }
+}
+
+fn port_names(source: &Source, args: &UpArgs) -> Vec<String> {
+    let mut names = Vec::new();
+    if source.kubeconfig.is_none() {
+        names.extend(control_plane::PORTS.map(str::to_owned));
+    }
+    if !args.no_services {
+        names.extend(replicas(args.replicas()).flat_map(Replica::ports));
+        if source.kubeconfig.is_none() {
+            names.push(webhooks::BALANCER.to_owned());
+        }
+    }
+    names
+}

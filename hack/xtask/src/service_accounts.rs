@@ -1,0 +1,81 @@
+//! The identities of the services: one token per `ServiceAccount`, renewed while the dev cluster runs.
+
+use crate::credentials;
+use crate::processes::{ProcessSpec, Processes};
+use crate::suite::{NAMESPACE, SERVICES};
+use crate::workspace;
+use anyhow::Result;
+use grove_dev_harness::kubectl::Kubectl;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tokio::time::sleep;
+
+/// The name of the process that renews the tokens.
+pub(crate) const TOKEN_REFRESHER: &str = "token-refresher";
+
+const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The folder with the token and the kubeconfig of one service.
+pub(crate) fn folder(dir: &Path, service: &str) -> PathBuf {
+    dir.join("sa").join(service)
+}
+
+/// Writes a fresh token for each service, and a kubeconfig that refers to it.
+pub(crate) async fn issue_tokens(kubectl: &Kubectl, dir: &Path) -> Result<()> {
+    for service in SERVICES {
+        issue_token(kubectl, dir, service).await?;
+        let folder = folder(dir, service);
+        let text = credentials::with_token_file(&kubectl.kubeconfig, &folder.join("token"))?;
+        workspace::write_private(&folder.join("kubeconfig"), &text)?;
+    }
+    Ok(())
+}
+
+async fn issue_token(kubectl: &Kubectl, dir: &Path, service: &str) -> Result<()> {
+    let folder = folder(dir, service);
+    std::fs::create_dir_all(&folder)?;
+    let duration = format!("--duration={}s", TOKEN_LIFETIME.as_secs());
+    let token = kubectl.run(&["create", "token", service, "-n", NAMESPACE, &duration]).await?;
+    workspace::write_private(&folder.join("token"), token.trim())
+}
+
+/// The process that renews the tokens.
+pub(crate) fn token_refresher(dir: &Path) -> Result<ProcessSpec> {
+    Ok(ProcessSpec {
+        name: TOKEN_REFRESHER.to_owned(),
+        program: workspace::binary("xtask")?,
+        arguments: vec!["refresh-tokens".to_owned(), "--dir".to_owned(), dir.display().to_string()],
+        inputs: Vec::new(),
+    })
+}
+
+/// Renews each token after four fifths of its lifetime. Returns when `down` has ended the services, or when another token
+/// refresher has replaced this one.
+pub(crate) async fn refresh_loop(dir: &Path) -> Result<()> {
+    // The link points to the kubectl that started the dev cluster.
+    let kubectl = Kubectl::new(&dir.join("kubectl"), dir);
+    loop {
+        // The pause comes first: `up` registers this process only after it has started.
+        sleep(CHECK_INTERVAL).await;
+        let processes = Processes::load(dir)?;
+        if !processes.is_registered(TOKEN_REFRESHER, std::process::id()) {
+            return Ok(());
+        }
+        for service in SERVICES {
+            if age(&folder(dir, service).join("token")) < TOKEN_LIFETIME * 4 / 5 {
+                continue;
+            }
+            match issue_token(&kubectl, dir, service).await {
+                Ok(()) => println!("renewed the token of {service}"),
+                Err(error) => eprintln!("cannot renew the token of {service}, will retry: {error:#}"),
+            }
+        }
+    }
+}
+
+/// The age of a token file; a file that does not exist counts as expired.
+fn age(token: &Path) -> Duration {
+    let written = std::fs::metadata(token).and_then(|token| token.modified()).ok();
+    written.and_then(|written| SystemTime::now().duration_since(written).ok()).unwrap_or(TOKEN_LIFETIME)
+}
