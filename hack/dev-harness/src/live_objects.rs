@@ -38,7 +38,7 @@ pub struct Delta<K> {
 
 /// Watches the objects of one kind. Each item has the changes of one watch event; the first item is the initial list, and
 /// each further list is one item, too. The stream has no end: a failed watch starts again with backoff.
-pub fn changes<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<Delta<K>>> + Send + 'static {
+pub fn deltas<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<Delta<K>>> + Send + 'static {
     let events = watcher(Api::<K>::namespaced(client.clone(), namespace), watcher::Config::default());
     let mut state = ListState::default();
     events
@@ -88,9 +88,9 @@ impl<K: Resource> ListState<K> {
         let names = listed.iter().map(|object| object.name_any()).collect();
         let before = std::mem::replace(&mut self.known, names);
         let deleted = before.difference(&self.known).map(|name| Delta { name: name.clone(), object: None });
-        let mut changes: Vec<Delta<K>> = deleted.collect();
-        changes.extend(listed.into_iter().map(|object| Delta { name: object.name_any(), object: Some(object) }));
-        changes
+        let mut deltas: Vec<Delta<K>> = deleted.collect();
+        deltas.extend(listed.into_iter().map(|object| Delta { name: object.name_any(), object: Some(object) }));
+        deltas
     }
 }
 
@@ -172,12 +172,12 @@ fn updates<K: Kind>(
     namespace: &str,
     kind: fn(&mut LiveObjects) -> &mut Objects<K>,
 ) -> BoxStream<'static, Update> {
-    let update = move |changes| Update(Box::new(move |objects| apply(changes, kind(objects))));
-    changes(client, namespace).map(update).boxed()
+    let update = move |deltas| Update(Box::new(move |objects| apply(deltas, kind(objects))));
+    deltas(client, namespace).map(update).boxed()
 }
 
-fn apply<K>(changes: Vec<Delta<K>>, objects: &mut Objects<K>) {
-    for Delta { name, object } in changes {
+fn apply<K>(deltas: Vec<Delta<K>>, objects: &mut Objects<K>) {
+    for Delta { name, object } in deltas {
         match object {
             Some(object) => objects.insert(name, object),
             None => objects.remove(&name),
@@ -237,9 +237,9 @@ mod tests {
     fn a_list_replaces_the_known_objects_in_one_item() {
         let (mut state, mut objects) = (ListState::default(), Objects::new());
         let mut send = |event| {
-            let changes: Option<Vec<Delta<Service>>> = state.apply(event);
-            let items = changes.is_some();
-            apply(changes.unwrap_or_default(), &mut objects);
+            let deltas: Option<Vec<Delta<Service>>> = state.apply(event);
+            let items = deltas.is_some();
+            apply(deltas.unwrap_or_default(), &mut objects);
             (items, names(&objects).concat())
         };
         assert_eq!(send(Event::Init), (false, String::new()));
