@@ -1,4 +1,4 @@
-//! What the API server's audit log says that our accounts did.
+//! Requests of the services in the audit log of the API server.
 
 use std::path::Path;
 

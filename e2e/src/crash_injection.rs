@@ -30,16 +30,16 @@ struct Progress {
 }
 
 impl CrashSchedule {
-    /// Resets the count and schedules a kill at each of these writes. Every second of them is forwarded only after the restart.
-    /// The first write has number 1.
+    /// Resets the count and schedules a kill at each of these writes. Every second of them is forwarded only after the
+    /// restart. The first write has number 1.
     pub fn start(&self, due: impl IntoIterator<Item = usize>) {
         let mut due: Vec<_> = due.into_iter().collect();
         due.sort_unstable();
         *self.0.lock() = Progress { writes: 0, pending: due.into(), kills: Vec::new() };
     }
 
-    /// Continues the count at `writes`, the count of the undisturbed run at this point. Kills that are still pending below it
-    /// happen at the next writes.
+    /// Continues the count at `writes`, the count of the undisturbed run at this point. Kills that are still pending below
+    /// it happen at the next writes.
     pub fn count_from(&self, writes: usize) {
         self.0.lock().writes = writes;
     }

@@ -34,8 +34,8 @@ impl DevCluster {
         Self { dir: PathBuf::from(required_env("GROVE_TEST_DIR")), own: None, flags: Vec::new() }
     }
 
-    /// Starts a cluster for this test alone; its folder is next to that of the shared cluster. A name that begins with `faults`
-    /// permits its API server to deny requests of the services; anywhere else a denied request fails the run.
+    /// Starts a cluster for this test alone; its folder is next to that of the shared cluster. A name that begins with
+    /// `faults` permits its API server to deny requests of the services; anywhere else a denied request fails the run.
     ///
     /// # Panics
     /// If the cluster does not start.

@@ -9,8 +9,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use crate::namespace::Namespace;
 use crate::namespace_state::TIMEOUT;
 
-/// Waits for an event about the object with this reason, and returns all events of the namespace. They include all events that
-/// the same service published before.
+/// Waits for an event about the object with this reason, and returns all events of the namespace. They include all events
+/// that the same service published before.
 ///
 /// # Panics
 /// If no such event appears in time.

@@ -77,7 +77,8 @@ spec:
     )
 }
 
-/// Whether the set `llm` of [`three_cliques`] is available with this many replicas, all pods are ready, and there are no others.
+/// Whether the set `llm` of [`three_cliques`] is available with this many replicas, all pods are ready, and there are no
+/// others.
 pub fn three_cliques_are_ready(state: &NamespaceState, replicas: usize) -> bool {
     state.is_available("llm")
         && state.cliques.len() == replicas * 3

@@ -207,8 +207,9 @@ impl NamespaceWatcher {
         state
     }
 
-    /// Waits until `holds` is true, and returns the objects. The watches of different kinds deliver changes independently, so
-    /// this method then lists all objects once more: the result includes every change that was stored before the awaited one.
+    /// Waits until `holds` is true, and returns the objects. The watches of different kinds deliver changes independently,
+    /// so this method then lists all objects once more: the result includes every change that was stored before the awaited
+    /// one.
     ///
     /// # Errors
     /// The latest objects, if `holds` does not become true in time.

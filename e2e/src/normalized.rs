@@ -69,7 +69,8 @@ impl Aliases {
         format!("{} {}: {value}", K::kind(&()), object.name_any())
     }
 
-    /// The fields of a pod that Grove decides, and its readiness. Admission plugins, the scheduler and the kubelet write the rest.
+    /// The fields of a pod that Grove decides, and its readiness. Admission plugins, the scheduler and the kubelet write the
+    /// rest.
     fn pod_line(&self, pod: &Pod) -> String {
         let spec = pod.spec.clone().unwrap_or_default();
         let of_node = |key: &String| key.starts_with("topology.kubernetes.io/");

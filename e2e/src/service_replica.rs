@@ -31,7 +31,8 @@ impl ServiceReplica {
         Self::take_over_with(cluster, name, |command| command.extend(flags.iter().map(|flag| (*flag).to_owned()))).await
     }
 
-    /// Like [`ServiceReplica::take_over`], but starts the service through a wrapper program with its arguments, such as `env`.
+    /// Like [`ServiceReplica::take_over`], but starts the service through a wrapper program with its arguments, such as
+    /// `env`.
     ///
     /// # Panics
     /// If the process does not run, or does not become ready.

@@ -1,4 +1,5 @@
-//! Invalid input and the error messages that users see. The test writes them as a table and compares it with `docs/bad-input.md`.
+//! Invalid input and the error messages that users see. The test writes them as a table and compares it with
+//! `docs/bad-input.md`.
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! A set with two standalone cliques and a scaling group creates exactly these objects. For each kind that Grove creates, the test
-//! compares labels, annotations, owner, finalizers and spec; for pods only the spec fields that Grove decides.
+//! A set with two standalone cliques and a scaling group creates exactly these objects. For each kind that Grove creates,
+//! the test compares labels, annotations, owner, finalizers and spec; for pods only the spec fields that Grove decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

@@ -1,5 +1,5 @@
-//! The CRDs on a real API server: kubectl applies and explains them, the API server rejects unknown fields and invalid values, and
-//! server-side apply merges lists as it does for Kubernetes' own kinds.
+//! The CRDs on a real API server: kubectl applies and explains them, the API server rejects unknown fields and invalid
+//! values, and server-side apply merges lists as it does for Kubernetes' own kinds.
 
 use e2e::dev_cluster::poll_until;
 use e2e::kubectl::kubectl;

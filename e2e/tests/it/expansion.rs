@@ -19,7 +19,8 @@ fn examples() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/examples"))
 }
 
-/// All objects of a set by name: cliques and groups with their replicas, gangs with their pod groups, and the conditions of the set.
+/// All objects of a set by name: cliques and groups with their replicas, gangs with their pod groups, and the conditions of
+/// the set.
 pub(super) fn describe(state: &NamespaceState) -> String {
     let mut text = String::new();
     let mut list = |kind: &str, names: Vec<String>| {
@@ -58,8 +59,8 @@ pub(super) fn desired_pods(state: &NamespaceState) -> usize {
     usize::try_from(desired).expect("not negative")
 }
 
-/// Whether the set is available, every status is current, and exactly the desired pods exist, are ready and have a reference in a
-/// PodGang.
+/// Whether the set is available, every status is current, and exactly the desired pods exist, are ready and have a reference
+/// in a PodGang.
 fn is_settled(state: &NamespaceState, set: &str) -> bool {
     let ready = state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count();
     let desired = desired_pods(state);

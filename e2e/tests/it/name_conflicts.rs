@@ -1,5 +1,5 @@
-//! Name conflicts: Grove does not touch an object of another owner, reports the conflict, and creates its own object once the
-//! name is free.
+//! Name conflicts: Grove does not touch an object of another owner, reports the conflict, and creates its own object once
+//! the name is free.
 
 use std::fmt::Debug;
 
@@ -53,8 +53,8 @@ async fn a_pod_clique_name_conflict_is_reported_and_blocks_only_its_replica() {
     .await;
 }
 
-/// A set with a child named like `foreign` reports a name conflict, and its other replica becomes ready. After the deletion of
-/// `foreign` the set creates its child.
+/// A set with a child named like `foreign` reports a name conflict, and its other replica becomes ready. After the deletion
+/// of `foreign` the set creates its child.
 async fn conflict_is_reported_until_the_name_is_free<K>(
     ns: &Namespace,
     foreign: &str,

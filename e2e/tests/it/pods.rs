@@ -159,8 +159,8 @@ async fn recover(ns: &Namespace, state: &NamespaceState) {
     }
 }
 
-/// Waits until the status of the clique and the condition Available of its set are exactly these lines: the counts of the clique,
-/// its conditions, and the condition of the set.
+/// Waits until the status of the clique and the condition Available of its set are exactly these lines: the counts of the
+/// clique, its conditions, and the condition of the set.
 async fn wait_for_status(ns: &Namespace, expected: &str) -> NamespaceState {
     let expected: Vec<&str> = expected.trim().lines().map(str::trim).collect();
     ns.wait_for(&expected.join("\n"), |state| status_lines(state).is_some_and(|lines| lines == expected)).await

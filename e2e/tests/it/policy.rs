@@ -17,8 +17,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Stores the policy for all sets, or for those with the label under another name, because other tests apply the original. The API
-    /// server enforces it a moment later.
+    /// Stores the policy for all sets, or for those with the label under another name, because other tests apply the
+    /// original. The API server enforces it a moment later.
     pub(super) async fn install(client: &Client, label: Option<(&str, &str)>) -> Self {
         let text = include_str!("../../../deploy/components/admission-policy/policies.yaml");
         let documents: Vec<&str> = text.split("---\n").skip(1).collect();

@@ -1,5 +1,5 @@
-//! Creates that quotas and admission plugins reject: the owner reports the server's message, other objects are not blocked, and
-//! creates are retried with a bounded rate until they succeed.
+//! Creates that quotas and admission plugins reject: the owner reports the server's message, other objects are not blocked,
+//! and creates are retried with a bounded rate until they succeed.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ const POD: &str = "
 /// The quota controller ignores a quota that was created before it knew the kind; the test then creates the quota again.
 const QUOTA_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Creates a quota of `count` objects and waits until the API server enforces it. The quota first allows no object, because only a
-/// rejection shows that it is enforced.
+/// Creates a quota of `count` objects and waits until the API server enforces it. The quota first allows no object, because
+/// only a rejection shows that it is enforced.
 async fn create_quota(ns: &Namespace, (resource, object): (&str, &str), count: u32) {
     create_counted_quota(ns, resource).await;
     propagation::wait_for_dry_run_create(ns, object, Some(&limit_message(resource, 0))).await;
@@ -85,8 +85,8 @@ async fn create_counted_quota(ns: &Namespace, resource: &str) {
     }
 }
 
-/// The number of events about an object with this reason, published before an event with the reason `last`. Each is one event
-/// without a series.
+/// The number of events about an object with this reason, published before an event with the reason `last`. Each is one
+/// event without a series.
 async fn count_events_before(ns: &Namespace, name: &str, reason: &str, last: &str) -> usize {
     let mut events = events::wait_for(ns, name, last).await;
     events.retain(|event| events::is_about(event, name, reason));
@@ -127,8 +127,8 @@ async fn rejected_creates_use_released_quota_and_the_failure_is_one_event() {
         ns.scale::<PodClique>("llm-0-decode", 4).await;
         let texts = ["2 to be created", "exceeded quota: small"];
         ns.wait_for("two creates are rejected", |state| reports_rejection(state, "llm-0-decode", &texts)).await;
-        // Each deleted pod releases quota for one create of any clique. Occasionally there is one more pod: after a delete the quota
-        // controller recounts, and its cache may lack the last created pod.
+        // Each deleted pod releases quota for one create of any clique. Occasionally there is one more pod: after a delete
+        // the quota controller recounts, and its cache may lack the last created pod.
         for _ in 0..3 {
             let state = ns.wait_for("five pods are ready", |state| ready_count(state) >= 5).await;
             let pod = state.active_pods().next().map(ResourceExt::name_any).expect("a pod");

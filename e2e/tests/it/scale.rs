@@ -92,7 +92,8 @@ fn reason(conditions: &[Condition]) -> &str {
     conditions.iter().find(|condition| condition.type_ == "Available").map_or("", |condition| condition.reason.as_str())
 }
 
-/// The scale subresource rejects such a size, but a patch of the group passes: Grove keeps the set as it is and serves other sets.
+/// The scale subresource rejects such a size, but a patch of the group passes: Grove keeps the set as it is and serves other
+/// sets.
 #[tokio::test]
 async fn a_set_scaled_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
     in_namespace("e2e-too-large", async |ns| {

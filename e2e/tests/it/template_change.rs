@@ -1,5 +1,5 @@
-//! A change of the template does not restart pods: they keep running, the set reports them as outdated, and new pods get the new
-//! template.
+//! A change of the template does not restart pods: they keep running, the set reports them as outdated, and new pods get the
+//! new template.
 
 use e2e::{NamespaceState, fixtures, in_namespace, namespace_state::is_ready};
 use grove_api_types::v1alpha1::PodCliqueSet;

@@ -1,5 +1,5 @@
-//! Rejections without webhooks: by the CRDs, and by the admission policy where it is installed. The tests create and update the
-//! objects of the admission rows; neither the CRDs nor the policy may reject an object that the rules accept.
+//! Rejections without webhooks: by the CRDs, and by the admission policy where it is installed. The tests create and update
+//! the objects of the admission rows; neither the CRDs nor the policy may reject an object that the rules accept.
 
 use std::collections::BTreeSet;
 

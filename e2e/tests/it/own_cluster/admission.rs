@@ -1,6 +1,6 @@
-//! The admission rows, run as dry runs against a real API server: each row with its configuration and its cluster state, and with
-//! exact messages. First the admission policy runs alone, then the webhooks with CRDs that have no validation rules, then all
-//! together.
+//! The admission rows, run as dry runs against a real API server: each row with its configuration and its cluster state, and
+//! with exact messages. First the admission policy runs alone, then the webhooks with CRDs that have no validation rules,
+//! then all together.
 
 mod cluster_state;
 mod policy_only;
@@ -95,7 +95,8 @@ fn shared(known: &Known) -> Known {
 /// All schedulers; the first one is always enabled.
 const SCHEDULERS: [&str; 4] = ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"];
 
-/// Writes the configuration that rows require. The file is outside of the cluster's folder, which does not exist yet. JSON is YAML.
+/// Writes the configuration that rows require. The file is outside of the cluster's folder, which does not exist yet. JSON
+/// is YAML.
 fn configuration_file(name: &str, known: &Known) -> String {
     let enabled: Vec<_> =
         SCHEDULERS.iter().filter(|name| !known.without.iter().any(|other| other == *name)).copied().collect();

@@ -1,5 +1,5 @@
-//! The authorizer protects the objects that Grove manages: users change the set instead. Grove's services, Kubernetes' controllers
-//! and its scheduler can still do their work on the protected objects.
+//! The authorizer protects the objects that Grove manages: users change the set instead. Grove's services, Kubernetes'
+//! controllers and its scheduler can still do their work on the protected objects.
 
 mod devices;
 mod managed_rows;

@@ -1,6 +1,6 @@
-//! Certificates of another issuer, as with cert-manager: a Secret holds the certificate, the kubelet mounts the Secret, and the
-//! issuer writes the CA bundle into the webhook configurations. The webhook server serves a new certificate as soon as it is mounted,
-//! and a replica that issues certificates itself changes none of these objects.
+//! Certificates of another issuer, as with cert-manager: a Secret holds the certificate, the kubelet mounts the Secret, and
+//! the issuer writes the CA bundle into the webhook configurations. The webhook server serves a new certificate as soon as
+//! it is mounted, and a replica that issues certificates itself changes none of these objects.
 
 mod component;
 

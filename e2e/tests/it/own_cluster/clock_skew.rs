@@ -1,5 +1,5 @@
-//! The wall clocks of the services jump forward and backward, each by itself. No replica loses or acquires a lease because of it, and
-//! reconciliation continues. The times that the services write follow their clocks.
+//! The wall clocks of the services jump forward and backward, each by itself. No replica loses or acquires a lease because
+//! of it, and reconciliation continues. The times that the services write follow their clocks.
 
 use std::os::unix::fs::FileExt;
 

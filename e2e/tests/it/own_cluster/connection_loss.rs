@@ -1,6 +1,7 @@
-//! The connection to the API server breaks for a while, or until the server has compacted the missed events, or the server denies
-//! requests. The services keep running and miss no change. Each broken connection leads to new lists. Tests of the informers show
-//! that a 410 response leads to a list, too (`after_410_within_the_watch_everything_is_listed_and_what_vanished_is_told`,
+//! The connection to the API server breaks for a while, or until the server has compacted the missed events, or the server
+//! denies requests. The services keep running and miss no change. Each broken connection leads to new lists. Tests of the
+//! informers show that a 410 response leads to a list, too
+//! (`after_410_within_the_watch_everything_is_listed_and_what_vanished_is_told`,
 //! `a_410_to_the_watch_request_itself_leads_to_a_list_too`).
 
 use std::sync::Arc;
@@ -71,8 +72,9 @@ async fn broken_at_the_start(cluster: &DevCluster, ns: &Namespace, services: &[C
     ns.wait_for("three replicas are ready", |state| three_cliques_are_ready(state, 3)).await;
 }
 
-/// During the outage objects change and are deleted; then etcd is compacted and the API server restarts with an empty watch cache. No
-/// watch can resume, so the services list everything again. (A test cannot make the API server respond with 410 at a given moment.)
+/// During the outage objects change and are deleted; then etcd is compacted and the API server restarts with an empty watch
+/// cache. No watch can resume, so the services list everything again. (A test cannot make the API server respond with 410 at
+/// a given moment.)
 async fn broken_beyond_compaction(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
     let before = list_counts(cluster).await;
     for service in services {
@@ -96,8 +98,8 @@ async fn broken_beyond_compaction(cluster: &DevCluster, ns: &Namespace, services
     );
 }
 
-/// A running watch outlives the permission; the next watch request is forbidden. The service reports the missing permission, and
-/// reconciles the missed changes when it has the permission again.
+/// A running watch outlives the permission; the next watch request is forbidden. The service reports the missing permission,
+/// and reconciles the missed changes when it has the permission again.
 async fn watch_forbidden(cluster: &DevCluster, ns: &Namespace, service: &CrashTarget) {
     let roles = Api::<ClusterRole>::all(ns.client.clone());
     let granted = roles.get("pclq-controller").await.expect("the ClusterRole");

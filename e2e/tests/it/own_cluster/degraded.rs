@@ -1,5 +1,5 @@
-//! A running service loses something that it requires: its lease, a permission, a valid token, a CRD. It reports what is missing,
-//! continues the work that does not need it, and recovers by itself.
+//! A running service loses something that it requires: its lease, a permission, a valid token, a CRD. It reports what is
+//! missing, continues the work that does not need it, and recovers by itself.
 
 mod lease;
 mod tokens;
@@ -67,8 +67,8 @@ async fn without_permission(cluster: &DevCluster, ns: &Namespace) {
     .await;
 }
 
-/// The token of one service expires while the service runs. The ServiceAccounts of the others are recreated, which invalidates their
-/// tokens. No process restarts.
+/// The token of one service expires while the service runs. The ServiceAccounts of the others are recreated, which
+/// invalidates their tokens. No process restarts.
 async fn without_valid_token(cluster: &DevCluster, ns: &Namespace) {
     let short_lived = tokens::short_lived(cluster, "pcs-controller", TOKEN_LIFETIME).await;
     tokens::replace(cluster, "pcs-controller", &short_lived);

@@ -18,8 +18,8 @@ const CONCURRENCY: usize = 8;
 /// Fields of the metadata that differ in each response.
 const SERVER_FIELDS: [&str; 5] = ["uid", "creationTimestamp", "generation", "resourceVersion", "managedFields"];
 
-/// Runs the cases, and returns the failures. The caches of the webhook server may lag behind the stored objects, so each case is
-/// repeated until the response is as expected.
+/// Runs the cases, and returns the failures. The caches of the webhook server may lag behind the stored objects, so each
+/// case is repeated until the response is as expected.
 pub(super) async fn run_cases(client: &Client, cases: Vec<Case>) -> Vec<String> {
     let running = stream::iter(cases).map(|case| async move {
         let mut response = Response::default();
@@ -91,8 +91,8 @@ impl Case {
         Self { crd_error: vec![], ..self.clone() }
     }
 
-    /// The same case with an expected object: exactly these JSON patch operations are applied. Runs while no webhook is registered, so
-    /// that the response shows the object before them.
+    /// The same case with an expected object: exactly these JSON patch operations are applied. Runs while no webhook is
+    /// registered, so that the response shows the object before them.
     pub(super) async fn with_defaults(self, client: &Client, operations: &[Value]) -> Self {
         let response = self.send(client).await;
         assert!(response.is_accepted(), "{}: {response:?}", self.title);

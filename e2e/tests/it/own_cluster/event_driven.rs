@@ -33,7 +33,8 @@ async fn every_deleted_child_is_recreated_by_a_watch_event() {
     cluster.down().await;
 }
 
-/// Deletes groups, their cliques and gangs, and autoscalers; of the pods those of the last scaled gang, which the base gang gates.
+/// Deletes groups, their cliques and gangs, and autoscalers; of the pods those of the last scaled gang, which the base gang
+/// gates.
 async fn children_of_a_set_with_a_group_are_recreated(cluster: &DevCluster) {
     let ns = Namespace::create(&cluster.client().await, "e2e-event-driven-groups").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
@@ -115,7 +116,8 @@ where
     }
 }
 
-/// Whether the owner of an object exists. The garbage collector deletes the object otherwise, perhaps before its owner is recreated.
+/// Whether the owner of an object exists. The garbage collector deletes the object otherwise, perhaps before its owner is
+/// recreated.
 fn has_owner<K: Resource>(state: &NamespaceState, object: &K) -> bool {
     let LiveObjects { sets, groups, cliques, .. } = &state.objects;
     let sets = sets.values().filter_map(ResourceExt::uid);

@@ -1,5 +1,5 @@
-//! Kills services at scheduled writes: no change is lost or duplicated. The end state of each step equals that of an undisturbed
-//! run, and at no moment do two active pods of a clique have the same index.
+//! Kills services at scheduled writes: no change is lost or duplicated. The end state of each step equals that of an
+//! undisturbed run, and at no moment do two active pods of a clique have the same index.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -34,7 +34,8 @@ impl WatchedLease {
         Self { lease, changes }
     }
 
-    /// Waits until `holds` is true for a holder, and returns all holders until then. The holder of a released lease is empty.
+    /// Waits until `holds` is true for a holder, and returns all holders until then. The holder of a released lease is
+    /// empty.
     async fn wait_for_holder(&mut self, holds: impl Fn(&str) -> bool) -> Vec<(String, LeaseSpec)> {
         let mut seen = Vec::new();
         let waiting = async {
@@ -53,7 +54,8 @@ impl WatchedLease {
     }
 }
 
-/// Stops the leader and returns its successor. The leader releases the lease, so the successor does not wait for it to expire.
+/// Stops the leader and returns its successor. The leader releases the lease, so the successor does not wait for it to
+/// expire.
 async fn after_stop(cluster: &DevCluster, lease: &mut WatchedLease, leader: &str) -> String {
     cluster.send_sigterm(leader).await;
     let mut seen = lease.wait_for_holder(|holder| !holder.is_empty() && holder != leader).await;

@@ -1,5 +1,6 @@
-//! The configuration `nativeGangs` has no effect yet. The API server of this cluster serves the `PodGroup`s of Kubernetes: with `auto`,
-//! Grove creates the same objects as on the shared cluster, whose API server does not serve them, and no `PodGroup`.
+//! The configuration `nativeGangs` has no effect yet. The API server of this cluster serves the `PodGroup`s of Kubernetes:
+//! with `auto`, Grove creates the same objects as on the shared cluster, whose API server does not serve them, and no
+//! `PodGroup`.
 
 use e2e::kubectl::kubectl_on;
 use e2e::{DevCluster, Namespace};

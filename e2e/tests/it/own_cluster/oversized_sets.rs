@@ -1,5 +1,5 @@
-//! Sets above the object limit that were stored without validation: Grove creates no objects for them, reports the reason, reconciles
-//! other sets, and reconciles them once they are smaller.
+//! Sets above the object limit that were stored without validation: Grove creates no objects for them, reports the reason,
+//! reconciles other sets, and reconciles them once they are smaller.
 
 use e2e::kubectl::kubectl_on;
 use e2e::{DevCluster, Namespace, NamespaceState, fixtures, schema};

@@ -1,4 +1,5 @@
-//! The cluster is restored from an older backup while the services run: their caches contain changes that the cluster does not have.
+//! The cluster is restored from an older backup while the services run: their caches contain changes that the cluster does
+//! not have.
 
 use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};

@@ -1,5 +1,5 @@
-//! Certificates and CAs change every few seconds, the webhook servers restart one after the other, and clients create sets all the
-//! time: no request fails.
+//! Certificates and CAs change every few seconds, the webhook servers restart one after the other, and clients create sets
+//! all the time: no request fails.
 
 mod new_connections;
 
@@ -20,8 +20,8 @@ use new_connections::NewConnections;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The period of certificates and CAs. The API server learns about a new CA by a watch and has a quarter of the period for that, also
-/// on a busy or slow machine.
+/// The period of certificates and CAs. The API server learns about a new CA by a watch and has a quarter of the period for
+/// that, also on a busy or slow machine.
 const PERIOD: &str = "8s";
 /// The period in the soak test, on an otherwise idle machine.
 const SOAK_PERIOD: &str = "2s";

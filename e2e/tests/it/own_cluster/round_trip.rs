@@ -1,5 +1,5 @@
-//! The API server stores sets as users and operators sent them, whichever way they are sent again, and fields that the webhook server
-//! does not know survive.
+//! The API server stores sets as users and operators sent them, whichever way they are sent again, and fields that the
+//! webhook server does not know survive.
 
 mod operator_sets;
 mod unknown_fields;
@@ -82,9 +82,9 @@ async fn sets_are_stored_as_sent(cluster: &DevCluster) {
     .assert_eq(&added.join("\n"));
 }
 
-/// The object without times and resource version, and with sorted field managers. Each apply takes ownership again of a field that the
-/// manifest omits and that the webhook defaults differently than the CRD. Field managers are sorted by time. The generation stays,
-/// because the spec must not change.
+/// The object without times and resource version, and with sorted field managers. Each apply takes ownership again of a
+/// field that the manifest omits and that the webhook defaults differently than the CRD. Field managers are sorted by time.
+/// The generation stays, because the spec must not change.
 fn without_times(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     let managers = metadata.remove("managedFields").expect("managed fields");

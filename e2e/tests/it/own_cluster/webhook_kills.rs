@@ -1,5 +1,5 @@
-//! Kills webhook servers while sets are created, scaled and deleted. One replica always runs, so a retry of a failed request succeeds,
-//! and the end state of each step equals that of an undisturbed run.
+//! Kills webhook servers while sets are created, scaled and deleted. One replica always runs, so a retry of a failed request
+//! succeeds, and the end state of each step equals that of an undisturbed run.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The stored objects that the rows require. The test stores them while no webhook is registered, so that they may also be objects
-//! that the webhooks deny, as an older version may have stored them.
+//! The stored objects that the rows require. The test stores them while no webhook is registered, so that they may also be
+//! objects that the webhooks deny, as an older version may have stored them.
 
 use std::collections::BTreeMap;
 

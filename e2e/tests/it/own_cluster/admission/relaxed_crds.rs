@@ -1,4 +1,5 @@
-//! CRDs without validation rules: an older version may have stored objects that today's rules reject, and users update them now.
+//! CRDs without validation rules: an older version may have stored objects that today's rules reject, and users update them
+//! now.
 
 use e2e::{namespace_state::TIMEOUT, schema};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -1,5 +1,5 @@
-//! Kubernetes and the driver write parts of ResourceClaims and ComputeDomains: the scheduler, the ResourceClaim controller, the
-//! garbage collector and the driver update those of a set.
+//! Kubernetes and the driver write parts of ResourceClaims and ComputeDomains: the scheduler, the ResourceClaim controller,
+//! the garbage collector and the driver update those of a set.
 
 use e2e::{Namespace, dev_cluster::poll_until, namespace_state::TIMEOUT};
 use grove_api_types::deletion::is_terminating;
@@ -21,7 +21,8 @@ use super::assert_denied;
 const ALLOCATED: &str = "resource.kubernetes.io/delete-protection";
 const DRIVER_FINALIZER: &str = "resource.nvidia.com/computeDomain";
 
-/// Creates a device on a node, and a CRD of ComputeDomains with the fields that matter here: a spec and a status subresource.
+/// Creates a device on a node, and a CRD of ComputeDomains with the fields that matter here: a spec and a status
+/// subresource.
 pub(super) async fn install(client: &Client) {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let version = json!({ "name": "v1beta1", "served": true, "storage": true, "subresources": { "status": {} },

@@ -76,8 +76,8 @@ async fn case(ns: &Namespace, number: usize, row: &ManagedRow, owner: Option<&st
     }
 }
 
-/// The stored object with the changes of the row. The resource version is only set where the API server requires one, because
-/// Kubernetes' controllers may update the object meanwhile.
+/// The stored object with the changes of the row. The resource version is only set where the API server requires one,
+/// because Kubernetes' controllers may update the object meanwhile.
 fn update(row: &ManagedRow, stored: &DynamicObject, owner: Option<&str>) -> Value {
     let mut new = changed(&serde_json::to_value(stored).expect("JSON"), &row.change);
     set_owner(&mut new, owner);
@@ -90,8 +90,8 @@ fn update(row: &ManagedRow, stored: &DynamicObject, owner: Option<&str>) -> Valu
     new
 }
 
-/// Replaces the owner of the row by the set. Without a set it removes the owner, because the garbage collector deletes objects
-/// with an absent owner.
+/// Replaces the owner of the row by the set. Without a set it removes the owner, because the garbage collector deletes
+/// objects with an absent owner.
 fn set_owner(object: &mut Value, owner: Option<&str>) {
     let references = object["metadata"]["ownerReferences"].as_array_mut();
     match (references, owner) {

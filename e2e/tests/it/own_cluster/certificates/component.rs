@@ -1,5 +1,5 @@
-//! The component for cert-manager, rendered over its base as users do it, and applied as far as possible to a dev cluster, where
-//! webhook-server is a local process.
+//! The component for cert-manager, rendered over its base as users do it, and applied as far as possible to a dev cluster,
+//! where webhook-server is a local process.
 
 use e2e::kubectl::kubectl_on;
 use e2e::kustomize::{Rendered, differences, overlay, render};
@@ -49,7 +49,8 @@ pub(super) async fn apply(cluster: &DevCluster) -> Component {
         if name.starts_with("Issuer/") || name.starts_with("Certificate/") {
             run(cluster, &["apply", "-f", "-"], &object.to_string()).await;
         }
-        // On a dev cluster the webhook configurations call this machine, and this cluster has no authorizer: patch only annotations.
+        // On a dev cluster the webhook configurations call this machine, and this cluster has no authorizer: patch only
+        // annotations.
         if name.contains("WebhookConfiguration/") && !name.contains("authorizer") {
             let annotations = &object["metadata"]["annotations"];
             let patch = json!({ "metadata": { "annotations": annotations } }).to_string();

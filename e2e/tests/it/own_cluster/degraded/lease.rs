@@ -36,7 +36,8 @@ fn covers_leases(rule: &PolicyRule) -> bool {
     rule.resources.as_deref() == Some(&["leases".to_owned()])
 }
 
-/// Another holder acquires the lease of a running leader: the process exits with code 1, and its successor waits for the lease.
+/// Another holder acquires the lease of a running leader: the process exits with code 1, and its successor waits for the
+/// lease.
 pub(super) async fn acquired_by_another(cluster: &DevCluster, ns: &Namespace) {
     let service = "pcs-controller";
     let replica = ServiceReplica::take_over(cluster, service, &[]).await;
@@ -46,10 +47,10 @@ pub(super) async fn acquired_by_another(cluster: &DevCluster, ns: &Namespace) {
         holder.is_some_and(|holder| !holder.is_empty())
     };
     await_condition(leases.clone(), service, is_held).await.expect("the replica leads");
-    let holder = json!({ "spec": { "holderIdentity": "somebody" } });
+    let holder = json!({ "spec": { "holderIdentity": "another-replica" } });
     leases.patch(service, &PatchParams::default(), &Patch::Merge(holder)).await.expect("the holder is replaced");
     assert_eq!(replica.wait_for_exit().await.code(), Some(1), "the exit code of a lost lease");
-    cluster.wait_for_log(service, "was acquired by somebody; this replica no longer leads").await;
+    cluster.wait_for_log(service, "was acquired by another-replica; this replica no longer leads").await;
     cluster.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     ns.wait_for("two replicas are ready", |state| three_cliques_are_ready(state, 2)).await;

@@ -1,5 +1,5 @@
-//! A client that opens a new TLS connection for each request, like a restarted API server, and trusts the CA bundle of a webhook
-//! configuration. Requests on existing connections hardly use certificates.
+//! A client that opens a new TLS connection for each request, like a restarted API server, and trusts the CA bundle of a
+//! webhook configuration. Requests on existing connections hardly use certificates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,8 +49,8 @@ async fn connect_repeatedly(client: Client, port: u16, stopped: Arc<AtomicBool>)
     (trusted, untrusted)
 }
 
-/// Whether the certificate is trusted. `None` if the connection failed for another reason, such as a restart, or if the CA bundle
-/// changed meanwhile.
+/// Whether the certificate is trusted. `None` if the connection failed for another reason, such as a restart, or if the CA
+/// bundle changed meanwhile.
 async fn connect(client: &Client, port: u16) -> Option<Result<(), String>> {
     let bundle = bundle(client).await;
     let stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;

@@ -1,4 +1,5 @@
-//! Sets as other operators write them. This cluster has neither KAI nor their devices, so all objects exist but no pod starts.
+//! Sets as other operators write them. This cluster has neither KAI nor their devices, so all objects exist but no pod
+//! starts.
 
 use std::path::{Path, PathBuf};
 

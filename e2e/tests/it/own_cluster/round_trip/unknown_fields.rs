@@ -1,5 +1,5 @@
-//! CRDs that are newer than the webhook server: fields that it does not know survive creates, replacements and patches, also when
-//! other fields are defaulted.
+//! CRDs that are newer than the webhook server: fields that it does not know survive creates, replacements and patches, also
+//! when other fields are defaulted.
 
 use e2e::DevCluster;
 use e2e::propagation::kubectl_until_success;
