@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use futures::channel::mpsc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
@@ -23,7 +22,7 @@ mod desired;
 mod observe;
 pub mod observed;
 pub mod plan;
-pub(crate) mod stage;
+mod stage;
 mod status;
 mod triggers;
 
@@ -55,22 +54,19 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
     let Deltas { cliques, cliques_for_dependents, pods, gangs } = deltas;
-    let (retry, retries) = mpsc::unbounded();
     let rejected_creates = ctx.rejected_creates.clone();
     let [by_pods, by_gangs, by_cliques] = [(); 3].map(|()| ctx.dependents.clone());
-    let pods = pods.inspect(move |delta| {
-        // The receiver is dropped when the service stops.
-        rejected_creates.to_retry(delta).into_iter().for_each(|clique| drop(retry.unbounded_send(clique)));
-    });
     ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), cliques)
-        .watches(pods.flat_map(move |delta| stream::iter(cliques_of_pod(&by_pods, &delta))))
+        .watches(pods.flat_map(move |delta| {
+            let retries = rejected_creates.to_retry(&delta).into_iter().map(Trigger::Retry);
+            stream::iter(retries.chain(cliques_of_pod(&by_pods, &delta)))
+        }))
         .watches(gangs.flat_map(move |delta| stream::iter(cliques_of_gang(&by_gangs, &delta))))
         .watches(
             cliques_for_dependents
                 .flat_map(move |delta| stream::iter(by_cliques.update(&delta)).map(Trigger::Reconcile)),
         )
         .watches(on_relist(&ctx.caches.pods, &ctx.caches.cliques))
-        .retry_on(retries)
 }
 
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, Error> {
@@ -79,9 +75,11 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let plan = plan::plan(&observed, now);
     ctx.expectations.expect_creations(observed.uid(), &plan, observed.relists);
     let result = ctx.executor.execute(&*clique, &plan).await;
-    let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
     ctx.expectations.record_results(observed.uid(), &result);
-    ctx.expectations.record_references_written(observed.uid(), &result, gang_version);
+    if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
+        let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
+        ctx.expectations.record_references_written(observed.uid(), gang_version);
+    }
     ctx.rejected_creates.record(&clique, &result);
     let mut status_delay = None;
     if !observed.is_terminating() && !result.has_pending_watch_events() {

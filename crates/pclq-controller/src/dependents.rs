@@ -1,13 +1,14 @@
 //! The cliques of scaled gangs, indexed by their base gang. Their pods are gated until the base gang is scheduled.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::Delta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
 
 /// Namespace and name of a base gang.
 type BaseGangKey = (String, String);
@@ -35,7 +36,7 @@ impl DependentsIndex {
 
     /// The cliques that depend on the gang.
     pub(crate) fn dependents_of(&self, namespace: &str, gang: &str) -> Vec<ObjectRef<PodClique>> {
-        let by_base_gang = self.lock();
+        let by_base_gang = self.by_base_gang.lock();
         let names = by_base_gang.get(&(namespace.to_owned(), gang.to_owned())).into_iter().flatten();
         names.map(|name| ObjectRef::new(name).within(namespace)).collect()
     }
@@ -45,7 +46,7 @@ impl DependentsIndex {
         if old == new {
             return;
         }
-        let mut by_base_gang = self.lock();
+        let mut by_base_gang = self.by_base_gang.lock();
         if let (Some(key), Some(clique)) = (old, &delta.old) {
             let dependents = by_base_gang.entry(key.clone()).or_default();
             dependents.remove(&clique.name_any());
@@ -56,11 +57,6 @@ impl DependentsIndex {
         if let (Some(key), Some(clique)) = (new, &delta.new) {
             by_base_gang.entry(key).or_default().insert(clique.name_any());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<BaseGangKey, BTreeSet<String>>> {
-        // No code panics while it holds the lock.
-        self.by_base_gang.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

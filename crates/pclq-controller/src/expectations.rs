@@ -2,15 +2,13 @@
 //! are lost, for example by a restart, the next reconcile repeats a write without effect.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use grove_api_types::labels;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Create, Plan, Step};
 use grove_controller::slim::SlimPod;
 use grove_runtime::api_error::ApiError;
-
-use crate::clique::stage;
+use parking_lot::Mutex;
 
 /// A pod that was created and is not in the cache yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +57,7 @@ impl Expectations {
         relists: u64,
     ) -> CliqueExpectations {
         let known_pods: Vec<_> = known_pods.collect();
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(expectations) = all.get_mut(clique_uid) else { return CliqueExpectations::default() };
         expectations.creates.retain(|_, create| !known_pods.iter().any(|pod| create.is_fulfilled_by(pod)));
         // A relist may have swallowed the watch event, so the create is no longer known to be pending.
@@ -76,7 +74,7 @@ impl Expectations {
             let index =
                 object.value()["metadata"]["labels"][labels::POD_INDEX].as_str().and_then(|index| index.parse().ok());
             let Some(index) = index else { continue };
-            let mut all = self.lock();
+            let mut all = self.0.lock();
             let create = all.entry(clique_uid.to_owned()).or_default().creates.entry(index).or_default();
             *create = PendingCreate { name: target.name.clone(), uid: None, relists };
         }
@@ -85,7 +83,7 @@ impl Expectations {
     /// Records the uids of the created pods, and the names that conflict with other objects.
     pub(crate) fn record_results(&self, clique_uid: &str, result: &ExecutionResult) {
         for StepResult { stage: _, verb: _, target, result } in &result.steps {
-            let mut all = self.lock();
+            let mut all = self.0.lock();
             let Some(expectations) = all.get_mut(clique_uid) else { return };
             match result {
                 Ok(()) => {
@@ -103,25 +101,13 @@ impl Expectations {
     }
 
     /// Records that the pod references were written into this version of the gang.
-    pub(crate) fn record_references_written(
-        &self,
-        clique_uid: &str,
-        result: &ExecutionResult,
-        gang_version: Option<String>,
-    ) {
-        if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
-            self.lock().entry(clique_uid.to_owned()).or_default().references_written_at = gang_version;
-        }
+    pub(crate) fn record_references_written(&self, clique_uid: &str, gang_version: Option<String>) {
+        self.0.lock().entry(clique_uid.to_owned()).or_default().references_written_at = gang_version;
     }
 
     /// Drops the expectations of a deleted clique.
     pub(crate) fn forget(&self, clique_uid: &str) {
-        self.lock().remove(clique_uid);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, CliqueExpectations>> {
-        // No code panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(clique_uid);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The cliques whose pods the API server rejected, by namespace. They are retried when a pod of their namespace is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::ExecutionResult;
@@ -10,6 +10,7 @@ use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Delta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
 
 /// The names of the cliques that lack pods because creates were rejected. All clones share one state.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +23,7 @@ impl RejectedCreates {
     pub(crate) fn record(&self, clique: &PodClique, result: &ExecutionResult) {
         let creates = || result.steps.iter().filter(|step| step.verb == "create");
         if creates().any(|step| step.result.as_ref().is_err_and(is_admission_rejection)) {
-            let mut all = self.lock();
+            let mut all = self.by_namespace.lock();
             all.entry(clique.namespace().unwrap_or_default()).or_default().insert(clique.name_any());
         } else if creates().next().is_some() {
             self.forget(clique);
@@ -32,7 +33,7 @@ impl RejectedCreates {
     /// Drops the clique.
     pub(crate) fn forget(&self, clique: &PodClique) {
         let namespace = clique.namespace().unwrap_or_default();
-        let mut all = self.lock();
+        let mut all = self.by_namespace.lock();
         let Some(names) = all.get_mut(&namespace) else { return };
         names.remove(&clique.name_any());
         if names.is_empty() {
@@ -42,7 +43,10 @@ impl RejectedCreates {
 
     /// Whether creates of the clique were rejected in the last reconcile that sent any.
     pub(crate) fn contains(&self, clique: &PodClique) -> bool {
-        self.lock().get(&clique.namespace().unwrap_or_default()).is_some_and(|names| names.contains(&clique.name_any()))
+        self.by_namespace
+            .lock()
+            .get(&clique.namespace().unwrap_or_default())
+            .is_some_and(|names| names.contains(&clique.name_any()))
     }
 
     /// The cliques to retry after the delta: if a pod was deleted, those of its namespace, because the delete may release
@@ -50,14 +54,9 @@ impl RejectedCreates {
     pub(crate) fn to_retry(&self, delta: &Delta<SlimPod>) -> Vec<ObjectRef<PodClique>> {
         let deleted = delta.old.as_ref().filter(|_| delta.is_delete());
         let Some(namespace) = deleted.and_then(|pod| pod.namespace()) else { return Vec::new() };
-        let all = self.lock();
+        let all = self.by_namespace.lock();
         let names = all.get(&namespace).into_iter().flatten();
         names.map(|name| ObjectRef::new(name).within(&namespace)).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
-        // No code panics while it holds the lock.
-        self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -36,41 +36,41 @@ impl Caches {
 }
 
 /// The deltas of one kind.
-type Deltas<K> = BoxStream<'static, Delta<K>>;
+type DeltaStream<K> = BoxStream<'static, Delta<K>>;
 
 /// The deltas that the reconciler of sets reads.
 pub(crate) struct SetDeltas {
-    pub(crate) sets: Deltas<PodCliqueSet>,
-    pub(crate) groups: Deltas<PodCliqueScalingGroup>,
-    pub(crate) cliques: Deltas<PodClique>,
-    pub(crate) gangs: Deltas<PodGang>,
-    pub(crate) services: Deltas<Service>,
-    pub(crate) autoscalers: Deltas<Autoscaler>,
+    pub(crate) sets: DeltaStream<PodCliqueSet>,
+    pub(crate) groups: DeltaStream<PodCliqueScalingGroup>,
+    pub(crate) cliques: DeltaStream<PodClique>,
+    pub(crate) gangs: DeltaStream<PodGang>,
+    pub(crate) services: DeltaStream<Service>,
+    pub(crate) autoscalers: DeltaStream<Autoscaler>,
 }
 
 /// The deltas that the reconciler of scaling groups reads.
 pub(crate) struct GroupDeltas {
-    pub(crate) sets: Deltas<PodCliqueSet>,
-    pub(crate) groups: Deltas<PodCliqueScalingGroup>,
-    pub(crate) cliques: Deltas<PodClique>,
-    pub(crate) gangs: Deltas<PodGang>,
+    pub(crate) sets: DeltaStream<PodCliqueSet>,
+    pub(crate) groups: DeltaStream<PodCliqueScalingGroup>,
+    pub(crate) cliques: DeltaStream<PodClique>,
+    pub(crate) gangs: DeltaStream<PodGang>,
 }
 
 /// The deltas that the reconciler of gangs reads.
 pub(crate) struct GangDeltas {
-    pub(crate) cliques: Deltas<PodClique>,
-    pub(crate) gangs: Deltas<PodGang>,
+    pub(crate) cliques: DeltaStream<PodClique>,
+    pub(crate) gangs: DeltaStream<PodGang>,
 }
 
-/// The deltas of all informers, by reconciler.
-pub(crate) struct AllDeltas {
-    pub(crate) for_sets: SetDeltas,
-    pub(crate) for_groups: GroupDeltas,
-    pub(crate) for_gangs: GangDeltas,
+/// The deltas of all reconcilers.
+pub(crate) struct Deltas {
+    pub(crate) sets: SetDeltas,
+    pub(crate) groups: GroupDeltas,
+    pub(crate) gangs: GangDeltas,
 }
 
 /// Starts the informers.
-pub(crate) fn start(service: &Controllers) -> (Caches, AllDeltas) {
+pub(crate) fn start(service: &Controllers) -> (Caches, Deltas) {
     let all = watcher::Config::default;
     let (sets, set_deltas) = service.watch(all(), None);
     let (groups, group_deltas) = service.watch(all(), None);
@@ -83,15 +83,15 @@ pub(crate) fn start(service: &Controllers) -> (Caches, AllDeltas) {
     let [cliques, cliques_for_groups, cliques_for_gangs] = fan_out(clique_deltas);
     let [gangs, gangs_for_groups, gangs_for_gangs] = fan_out(gang_deltas);
     let (services, autoscalers) = (service_deltas.boxed(), autoscaler_deltas.boxed());
-    let deltas = AllDeltas {
-        for_sets: SetDeltas { sets, groups, cliques, gangs, services, autoscalers },
-        for_groups: GroupDeltas {
+    let deltas = Deltas {
+        sets: SetDeltas { sets, groups, cliques, gangs, services, autoscalers },
+        groups: GroupDeltas {
             sets: sets_for_groups,
             groups: groups_for_groups,
             cliques: cliques_for_groups,
             gangs: gangs_for_groups,
         },
-        for_gangs: GangDeltas { cliques: cliques_for_gangs, gangs: gangs_for_gangs },
+        gangs: GangDeltas { cliques: cliques_for_gangs, gangs: gangs_for_gangs },
     };
     (caches, deltas)
 }

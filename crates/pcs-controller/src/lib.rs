@@ -32,9 +32,9 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let (caches, deltas) = informers::start(service);
     let ctx = |controller| Context::new(service, &caches, controller);
     // On the heap: together they would make a large future.
-    let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), deltas.for_sets));
-    let groups = Box::pin(scaling_group::run(service, ctx(scaling_group::CONTROLLER), deltas.for_groups));
-    let gangs = Box::pin(gang::run(service, ctx(gang::CONTROLLER), deltas.for_gangs));
+    let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), deltas.sets));
+    let groups = Box::pin(scaling_group::run(service, ctx(scaling_group::CONTROLLER), deltas.groups));
+    let gangs = Box::pin(gang::run(service, ctx(gang::CONTROLLER), deltas.gangs));
     service
         .run(async {
             join3(sets, groups, gangs).await;

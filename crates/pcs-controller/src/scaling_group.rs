@@ -16,7 +16,7 @@ use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
 use crate::error::Error;
 use crate::informers::GroupDeltas;
-use crate::triggers::{QuotaReleaseNotifier, enqueue_owners};
+use crate::triggers::enqueue_owners;
 
 mod desired;
 mod observe;
@@ -51,14 +51,13 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupD
 fn triggers(ctx: &Context, deltas: GroupDeltas) -> ControllerBuilder<PodCliqueScalingGroup> {
     let GroupDeltas { sets, groups, cliques, gangs } = deltas;
     let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
-    let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.groups);
+    let backoff = &ctx.create_backoffs.groups;
     let sets = sets.filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
     ControllerBuilder::new(CONTROLLER, ctx.caches.groups.clone(), groups)
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
-        .watches(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, &quota))
-        .retry_on(retries)
+        .watches(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, backoff))
 }
 
 async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Result<Requeue, Error> {

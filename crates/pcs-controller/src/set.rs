@@ -15,7 +15,7 @@ use self::triggers::pod_gang_changed_beyond_pod_references;
 use crate::context::Context;
 use crate::error::Error;
 use crate::informers::SetDeltas;
-use crate::triggers::{QuotaReleaseNotifier, enqueue_owners};
+use crate::triggers::enqueue_owners;
 
 mod desired;
 mod observe;
@@ -48,15 +48,13 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDel
 /// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota.
 fn triggers(ctx: &Context, deltas: SetDeltas) -> ControllerBuilder<PodCliqueSet> {
     let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
-    let caches = &ctx.caches;
-    let (quota, retries) = QuotaReleaseNotifier::new(&ctx.create_backoffs.sets);
+    let (caches, backoff) = (&ctx.caches, &ctx.create_backoffs.sets);
     ControllerBuilder::new(CONTROLLER, ctx.caches.sets.clone(), sets)
-        .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, &quota))
-        .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &quota))
-        .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &quota))
-        .watches(enqueue_owners(&caches.services, services, needs_reconcile, &quota))
-        .watches(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, &quota))
-        .retry_on(retries)
+        .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, backoff))
+        .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, backoff))
+        .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, backoff))
+        .watches(enqueue_owners(&caches.services, services, needs_reconcile, backoff))
+        .watches(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, backoff))
 }
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue, Error> {

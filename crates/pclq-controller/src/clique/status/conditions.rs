@@ -22,12 +22,12 @@ pub(super) fn set_all(
     result: &ExecutionResult,
     now: Timestamp,
 ) {
-    let states = [
+    let computed = [
         (conditions::POD_CLIQUE_SCHEDULED, scheduled_condition(observed)),
         (conditions::MIN_AVAILABLE_BREACHED, min_available_breached_condition(observed)),
         (conditions::AVAILABLE, available_condition(observed, plan, result)),
     ];
-    for (type_, (holds, reason, message)) in states {
+    for (type_, (holds, reason, message)) in computed {
         let (status, reason) = (holds.into(), reason.to_owned());
         let observed_generation = observed.clique.metadata.generation;
         set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);

@@ -18,7 +18,7 @@ fn clique(name: &str, label: (&str, &str), scheduled: i32) -> Arc<PodClique> {
 }
 
 fn triggered(dependents: &DependentsIndex, old: Option<Arc<PodClique>>, new: Option<Arc<PodClique>>) -> Vec<String> {
-    dependents.update(&Delta { old: old, new: new }).into_iter().map(|clique| clique.name).collect()
+    dependents.update(&Delta { old, new }).into_iter().map(|clique| clique.name).collect()
 }
 
 const BASE: (&str, &str) = ("grove.io/podgang", "llm-0");
