@@ -19,6 +19,7 @@ pub mod events;
 
 pub mod conditions;
 pub mod create_backoff;
+pub mod expectations;
 pub mod merge;
 pub mod name_conflict;
 

@@ -7,7 +7,9 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::controllers::Controllers;
 use grove_controller::create_backoff::CreateBackoff;
-use grove_controller::executor::Executor;
+use grove_controller::executor::{ExecutionResult, Executor};
+use grove_controller::expectations::{ChildKey, Expectations, PendingCreates};
+use grove_controller::plan::Plan;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_throttle::{StatusChange, StatusThrottle};
 use grove_runtime::clock::Clock;
@@ -16,11 +18,13 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::informers::Caches;
+use crate::triggers::CreateState;
 
 /// The dependencies of one reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: Caches,
     pub(crate) create_backoffs: CreateBackoffs,
+    pub(crate) expectations: Arc<Expectations>,
     pub(crate) executor: Executor,
     pub(crate) status_throttle: StatusThrottle,
     pub(crate) clock: Clock,
@@ -41,11 +45,32 @@ impl Context {
         Arc::new(Self {
             caches: caches.clone(),
             create_backoffs: CreateBackoffs::default(),
+            expectations: Arc::default(),
             executor: service.executor().with_reporting_controller(controller),
             status_throttle: StatusThrottle::new(StatusPolicy::DEFAULT),
             clock: service.clock(),
             default_scheduler: service.config().schedulers.default_profile,
         })
+    }
+
+    /// The state about creates that deletions of children change.
+    pub(crate) fn create_state<K>(&self, backoff: &CreateBackoff<K>) -> CreateState<K> {
+        CreateState { backoff: backoff.clone(), expectations: Arc::clone(&self.expectations) }
+    }
+
+    /// The children of `owner` that were created and that the caches do not have yet.
+    pub(crate) fn pending_creates<K: Resource>(&self, owner: &K) -> PendingCreates {
+        let namespace = owner.meta().namespace.as_deref().unwrap_or_default();
+        let is_cached = |child: &ChildKey, uid: &str| self.caches.has_child(namespace, child, uid);
+        self.expectations.pending(owner, is_cached, |kind| self.caches.relists(kind))
+    }
+
+    /// Executes the plan, and expects the watch events of its creates.
+    pub(crate) async fn execute<K: Resource<DynamicType = ()>>(&self, owner: &K, plan: &Plan) -> ExecutionResult {
+        self.expectations.expect_creations(owner, plan, |kind| self.caches.relists(kind));
+        let result = self.executor.execute(owner, plan).await;
+        self.expectations.record_results(owner, &result);
+        result
     }
 
     /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.

@@ -7,11 +7,14 @@ use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::controllers::Controllers;
+use grove_controller::expectations::ChildKey;
 use grove_controller::triggers::fan_out;
 use grove_runtime::caches::{Cache, Delta};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
+
+use tokio::sync::watch;
 
 use crate::children::autoscaler::Autoscaler;
 
@@ -33,6 +36,41 @@ impl Caches {
         let set = self.sets.get(&child.namespace()?, &owner.name)?;
         is_controlled_by(child, &*set).then_some(set)
     }
+
+    /// Whether the cache of the kind has the child with this UID.
+    pub(crate) fn has_child(&self, namespace: &str, child: &ChildKey, uid: &str) -> bool {
+        let ChildKey { kind, name } = child;
+        let is_cached = |cached: Option<String>| cached.is_some_and(|cached| cached == uid);
+        match kind.as_str() {
+            "Service" => is_cached(uid_of(&self.services, namespace, name)),
+            "PodGang" => is_cached(uid_of(&self.gangs, namespace, name)),
+            "PodCliqueScalingGroup" => is_cached(uid_of(&self.groups, namespace, name)),
+            "PodClique" => is_cached(uid_of(&self.cliques, namespace, name)),
+            _ => is_cached(uid_of(&self.autoscalers, namespace, name)),
+        }
+    }
+
+    /// The relist counters of all child kinds of a set.
+    pub(crate) fn relist_counters(&self) -> Vec<watch::Receiver<u64>> {
+        let Self { sets: _, groups, cliques, gangs, services, autoscalers } = self;
+        vec![groups.relists(), cliques.relists(), gangs.relists(), services.relists(), autoscalers.relists()]
+    }
+
+    /// How often the cache of the kind was filled from a complete list.
+    pub(crate) fn relists(&self, kind: &str) -> u64 {
+        let relists = match kind {
+            "Service" => self.services.relists(),
+            "PodGang" => self.gangs.relists(),
+            "PodCliqueScalingGroup" => self.groups.relists(),
+            "PodClique" => self.cliques.relists(),
+            _ => self.autoscalers.relists(),
+        };
+        *relists.borrow()
+    }
+}
+
+fn uid_of<K: Resource<DynamicType = ()>>(cache: &Cache<K>, namespace: &str, name: &str) -> Option<String> {
+    cache.get(namespace, name)?.uid()
 }
 
 /// The deltas of one kind.

@@ -16,7 +16,7 @@ use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
 use crate::error::Error;
 use crate::informers::GroupDeltas;
-use crate::triggers::enqueue_owners;
+use crate::triggers::{enqueue_all_on_relist, enqueue_owners};
 
 mod desired;
 mod observe;
@@ -47,27 +47,30 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupD
 /// - a creation or a deletion of a gang that its cliques belong to, because a clique waits for its gang;
 /// - a change or a deletion of a clique. It enqueues the current and the previous controller, and the groups that wait for
 ///   the name of the clique. A creation and a change of only the status trigger a status update;
+/// - a relist of cliques, because a clique that was created and deleted before it has no delta;
 /// - the deletion of a clique anywhere in the namespace, if creates of the group were rejected: it may release quota.
 fn triggers(ctx: &Context, deltas: GroupDeltas) -> ControllerBuilder<PodCliqueScalingGroup> {
     let GroupDeltas { sets, groups, cliques, gangs } = deltas;
     let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
-    let backoff = &ctx.create_backoffs.groups;
+    let creates = ctx.create_state(&ctx.create_backoffs.groups);
     let sets = sets.filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
     ControllerBuilder::new(CONTROLLER, ctx.caches.groups.clone(), groups)
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
-        .watches(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, backoff))
+        .watches(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, &creates))
+        .watches(enqueue_all_on_relist(&ctx.caches.groups, vec![ctx.caches.cliques.relists()]))
 }
 
 async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &group);
     let plan = plan::plan(&observed, now);
-    let result = ctx.executor.execute(&*group, &plan).await;
+    let result = ctx.execute(&*group, &plan).await;
     ctx.create_backoffs.groups.record(&*group, &observed.backed_off, &result);
     let mut status_delay = None;
-    if !observed.is_terminating() && !result.has_pending_watch_events() {
+    let is_stale = !observed.pending_creates.is_empty() || result.has_pending_watch_events();
+    if !observed.is_terminating() && !is_stale {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
         status_delay = ctx.write_status(&*group, group.status.as_ref(), &status, change).await?;
@@ -79,6 +82,7 @@ async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Resu
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.
 fn cleanup_plan(ctx: &Context, deleted: &PodCliqueScalingGroup) -> Plan {
     ctx.create_backoffs.groups.forget(deleted);
+    ctx.expectations.forget(deleted);
     ctx.status_throttle.forget(deleted);
     plan::delete_children(deleted, &observe::children(&ctx.caches, deleted))
 }

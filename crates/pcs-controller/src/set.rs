@@ -15,7 +15,7 @@ use self::triggers::pod_gang_changed_beyond_pod_references;
 use crate::context::Context;
 use crate::error::Error;
 use crate::informers::SetDeltas;
-use crate::triggers::enqueue_owners;
+use crate::triggers::{enqueue_all_on_relist, enqueue_owners};
 
 mod desired;
 mod observe;
@@ -45,27 +45,30 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDel
 /// - a change or a deletion of a child. It enqueues the current and the previous controller, and the sets that wait for
 ///   the name of the child. A creation, a change of only the status, and a change of only the pod references of a gang
 ///   trigger a status update;
+/// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota.
 fn triggers(ctx: &Context, deltas: SetDeltas) -> ControllerBuilder<PodCliqueSet> {
     let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
-    let (caches, backoff) = (&ctx.caches, &ctx.create_backoffs.sets);
-    ControllerBuilder::new(CONTROLLER, ctx.caches.sets.clone(), sets)
-        .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, backoff))
-        .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, backoff))
-        .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, backoff))
-        .watches(enqueue_owners(&caches.services, services, needs_reconcile, backoff))
-        .watches(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, backoff))
+    let caches = &ctx.caches;
+    let creates = ctx.create_state(&ctx.create_backoffs.sets);
+    ControllerBuilder::new(CONTROLLER, caches.sets.clone(), sets)
+        .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, &creates))
+        .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &creates))
+        .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &creates))
+        .watches(enqueue_owners(&caches.services, services, needs_reconcile, &creates))
+        .watches(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, &creates))
+        .watches(enqueue_all_on_relist(&caches.sets, caches.relist_counters()))
 }
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &set);
     let plan = plan::plan(&observed, now);
-    let result = ctx.executor.execute(&*set, &plan).await;
+    let result = ctx.execute(&*set, &plan).await;
     ctx.create_backoffs.sets.record(&*set, &observed.backed_off, &result);
-    observe::wait_for_cache(&ctx.caches, &result).await;
     let mut status_delay = None;
-    if !observed.is_terminating() && !result.has_pending_watch_events() {
+    let is_stale = !observed.pending_creates.is_empty() || result.has_pending_watch_events();
+    if !observed.is_terminating() && !is_stale {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
         status_delay = ctx.write_status(&*set, set.status.as_ref(), &status, change).await?;
@@ -77,5 +80,6 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue,
 /// Drops the in-memory state of a deleted set, and plans the deletion of its children.
 fn cleanup_plan(ctx: &Context, deleted: &PodCliqueSet) -> Plan {
     ctx.create_backoffs.sets.forget(deleted);
+    ctx.expectations.forget(deleted);
     plan::delete_children(&observe::children(&ctx.caches, deleted))
 }

@@ -27,8 +27,9 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
     let current_scale = CurrentScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
     let (cliques, backed_off) = (children(caches, group), ctx.create_backoffs.groups.active(group));
     let (active_gangs, name_conflicts) = (BTreeSet::new(), Vec::new());
-    let group = group.clone();
-    let mut observed = Observed { group, set, current_scale, cliques, active_gangs, name_conflicts, backed_off };
+    let (pending_creates, group) = (ctx.pending_creates(group), group.clone());
+    let mut observed =
+        Observed { group, set, current_scale, cliques, active_gangs, name_conflicts, backed_off, pending_creates };
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(caches, &observed);
     observed
 }

@@ -8,6 +8,7 @@ use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
@@ -30,6 +31,8 @@ pub(crate) struct Observed {
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
     pub(crate) backed_off: BackedOffCreates,
+    /// The cliques that were created and that the cache does not have yet.
+    pub(crate) pending_creates: PendingCreates,
 }
 
 impl Observed {

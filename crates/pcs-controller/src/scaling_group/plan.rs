@@ -41,7 +41,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         .waiting(missing_gangs.into_iter().map(gang_not_found));
     let plan = observed.conflicts(&observed.base_labels()).resolve(plan.with_failure_domains(replica_of_child(group)));
     // A rejected clique blocks nothing else, in particular not the deletes that may release quota for it.
-    observed.backed_off.remove_from(plan)
+    observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
 }
 
 /// The replica index of each clique, by name.

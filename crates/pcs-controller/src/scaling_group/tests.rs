@@ -8,6 +8,7 @@ use grove_api_types::expansion::CurrentScale;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Create, Plan, Step};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -77,6 +78,7 @@ fn new(replicas: i32) -> Observed {
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
+        pending_creates: PendingCreates::default(),
     })
 }
 

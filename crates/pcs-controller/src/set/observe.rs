@@ -1,27 +1,18 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
-use std::time::Duration;
-
-use futures::future::join5;
 use grove_api_types::expansion::{self, SetReplica};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::create_backoff::BackedOffCreates;
-use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, name_conflicts};
-use grove_controller::plan::Target;
-use grove_runtime::caches::Cache;
-use kube::{Resource, ResourceExt};
-use tokio::time::timeout;
+use kube::ResourceExt;
 
 use super::observed::Observed;
 use crate::children::{ByName, by_name};
 use crate::context::Context;
 use crate::informers::Caches;
-
-/// A cache is usually milliseconds behind a write; on a busy API server, tenths of a second.
-const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
@@ -32,6 +23,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
         observed.adoptable_groups = adoptable_groups(caches, &observed);
         observed.name_conflicts = name_conflicts_of_children(caches, &observed);
         observed.backed_off = ctx.create_backoffs.sets.active(set);
+        observed.pending_creates = ctx.pending_creates(set);
     }
     observed
 }
@@ -51,6 +43,7 @@ pub(super) fn children(caches: &Caches, set: &PodCliqueSet) -> Observed {
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
+        pending_creates: PendingCreates::default(),
     }
 }
 
@@ -80,35 +73,4 @@ fn name_conflicts_of_children(caches: &Caches, observed: &Observed) -> Vec<NameC
     conflicts.extend(name_conflicts(&caches.cliques, set, cliques));
     conflicts.extend(name_conflicts(&caches.autoscalers, set, autoscalers.iter().map(String::as_str)));
     conflicts
-}
-
-/// Waits until the caches contain the objects that were just created, so that the next snapshot contains them. It stops
-/// at a timeout, because another client may have deleted them again.
-pub(super) async fn wait_for_cache(caches: &Caches, result: &ExecutionResult) {
-    let created = result.steps.iter().filter(|step| step.verb == "create" && step.result.is_ok());
-    let created: Vec<_> = created.map(|step| &step.target).collect();
-    let synced = join5(
-        wait_for_all(&caches.services, &created),
-        wait_for_all(&caches.gangs, &created),
-        wait_for_all(&caches.groups, &created),
-        wait_for_all(&caches.cliques, &created),
-        wait_for_all(&caches.autoscalers, &created),
-    );
-    // After a timeout the next reconcile at worst sends a create that the API server rejects.
-    let _ = timeout(CACHE_SYNC_TIMEOUT, synced).await;
-}
-
-async fn wait_for_all<K: Resource<DynamicType = ()>>(cache: &Cache<K>, created: &[&Target]) {
-    let of_kind: Vec<_> = created.iter().filter(|target| target.resource.kind == K::kind(&())).collect();
-    let is_cached = |cache: &Cache<K>, target: &Target| {
-        cache.get(target.namespace.as_deref().unwrap_or_default(), &target.name).is_some()
-    };
-    // Each object is looked up only until it is found: a thousand deltas arrive for a thousand objects.
-    let mut found = 0;
-    cache
-        .wait_for(|cache| {
-            found += of_kind.iter().skip(found).take_while(|target| is_cached(cache, target)).count();
-            found == of_kind.len()
-        })
-        .await;
 }

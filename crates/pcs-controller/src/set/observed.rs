@@ -11,6 +11,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
@@ -44,6 +45,8 @@ pub struct Observed {
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The children whose creates were rejected, and that are not created before their backoff ends.
     pub(crate) backed_off: BackedOffCreates,
+    /// The children that were created and that the caches do not have yet.
+    pub(crate) pending_creates: PendingCreates,
 }
 
 impl Observed {
@@ -61,6 +64,7 @@ impl Observed {
             adoptable_groups: ByName::new(),
             name_conflicts: Vec::new(),
             backed_off: BackedOffCreates::default(),
+            pending_creates: PendingCreates::default(),
         }
     }
 

@@ -69,7 +69,8 @@ pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     // A child that cannot be created, because of a name conflict or a rejection, blocks the later stages of its own
     // replica only.
     let plan = if plan.is_empty() { plan } else { plan.with_failure_domains(replica_of_child(&replicas)) };
-    observed.backed_off.remove_from(observed.conflicts(&labels::base(&observed.name())).resolve(plan))
+    let plan = observed.conflicts(&labels::base(&observed.name())).resolve(plan);
+    observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
 }
 
 /// The replica index of each child, by name. Children of different kinds that share a name are in the same replica.

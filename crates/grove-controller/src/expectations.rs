@@ -1,0 +1,255 @@
+//! Creates whose watch events are pending: objects that exist on the API server, but not yet in a stale cache.
+//!
+//! As client-go's `UIDTrackingControllerExpectations`, they keep a controller from creating a child twice. They track UIDs
+//! instead of counts, so that an event of another object with the same name fulfils nothing. Losing them costs one rejected
+//! create per child.
+
+use std::collections::BTreeMap;
+
+use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
+
+use crate::{
+    executor::ExecutionResult,
+    plan::{Plan, Step, Target},
+};
+
+/// Kind and name of a child. Owner and child share their namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChildKey {
+    /// The kind of the child.
+    pub kind: String,
+    /// The name of the child.
+    pub name: String,
+}
+
+impl ChildKey {
+    fn of(target: &Target) -> Self {
+        Self { kind: target.resource.kind.clone(), name: target.name.clone() }
+    }
+}
+
+/// The state of one create.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PendingCreate {
+    /// The UID in the response; absent while the request is in flight, or if its result is unknown.
+    uid: Option<String>,
+    /// The UID of an object with this key that was deleted while the request was in flight.
+    deleted_uid: Option<String>,
+    /// The number of relists of the child's cache before the request.
+    relists: u64,
+}
+
+/// The expectations of all owners of one controller, by the UID of the owner. An entry ends when the cache has the child,
+/// when the child is deleted, with the next relist, or with its owner.
+#[derive(Debug, Default)]
+pub struct Expectations {
+    by_owner_uid: Mutex<BTreeMap<String, BTreeMap<ChildKey, PendingCreate>>>,
+}
+
+impl Expectations {
+    /// Expects the creates of the plan, before they are executed. `relists` is the number of relists of the cache of a kind.
+    pub fn expect_creations<Owner: Resource>(&self, owner: &Owner, plan: &Plan, relists: impl Fn(&str) -> u64) {
+        let creates = plan.steps().filter(|step| matches!(step, Step::Create(_)));
+        let expected: BTreeMap<_, _> = creates
+            .map(|step| {
+                let key = ChildKey::of(step.target());
+                let relists = relists(&key.kind);
+                (key, PendingCreate { relists, ..PendingCreate::default() })
+            })
+            .collect();
+        if !expected.is_empty() {
+            self.by_owner_uid.lock().entry(uid(owner)).or_default().extend(expected);
+        }
+    }
+
+    /// Records the UIDs in the responses, and drops the creates that failed.
+    pub fn record_results<Owner: Resource>(&self, owner: &Owner, result: &ExecutionResult) {
+        let mut by_owner_uid = self.by_owner_uid.lock();
+        let Some(pending) = by_owner_uid.get_mut(&uid(owner)) else { return };
+        for step in result.steps.iter().filter(|step| step.verb == "create") {
+            let key = ChildKey::of(&step.target);
+            match (&step.result, pending.get_mut(&key)) {
+                (Ok(()), Some(create)) if create.deleted_uid != step.target.uid => {
+                    create.uid.clone_from(&step.target.uid);
+                }
+                (_, Some(_)) => drop(pending.remove(&key)),
+                (_, None) => {}
+            }
+        }
+        // Creates that were not executed, or whose result is unknown, are not waited for.
+        pending.retain(|_, create| create.uid.is_some());
+        if pending.is_empty() {
+            by_owner_uid.remove(&uid(owner));
+        }
+    }
+
+    /// Drops the expectation of a deleted child. Call it for each delete delta of a child kind.
+    pub fn observe_deletion<Child: Resource<DynamicType = ()>>(&self, owner_uid: &str, child: &Child) {
+        let mut by_owner_uid = self.by_owner_uid.lock();
+        let Some(pending) = by_owner_uid.get_mut(owner_uid) else { return };
+        let key = ChildKey { kind: Child::kind(&()).into_owned(), name: child.name_any() };
+        match pending.get_mut(&key) {
+            Some(create) if create.uid.is_none() => create.deleted_uid = child.uid(),
+            Some(create) if create.uid == child.uid() => drop(pending.remove(&key)),
+            Some(_) | None => {}
+        }
+        if pending.is_empty() {
+            by_owner_uid.remove(owner_uid);
+        }
+    }
+
+    /// The children of `owner` whose watch events are pending. `is_cached` is whether the cache of the kind has the UID, and
+    /// `relists` the number of its relists: a list contains every child that still exists.
+    pub fn pending<Owner: Resource>(
+        &self,
+        owner: &Owner,
+        is_cached: impl Fn(&ChildKey, &str) -> bool,
+        relists: impl Fn(&str) -> u64,
+    ) -> PendingCreates {
+        let mut by_owner_uid = self.by_owner_uid.lock();
+        let Some(pending) = by_owner_uid.get_mut(&uid(owner)) else { return PendingCreates::default() };
+        pending.retain(|key, create| {
+            let is_fulfilled = create.uid.as_deref().is_some_and(|uid| is_cached(key, uid));
+            !is_fulfilled && create.relists == relists(&key.kind)
+        });
+        let children = pending.keys().cloned().collect();
+        if pending.is_empty() {
+            by_owner_uid.remove(&uid(owner));
+        }
+        PendingCreates { children }
+    }
+
+    /// Drops the expectations of a deleted owner.
+    pub fn forget<Owner: Resource>(&self, owner: &Owner) {
+        self.by_owner_uid.lock().remove(&uid(owner));
+    }
+}
+
+fn uid(owner: &impl Resource) -> String {
+    owner.uid().unwrap_or_default()
+}
+
+/// The children of one owner whose watch events are pending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PendingCreates {
+    /// The children, sorted by kind and name.
+    pub children: Vec<ChildKey>,
+}
+
+impl PendingCreates {
+    /// Whether the cache has all children that the owner created.
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// The plan without the creates of these children. They exist, so that nothing waits for them.
+    pub fn remove_from(&self, mut plan: Plan) -> Plan {
+        if self.is_empty() {
+            return plan;
+        }
+        for stage in &mut plan.stages {
+            stage.steps.retain(|step| {
+                !matches!(step, Step::Create(_)) || self.children.binary_search(&ChildKey::of(step.target())).is_err()
+            });
+        }
+        plan.stages.retain(|stage| !stage.steps.is_empty());
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_test_support::mock_api_server::config_map;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::{executor::StepResult, plan::Stage};
+    use grove_runtime::api_error::ApiError;
+
+    fn object(name: &str) -> ConfigMap {
+        serde_json::from_value(config_map(name, 1, "owner")).unwrap()
+    }
+
+    fn plan(names: &[&str]) -> Plan {
+        Plan::new().stage(Stage::new("s", names.iter().map(|name| Step::create(&object(name)))))
+    }
+
+    /// The result of creates: each name with its UID, or without one for a failure.
+    fn result(creates: &[(&str, Option<&str>)]) -> ExecutionResult {
+        let step = |(name, uid): &(&str, Option<&str>)| {
+            let target = Target { uid: uid.map(str::to_owned), ..Target::of(&object(name)) };
+            let result = uid.map(drop).ok_or_else(|| ApiError::new(500, "InternalError", "x"));
+            StepResult { stage: "s", verb: "create", target, result }
+        };
+        ExecutionResult { steps: creates.iter().map(step).collect() }
+    }
+
+    fn pending(expectations: &Expectations, cached: &[&str], relists: u64) -> Vec<String> {
+        let pending = expectations.pending(&object("o"), |_, uid| cached.contains(&uid), |_| relists);
+        pending.children.into_iter().map(|child| child.name).collect()
+    }
+
+    fn expecting(creates: &[(&str, Option<&str>)]) -> Expectations {
+        let expectations = Expectations::default();
+        expectations.expect_creations(&object("o"), &plan(&["a", "b", "c"]), |_| 1);
+        expectations.record_results(&object("o"), &result(creates));
+        expectations
+    }
+
+    #[test]
+    fn a_created_child_is_pending_until_the_cache_has_its_uid() {
+        let expectations = expecting(&[("a", Some("1")), ("b", None)]);
+        assert_eq!(pending(&expectations, &[], 1), ["a"], "b failed, and c was not requested");
+        assert_eq!(pending(&expectations, &["another"], 1), ["a"]);
+        assert_eq!(pending(&expectations, &["1"], 1), Vec::<String>::new());
+        assert!(expectations.by_owner_uid.lock().is_empty());
+    }
+
+    #[test]
+    fn a_relist_fulfils_every_expectation() {
+        let expectations = expecting(&[("a", Some("1"))]);
+        assert_eq!(pending(&expectations, &[], 2), Vec::<String>::new());
+        assert!(expectations.by_owner_uid.lock().is_empty());
+    }
+
+    #[test]
+    fn a_deleted_child_is_not_pending() {
+        let expectations = expecting(&[("a", Some("1")), ("b", Some("2"))]);
+        let deleted = |uid: &str| {
+            let mut child = object("a");
+            child.metadata.uid = Some(uid.into());
+            expectations.observe_deletion("uid-o", &child);
+        };
+        deleted("predecessor");
+        assert_eq!(pending(&expectations, &[], 1), ["a", "b"]);
+        deleted("1");
+        assert_eq!(pending(&expectations, &[], 1), ["b"]);
+    }
+
+    #[test]
+    fn a_child_whose_delete_event_precedes_the_response_is_not_pending() {
+        let expectations = Expectations::default();
+        expectations.expect_creations(&object("o"), &plan(&["a"]), |_| 1);
+        let mut child = object("a");
+        child.metadata.uid = Some("1".into());
+        expectations.observe_deletion("uid-o", &child);
+        expectations.record_results(&object("o"), &result(&[("a", Some("1"))]));
+        assert_eq!(pending(&expectations, &[], 1), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pending_children_are_not_created_again_and_block_nothing() {
+        let expectations = expecting(&[("a", Some("1"))]);
+        let pending = expectations.pending(&object("o"), |_, _| false, |_| 1);
+        let next = plan(&["a"]).stage(Stage::new("later", [Step::create(&object("b"))]));
+        assert_eq!(pending.remove_from(next).to_string(), "later: create ConfigMap b\n");
+    }
+
+    #[test]
+    fn nothing_remains_of_a_deleted_owner() {
+        let expectations = expecting(&[("a", Some("1"))]);
+        expectations.forget(&object("o"));
+        assert!(expectations.by_owner_uid.lock().is_empty());
+    }
+}
