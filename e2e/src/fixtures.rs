@@ -1,4 +1,4 @@
-//! The PodCliqueSets that tests create.
+//! The `PodCliqueSet`s that tests create.
 
 use crate::namespace_state::{NamespaceState, is_ready};
 

@@ -36,7 +36,7 @@ pub async fn in_namespace(name: &str, test: impl AsyncFnOnce(&Namespace)) {
 }
 
 impl Namespace {
-    /// Creates a namespace and waits for its default ServiceAccount, without which pods are rejected.
+    /// Creates a namespace and waits for its default `ServiceAccount`, without which pods are rejected.
     ///
     /// # Panics
     /// If the API server rejects the namespace.

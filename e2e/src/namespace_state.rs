@@ -61,7 +61,7 @@ impl NamespaceState {
             && self.gangs.values().all(gang_status_is_current)
     }
 
-    /// The number of pod references in all PodGangs.
+    /// The number of pod references in all `PodGang`s.
     pub fn reference_count(&self) -> usize {
         self.gangs.values().flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len()).sum()
     }

@@ -18,7 +18,7 @@ const ACCEPTED: &str = "the dry run succeeded";
 /// The result of a list of served kinds.
 const SERVED: &str = "all kinds are served";
 
-/// Waits until RBAC allows or forbids a verb on a resource, in all namespaces, to the ServiceAccount of a service.
+/// Waits until RBAC allows or forbids a verb on a resource, in all namespaces, to the `ServiceAccount` of a service.
 ///
 /// # Panics
 /// If the answer does not change in time.

@@ -79,7 +79,7 @@ pub fn status<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> S
     serde_json::to_string_pretty(&status).expect("JSON")
 }
 
-/// A PodGang printed by [`object`], with pod counts in place of pod references: pod names differ between runs.
+/// A `PodGang` printed by [`object`], with pod counts in place of pod references: pod names differ between runs.
 ///
 /// # Panics
 /// If the text was not printed by [`object`].

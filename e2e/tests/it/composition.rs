@@ -83,7 +83,7 @@ pub(super) async fn creates_exactly_these_objects(ns: &Namespace) {
     assert!(names::<Secret>(ns).await.is_empty() && names::<ResourceClaim>(ns).await.is_empty());
 }
 
-/// Whether all pods exist, their PodGangs reference them, and this many of them are ready.
+/// Whether all pods exist, their `PodGang`s reference them, and this many of them are ready.
 fn is_settled(state: &NamespaceState, ready: usize) -> bool {
     state.pods.len() == PODS
         && state.reference_count() == PODS
@@ -100,7 +100,7 @@ fn gates(state: &NamespaceState) -> String {
     lines.into_iter().collect()
 }
 
-/// Each group of a PodGang, base or scaled, references every active pod of its clique exactly once.
+/// Each group of a `PodGang`, base or scaled, references every active pod of its clique exactly once.
 pub(super) fn assert_pod_references(state: &NamespaceState) {
     for (gang, group) in state.gangs.iter().flat_map(|(name, gang)| gang.spec.podgroups.iter().map(move |g| (name, g)))
     {

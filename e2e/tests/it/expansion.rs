@@ -60,7 +60,7 @@ pub(super) fn desired_pods(state: &NamespaceState) -> usize {
 }
 
 /// Whether the set is available, every status is current, and exactly the desired pods exist, are ready and have a reference
-/// in a PodGang.
+/// in a `PodGang`.
 fn is_settled(state: &NamespaceState, set: &str) -> bool {
     let ready = state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count();
     let desired = desired_pods(state);

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// Whether the set is available, and exactly this many pods exist, are ready and have a reference in a PodGang.
+/// Whether the set is available, and exactly this many pods exist, are ready and have a reference in a `PodGang`.
 fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
     state.is_available(set)
         && state.pods.len() == pods

@@ -28,7 +28,7 @@ fn objects_of(state: &NamespaceState, set: &str) -> BTreeSet<String> {
     kinds.into_iter().flatten().collect()
 }
 
-/// Whether the set is available, and exactly this many pods exist, are ready and have a reference in a PodGang.
+/// Whether the set is available, and exactly this many pods exist, are ready and have a reference in a `PodGang`.
 fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
     let gangs = state.gangs.values().filter(|gang| is_part_of(*gang, set));
     let references = gangs.flat_map(|gang| &gang.spec.podgroups).map(|group| group.pod_references.len());

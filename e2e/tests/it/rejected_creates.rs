@@ -225,7 +225,7 @@ async fn a_rejected_pod_gang_blocks_only_its_replica() {
     in_namespace("e2e-rejected-gangs", async |ns| {
         create_quota(ns, GANGS, 2).await;
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 3)).await;
-        let texts = ["to create PodGang llm-", "exceeded quota: small", "raise the quota or free some of it"];
+        let texts = ["to create PodGang llm-", "exceeded quota: small", "raise the quota or release some of it"];
         ns.wait_for("two replicas are ready, and the set reports the rejected create of the third", |state| {
             state.gangs.len() == 2
                 && state.cliques.len() == 6

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-/// The message of the condition PodsOutdated, if it is true.
+/// The message of the condition `PodsOutdated`, if it is true.
 fn outdated_message(state: &NamespaceState) -> Option<String> {
     let status = state.sets.get("llm")?.status.as_ref()?;
     let condition =
@@ -37,7 +37,7 @@ async fn a_template_change_keeps_running_pods_and_reports_them_as_outdated() {
         let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
         let patched = ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await;
         patched.expect("the template is patched");
-        let text = "pods of llm-0-decode were made from an older template";
+        let text = "pods of llm-0-decode were created from an older template";
         let state = ns
             .wait_for("the set reports outdated pods", |state| {
                 outdated_message(state).is_some_and(|message| message.contains(text))

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::dry_run::run_cases;
 
-/// The ServiceAccount that the configuration exempts, as the rows require.
+/// The `ServiceAccount` that the configuration exempts, as the rows require.
 const EXEMPT: &str = "system:serviceaccount:kube-system:job-controller";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,7 +67,7 @@ async fn without_permission(cluster: &DevCluster, ns: &Namespace) {
     .await;
 }
 
-/// The token of one service expires while the service runs. The ServiceAccounts of the others are recreated, which
+/// The token of one service expires while the service runs. The `ServiceAccount`s of the others are recreated, which
 /// invalidates their tokens. No process restarts.
 async fn without_valid_token(cluster: &DevCluster, ns: &Namespace) {
     let short_lived = tokens::short_lived(cluster, "pcs-controller", TOKEN_LIFETIME).await;

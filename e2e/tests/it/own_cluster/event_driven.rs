@@ -126,7 +126,8 @@ fn has_owner<K: Resource>(state: &NamespaceState, object: &K) -> bool {
     object.owner_references().iter().any(|owner| owners.contains(&owner.uid))
 }
 
-/// Whether the set is available, and exactly this many pods exist, are ready and have an owner and a reference in a PodGang.
+/// Whether the set is available, and exactly this many pods exist, are ready and have an owner and a reference in a
+/// `PodGang`.
 fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
     state.is_available(set)
         && state.pods.len() == pods

@@ -1,4 +1,4 @@
-//! Settled sets cause no writes: the audit log contains none of the services' ServiceAccounts.
+//! Settled sets cause no writes: the audit log contains none of the services' `ServiceAccount`s.
 
 use std::time::Duration;
 

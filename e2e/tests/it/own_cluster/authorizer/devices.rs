@@ -1,5 +1,5 @@
-//! Kubernetes and the driver write parts of ResourceClaims and ComputeDomains: the scheduler, the ResourceClaim controller,
-//! the garbage collector and the driver update those of a set.
+//! Kubernetes and the driver write parts of `ResourceClaim`s and ComputeDomains: the scheduler, the `ResourceClaim`
+//! controller, the garbage collector and the driver update those of a set.
 
 use e2e::{Namespace, dev_cluster::poll_until, namespace_state::TIMEOUT};
 use grove_api_types::deletion::is_terminating;
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 use super::assert_denied;
 
-/// The finalizer by which the scheduler and the ResourceClaim controller protect an allocated claim.
+/// The finalizer by which the scheduler and the `ResourceClaim` controller protect an allocated claim.
 const ALLOCATED: &str = "resource.kubernetes.io/delete-protection";
 const DRIVER_FINALIZER: &str = "resource.nvidia.com/computeDomain";
 
-/// Creates a device on a node, and a CRD of ComputeDomains with the fields that matter here: a spec and a status
+/// Creates a device on a node, and a CRD of `ComputeDomain`s with the fields that matter here: a spec and a status
 /// subresource.
 pub(super) async fn install(client: &Client) {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -56,7 +56,7 @@ fn metadata_of_set(name: &str, set: &PodCliqueSet) -> Value {
         "labels": { "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": set.name_any() } })
 }
 
-/// The scheduler allocates the claim of a pod, and the ResourceClaim controller releases it.
+/// The scheduler allocates the claim of a pod, and the `ResourceClaim` controller releases it.
 pub(super) async fn claims_are_allocated_and_released(ns: &Namespace, set: &PodCliqueSet) {
     let request = json!({ "name": "gpu", "exactly": { "deviceClassName": "gpu.example.com" } });
     let claim = json!({ "metadata": metadata_of_set("gpus", set), "spec": { "devices": { "requests": [request] } } });

@@ -1,5 +1,5 @@
 //! While no webhook server runs, only changes of objects with Grove's label fail, except for deletions of pods and
-//! ComputeDomains.
+//! `ComputeDomain`s.
 
 use e2e::DevCluster;
 use e2e::kubectl::kubectl_on;

@@ -29,7 +29,7 @@ fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Whether all pods exist, the statuses of the cliques count them, and PodGangs reference all of them.
+/// Whether all pods exist, the statuses of the cliques count them, and `PodGang`s reference all of them.
 fn is_complete(state: &NamespaceState) -> bool {
     let desired = desired_pods(state);
     let replicas_of = |clique: &PodClique| clique.status.as_ref().and_then(|status| status.replicas);
