@@ -6,7 +6,7 @@ use e2e::kubectl::kubectl;
 use grove_api_types::crds::crds;
 use serde_json::{Map, Value};
 
-/// The OpenAPI schemas of an API server, by name.
+/// The `OpenAPI` schemas of an API server, by name.
 struct Published(Map<String, Value>);
 
 impl Published {

@@ -1,4 +1,4 @@
-//! Kubernetes and the driver write parts of `ResourceClaim`s and ComputeDomains: the scheduler, the `ResourceClaim`
+//! Kubernetes and the driver write parts of `ResourceClaim`s and `ComputeDomain`s: the scheduler, the `ResourceClaim`
 //! controller, the garbage collector and the driver update those of a set.
 
 use e2e::{Namespace, dev_cluster::poll_until, namespace_state::TIMEOUT};

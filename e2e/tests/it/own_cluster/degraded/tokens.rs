@@ -1,4 +1,4 @@
-//! Tokens of the services' ServiceAccounts: issued by the API server, or with a lifetime of seconds, which it never issues.
+//! Tokens of the services' `ServiceAccount`s: issued by the API server, or with a lifetime of seconds, which it never issues.
 
 use std::time::Duration;
 
