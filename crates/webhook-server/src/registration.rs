@@ -120,8 +120,8 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
     )
 }
 
-/// Matches all users except Grove's services and the garbage collectors of Kubernetes. These work also while no replica
-/// of this service responds.
+/// Matches all users except Grove's services and the Kubernetes controllers that delete objects. These work also while no
+/// replica of this service responds.
 fn non_exempt_users() -> String {
     let own = GROVE_ACCOUNTS.iter().map(|account| format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"));
     let all = own.chain(ALWAYS_EXEMPT.map(str::to_owned));

@@ -294,8 +294,8 @@ pub fn policies() -> [Value; 2] {
                 "resources": ["podcliquesets"],
             }] },
             "matchConditions": [
-                { "name": "stays", "expression": "!has(object.metadata.deletionTimestamp)" },
-                { "name": "changes", "expression": changed },
+                { "name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)" },
+                { "name": "validated-fields-changed", "expression": changed },
             ],
             "variables": variables,
             "validations": validations,
