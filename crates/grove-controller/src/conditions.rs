@@ -1,23 +1,23 @@
-//! Conditions of an object's status: set one, keep its transition time while its status stays.
+//! Conditions of a status: set one, and retain its transition time while its status stays the same.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
 
-/// The three values that a condition's status has.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition is met.
     True,
-    /// It does not hold.
+    /// The condition is not met.
     False,
-    /// It cannot be told.
+    /// The controller cannot decide.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// As it stands in the API.
+    /// The value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -33,24 +33,24 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// What a condition shall say now.
+/// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate {
     /// The condition's type.
     pub type_: &'static str,
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
-    /// A word in CamelCase.
+    /// The reason, one word in CamelCase.
     pub reason: String,
-    /// A sentence.
+    /// The message for users.
     pub message: String,
-    /// The generation of the object that was judged.
+    /// The generation of the object that the condition is about.
     pub observed_generation: Option<i64>,
 }
 
-/// Replaces the condition of the verdict's type; the transition time moves only when the status does.
-pub fn set_status_condition(conditions: &mut Vec<Condition>, verdict: ConditionUpdate, now: Timestamp) {
-    let ConditionUpdate { type_, status, reason, message, observed_generation } = verdict;
+/// Replaces the condition of this type. The transition time changes only with the status.
+pub fn set_status_condition(conditions: &mut Vec<Condition>, update: ConditionUpdate, now: Timestamp) {
+    let ConditionUpdate { type_, status, reason, message, observed_generation } = update;
     let old = conditions.iter().position(|old| old.type_ == type_).map(|at| conditions.remove(at));
     let since = match old {
         Some(old) if old.status == status.as_str() => old.last_transition_time,
@@ -67,17 +67,17 @@ pub fn set_status_condition(conditions: &mut Vec<Condition>, verdict: ConditionU
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
 }
 
-/// Drops the condition of that type, if there is one.
+/// Removes the condition of this type, if it exists.
 pub fn remove_status_condition(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }
 
-/// The condition of that type.
+/// The condition of this type.
 pub fn find_status_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of that type is there and holds.
+/// Whether the condition of this type exists and has the status `True`.
 pub fn is_status_condition_true(conditions: &[Condition], type_: &str) -> bool {
     find_status_condition(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
@@ -86,7 +86,7 @@ pub fn is_status_condition_true(conditions: &[Condition], type_: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn verdict(type_: &'static str, holds: bool, reason: &str) -> ConditionUpdate {
+    fn update(type_: &'static str, holds: bool, reason: &str) -> ConditionUpdate {
         ConditionUpdate {
             type_,
             status: holds.into(),
@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
         let mut conditions = vec![];
-        set_status_condition(&mut conditions, verdict("Ready", true, "First"), at(1));
-        set_status_condition(&mut conditions, verdict("Ready", true, "Second"), at(2));
+        set_status_condition(&mut conditions, update("Ready", true, "First"), at(1));
+        set_status_condition(&mut conditions, update("Ready", true, "Second"), at(2));
         assert_eq!((conditions[0].reason.as_str(), conditions[0].last_transition_time.0), ("Second", at(1)));
-        set_status_condition(&mut conditions, verdict("Ready", false, "Third"), at(3));
+        set_status_condition(&mut conditions, update("Ready", false, "Third"), at(3));
         assert_eq!((conditions.len(), conditions[0].last_transition_time.0), (1, at(3)));
     }
 
@@ -114,7 +114,7 @@ mod tests {
     fn conditions_are_sorted_by_type() {
         let mut conditions = vec![];
         for type_ in ["Ready", "Available", "Scheduled"] {
-            set_status_condition(&mut conditions, verdict(type_, true, "X"), at(1));
+            set_status_condition(&mut conditions, update(type_, true, "X"), at(1));
         }
         let types: Vec<_> = conditions.iter().map(|condition| condition.type_.as_str()).collect();
         assert_eq!(types, ["Available", "Ready", "Scheduled"]);

@@ -1,87 +1,84 @@
-//! Announcements as `events.k8s.io/v1` objects, published in the background so that no reconciliation waits for them.
+//! Publishes `events.k8s.io/v1` events in the background, so that no reconcile waits for them.
 
 use std::{collections::BTreeMap, time::Duration};
 
+use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client,
-    runtime::events::{Event, EventType, Recorder as Publisher},
+    runtime::events::{Event, EventType, Recorder},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep, timeout},
 };
 
-use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT};
-
 use crate::api_latency::ApiLatency;
 
-/// Announcements that may wait; more are dropped, for events are a courtesy.
-const QUEUE: usize = 4096;
-/// One publication takes no longer.
-/// After each publication comes a pause this many times as long, so that a server that is slow to answer, because it has
-/// much to do, is asked for few.
-const SHARE: u32 = 4;
-/// But no longer than this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The same warning about the same object is not repeated sooner, however often its cause is tried again.
-const QUIET: Duration = Duration::from_mins(10);
+/// Events that may wait for their publication. Further events are dropped: no controller depends on events.
+const QUEUE_CAPACITY: usize = 4096;
+/// After each publication the broadcaster pauses for this many times its duration, so that a loaded API server gets few events.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// A warning with the same normalized note about the same object is not repeated within this time.
+const DEDUP_WINDOW: Duration = Duration::from_mins(10);
 
-/// Takes announcements. Cheap to clone.
+/// Accepts events and publishes them one after the other. Cheap to clone; all clones share one queue.
 #[derive(Clone, Debug)]
 pub struct EventBroadcaster {
     queue: mpsc::Sender<Job>,
-    reporter: &'static str,
-    /// Whether somebody waits for all of them.
-    hurry: watch::Sender<bool>,
+    reporting_controller: &'static str,
+    /// Whether a flush is waiting.
+    draining: watch::Sender<bool>,
 }
 
 enum Job {
-    Publish(Box<Announced>),
+    Publish(Box<QueuedEvent>),
     Flush(oneshot::Sender<()>),
 }
 
-/// An event, what it is about, and in whose name it is published.
-struct Announced {
-    reporter: &'static str,
-    about: ObjectReference,
+/// An event, the object that it is about, and the controller that reports it.
+struct QueuedEvent {
+    reporting_controller: &'static str,
+    regarding: ObjectReference,
     event: Event,
 }
 
 impl EventBroadcaster {
-    /// Starts the task that publishes in the name of `reporter`.
-    pub fn start(client: Client, reporter: &'static str, latency: ApiLatency) -> Self {
-        let (queue, jobs) = mpsc::channel(QUEUE);
-        let hurry = watch::Sender::new(false);
-        tokio::spawn(publish_all(client, jobs, hurry.subscribe(), latency));
-        Self { queue, reporter, hurry }
+    /// Starts the task that publishes the events. Needs a tokio runtime.
+    pub fn start(client: Client, reporting_controller: &'static str, latency: ApiLatency) -> Self {
+        let (queue, jobs) = mpsc::channel(QUEUE_CAPACITY);
+        let draining = watch::Sender::new(false);
+        tokio::spawn(publish_all(client, jobs, draining.subscribe(), latency));
+        Self { queue, reporting_controller, draining }
     }
 
-    /// The same, in the name of `reporter`: a service may be several controllers.
+    /// The same broadcaster, whose events carry another reporting controller: a process runs several controllers.
     #[must_use]
-    pub fn named(&self, reporter: &'static str) -> Self {
-        Self { reporter, ..self.clone() }
+    pub fn named(&self, reporting_controller: &'static str) -> Self {
+        Self { reporting_controller, ..self.clone() }
     }
 
-    /// A recorder whose announcements go nowhere.
+    /// A broadcaster that discards all events.
     pub fn discarding() -> Self {
-        Self { queue: mpsc::channel(1).0, reporter: "", hurry: watch::Sender::new(false) }
+        Self { queue: mpsc::channel(1).0, reporting_controller: "", draining: watch::Sender::new(false) }
     }
 
-    /// Announces `event` about an object, without waiting.
-    pub fn record(&self, about: ObjectReference, event: Event) {
-        let announced = Box::new(Announced { reporter: self.reporter, about, event });
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.queue.try_send(Job::Publish(announced)) {
-            tracing::warn!("too many events are waiting; one was dropped");
+    /// Queues an event about an object, without waiting.
+    pub fn record(&self, regarding: ObjectReference, event: Event) {
+        let queued = Box::new(QueuedEvent { reporting_controller: self.reporting_controller, regarding, event });
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.queue.try_send(Job::Publish(queued)) {
+            tracing::warn!("dropped an event because too many events are queued");
         }
     }
 
-    /// Returns once everything announced so far is published or given up; from then on without pauses.
+    /// Returns when all queued events are published or were given up. From then on the broadcaster makes no pauses.
     pub async fn flush(&self) {
-        self.hurry.send_replace(true);
+        self.draining.send_replace(true);
         let (done, flushed) = oneshot::channel();
         if self.queue.send(Job::Flush(done)).await.is_ok() {
-            // An error means that the task is gone, and its queue with it.
+            // An error means that the task has ended, and its queue with it.
             let _ = flushed.await;
         }
     }
@@ -90,84 +87,85 @@ impl EventBroadcaster {
 async fn publish_all(
     client: Client,
     mut jobs: mpsc::Receiver<Job>,
-    mut hurry: watch::Receiver<bool>,
+    mut draining: watch::Receiver<bool>,
     latency: ApiLatency,
 ) {
-    let mut warnings = Warnings::default();
-    let mut publishers = BTreeMap::new();
+    let mut correlator = EventCorrelator::default();
+    let mut recorders = BTreeMap::new();
     while let Some(job) = jobs.recv().await {
         match job {
-            Job::Publish(announced) => {
-                let Announced { reporter, about, event } = *announced;
-                let publisher =
-                    publishers.entry(reporter).or_insert_with(|| Publisher::new(client.clone(), reporter.into()));
-                if warnings.is_news(&about, &event) {
+            Job::Publish(queued) => {
+                let QueuedEvent { reporting_controller, regarding, event } = *queued;
+                let recorder = recorders
+                    .entry(reporting_controller)
+                    .or_insert_with(|| Recorder::new(client.clone(), reporting_controller.into()));
+                if correlator.should_publish(&regarding, &event) {
                     let began = Instant::now();
-                    if !publish(publisher, &about, &event).await {
-                        warnings.forget(&about, &event);
+                    if !publish(recorder, &regarding, &event).await {
+                        correlator.forget(&regarding, &event);
                     }
                     let took = began.elapsed();
-                    let pause = (took * SHARE).min(LONGEST_PAUSE).max(latency.throttle_delay(took));
-                    // An error means that nobody can hurry any more.
-                    let hurried = hurry.wait_for(|hurry| *hurry);
-                    tokio::select! { () = sleep(pause) => {}, _ = hurried => {} }
+                    let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE).max(latency.throttle_delay(took));
+                    // An error means that no broadcaster exists any more.
+                    let flushed = draining.wait_for(|draining| *draining);
+                    tokio::select! { () = sleep(pause) => {}, _ = flushed => {} }
                 }
             }
-            // The receiver may have given up waiting.
+            // The receiver may have stopped waiting.
             Job::Flush(done) => drop(done.send(())),
         }
     }
 }
 
-/// Says whether it was published.
-async fn publish(publisher: &Publisher, about: &ObjectReference, event: &Event) -> bool {
-    let trouble = match timeout(REQUEST_TIMEOUT, publisher.publish(event, about)).await {
+/// Whether the API server accepted the event.
+async fn publish(recorder: &Recorder, regarding: &ObjectReference, event: &Event) -> bool {
+    let error = match timeout(REQUEST_TIMEOUT, recorder.publish(event, regarding)).await {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => ApiError::from(&error).to_string(),
-        Err(_) => "no answer".into(),
+        Err(_) => "the API server did not respond".into(),
     };
-    tracing::debug!(reason = event.reason, "an event was not published: {trouble}");
+    tracing::debug!(reason = event.reason, "could not publish an event: {error}");
     false
 }
 
-/// Remembers which warnings were told, and when: about what, for which reason, and the gist.
+/// The warnings that were published within the [`DEDUP_WINDOW`], by object, reason and normalized note.
 #[derive(Default)]
-struct Warnings {
-    told: BTreeMap<(String, String, String), Instant>,
+struct EventCorrelator {
+    published: BTreeMap<(String, String, String), Instant>,
 }
 
-/// A note without the words that have digits, and without the count of further ones at its end. What is tried again is
-/// refused with other names and numbers, and that is no news.
-fn gist(note: &str) -> String {
+/// The note without words that contain digits, and without the count of further objects at its end. A retry is rejected with
+/// other names and numbers, but for the same cause.
+pub(crate) fn normalized_note(note: &str) -> String {
     let note = note.rsplit_once(" (and ").map_or(note, |(first, _)| first);
     let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
     note.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }
 
-impl Warnings {
-    fn is_news(&mut self, about: &ObjectReference, event: &Event) -> bool {
+impl EventCorrelator {
+    fn should_publish(&mut self, regarding: &ObjectReference, event: &Event) -> bool {
         if event.type_ == EventType::Normal {
             return true;
         }
         let now = Instant::now();
-        self.told.retain(|_, at| now.duration_since(*at) < QUIET);
-        let key = key(about, event);
-        if self.told.contains_key(&key) {
+        self.published.retain(|_, at| now.duration_since(*at) < DEDUP_WINDOW);
+        let key = key(regarding, event);
+        if self.published.contains_key(&key) {
             return false;
         }
-        self.told.insert(key, now);
+        self.published.insert(key, now);
         true
     }
 
-    /// It was not told after all, so the next of its kind is news.
-    fn forget(&mut self, about: &ObjectReference, event: &Event) {
-        self.told.remove(&key(about, event));
+    /// Forgets an event whose publication failed, so that the next equal event is published.
+    fn forget(&mut self, regarding: &ObjectReference, event: &Event) {
+        self.published.remove(&key(regarding, event));
     }
 }
 
-fn key(about: &ObjectReference, event: &Event) -> (String, String, String) {
-    let gist = event.note.as_deref().map(gist).unwrap_or_default();
-    (about.uid.clone().unwrap_or_default(), event.reason.clone(), gist)
+fn key(regarding: &ObjectReference, event: &Event) -> (String, String, String) {
+    let note = event.note.as_deref().map(normalized_note).unwrap_or_default();
+    (regarding.uid.clone().unwrap_or_default(), event.reason.clone(), note)
 }
 
 #[cfg(test)]
@@ -186,12 +184,12 @@ mod tests {
         plan::{Plan, Stage, Step},
     };
 
-    /// The one event as it is sent, for readers of `kubectl get events` and of `reportingController`.
+    /// The event as the API server gets it.
     #[tokio::test]
     async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
-        let (client, log) = mock_api_server::client(|asked| MockResponse::ok(asked.body.clone()));
-        let recorder = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
-        let executor = Executor::new(client, recorder.clone(), Metrics::new().unwrap())
+        let (client, log) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
+        let broadcaster = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
+        let executor = Executor::new(client, broadcaster.clone(), Metrics::new().unwrap())
             .with_reporting_controller("map-controller");
         let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
         subject.metadata.uid = Some("u".into());
@@ -201,8 +199,8 @@ mod tests {
         });
         let stage = Stage::new("surplus", children).with_event("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
         assert!(executor.execute(&subject, &Plan::new().stage(stage)).await.succeeded());
-        recorder.flush().await;
-        let events: Vec<_> = log.requests().into_iter().filter(|asked| asked.path.contains("/events")).collect();
+        broadcaster.flush().await;
+        let events: Vec<_> = log.requests().into_iter().filter(|request| request.path.contains("/events")).collect();
         assert_eq!(events.len(), 1, "one per stage");
         let mut event = events[0].body.clone();
         for varying in ["eventTime", "reportingInstance"] {
@@ -244,48 +242,48 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_warning_is_told_once_in_a_while() {
-        let (mut warnings, about) = (Warnings::default(), ObjectReference::default());
+        let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
         let quota = event(EventType::Warning, "exceeded quota");
-        assert!(warnings.is_news(&about, &quota));
-        assert!(!warnings.is_news(&about, &quota));
-        assert!(warnings.is_news(&about, &event(EventType::Warning, "another")));
-        tokio::time::advance(QUIET).await;
-        assert!(warnings.is_news(&about, &event(EventType::Warning, "another")));
+        assert!(correlator.should_publish(&regarding, &quota));
+        assert!(!correlator.should_publish(&regarding, &quota));
+        assert!(correlator.should_publish(&regarding, &event(EventType::Warning, "another")));
+        tokio::time::advance(DEDUP_WINDOW).await;
+        assert!(correlator.should_publish(&regarding, &event(EventType::Warning, "another")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn other_names_and_numbers_are_no_news() {
-        let (mut warnings, about) = (Warnings::default(), ObjectReference::default());
+        let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
         let note = |name: &str, used: u32, more: &str| {
             format!("create Pod {name}: pods \"{name}\" is forbidden: exceeded quota: q, used: pods={used}{more}")
         };
-        assert!(warnings.is_news(&about, &event(EventType::Warning, &note("llm-0-a-xy2zw", 3, ""))));
-        assert!(!warnings.is_news(&about, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, ""))));
-        assert!(!warnings.is_news(&about, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, " (and 2 more)"))));
-        assert!(warnings.is_news(&about, &event(EventType::Warning, "create Pod llm-0-a-bcdfg: violates PodSecurity")));
+        assert!(correlator.should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-xy2zw", 3, ""))));
+        assert!(!correlator.should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, ""))));
+        assert!(!correlator.should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, " (and 2 more)"))));
+        assert!(correlator.should_publish(&regarding, &event(EventType::Warning, "create Pod llm-0-a-bcdfg: violates PodSecurity")));
     }
 
     #[tokio::test]
     async fn what_was_done_is_always_news() {
-        let (mut warnings, about) = (Warnings::default(), ObjectReference::default());
-        assert!(warnings.is_news(&about, &event(EventType::Normal, "Created Pod: a")));
-        assert!(warnings.is_news(&about, &event(EventType::Normal, "Created Pod: a")));
+        let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
+        assert!(correlator.should_publish(&regarding, &event(EventType::Normal, "Created Pod: a")));
+        assert!(correlator.should_publish(&regarding, &event(EventType::Normal, "Created Pod: a")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_warning_that_was_not_published_is_told_the_next_time() {
         let begun = std::sync::atomic::AtomicUsize::new(0);
-        let (client, log) = mock_api_server::client(move |asked| {
+        let (client, log) = mock_api_server::client(move |request| {
             let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-            if is_first { MockResponse::error(500, "InternalError") } else { MockResponse::ok(asked.body.clone()) }
+            if is_first { MockResponse::error(500, "InternalError") } else { MockResponse::ok(request.body.clone()) }
         });
-        let recorder = EventBroadcaster::start(client, "some-service", ApiLatency::default());
-        let about = ObjectReference { namespace: Some("ns".into()), uid: Some("u".into()), ..Default::default() };
+        let broadcaster = EventBroadcaster::start(client, "some-service", ApiLatency::default());
+        let regarding = ObjectReference { namespace: Some("ns".into()), uid: Some("u".into()), ..Default::default() };
         for _ in 0..3 {
-            recorder.record(about.clone(), event(EventType::Warning, "exceeded quota"));
+            broadcaster.record(regarding.clone(), event(EventType::Warning, "exceeded quota"));
         }
-        recorder.flush().await;
-        assert_eq!(log.requests().len(), 2, "one that was refused, one that was published, and no more");
+        broadcaster.flush().await;
+        assert_eq!(log.requests().len(), 2, "one was rejected and one was published");
     }
 
     #[tokio::test]

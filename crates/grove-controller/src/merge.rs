@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The patch, or nothing when there is no difference. Nulls in either value count as absent.
+/// The patch; `None` if there is no difference. A null in either value counts as absent.
 pub fn create_merge_patch(old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {

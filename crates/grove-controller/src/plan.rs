@@ -1,7 +1,7 @@
-//! What a reconciler decided to do, as plain data: stages of steps, what it waits for, when to look again.
+//! The decision of a reconcile as plain data: stages of steps, the reasons to wait, and when to requeue.
 //!
-//! Steps of one stage are independent of each other; a stage begins when the one before it succeeded as a whole, or at least
-//! in the part of the object that a step is for.
+//! The steps of a stage are independent of each other. A stage begins when the previous stage has succeeded, or at least in
+//! the failure domain of the step.
 
 use std::{
     collections::BTreeMap,
@@ -16,26 +16,26 @@ use serde_json::{Value, json};
 
 mod failure_domains;
 
-/// Everything one reconciliation wants done.
+/// All writes of one reconcile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Carried out one after the other; a failed stage ends the plan, or what it has of the same part.
+    /// Executed one after the other. A failed step ends the plan, or blocks later creates of its failure domain.
     pub stages: Vec<Stage>,
-    /// Why nothing more is done now. Feeds conditions and logs.
+    /// The reasons for not doing more now. Conditions and logs show them.
     pub waiting: Vec<Waiting>,
-    /// The next known deadline; absent when only an event can change anything.
+    /// The time to the next known deadline; `None` if only a watch event can change anything.
     pub requeue_after: Option<Duration>,
-    /// Parts of the object that do not need one another, by the names of children. Without parts all is one.
+    /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,
 }
 
 impl Plan {
-    /// A plan to do nothing.
+    /// An empty plan.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends a stage; one without steps is dropped.
+    /// Appends a stage, unless it has no steps.
     #[must_use]
     pub fn stage(mut self, stage: Stage) -> Self {
         if !stage.steps.is_empty() {
@@ -44,21 +44,21 @@ impl Plan {
         self
     }
 
-    /// Adds reasons for doing no more than this.
+    /// Adds reasons for not doing more.
     #[must_use]
     pub fn waiting(mut self, waiting: impl IntoIterator<Item = impl Into<Waiting>>) -> Self {
         self.waiting.extend(waiting.into_iter().map(Into::into));
         self
     }
 
-    /// Asks for another look after `delay`; the earliest of several wins.
+    /// Requeues the object after `delay`. The earliest of several delays counts.
     #[must_use]
     pub fn requeue_after(mut self, delay: Duration) -> Self {
         self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
         self
     }
 
-    /// Whether the plan leaves the cluster as it is.
+    /// Whether the plan has no steps.
     pub fn is_empty(&self) -> bool {
         self.stages.iter().all(|stage| stage.steps.is_empty())
     }
@@ -82,39 +82,39 @@ impl Display for Plan {
     }
 }
 
-/// Steps that may be taken at the same time.
+/// Steps that are executed concurrently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// Names the stage in logs, metrics and texts.
+    /// The name of the stage in logs and events.
     pub name: &'static str,
     /// Independent of each other.
     pub steps: Vec<Step>,
-    /// The events to publish about the stage: one about all of it, or one per kind.
+    /// The events about the stage: one about all steps, or one per kind.
     pub events: Vec<StageEvent>,
 }
 
 impl Stage {
-    /// A stage that is carried out silently.
+    /// A stage without events.
     pub fn new(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Self {
         Self { name, steps: steps.into_iter().collect(), events: vec![] }
     }
 
     /// Publishes one event about the stage: reason `success` with the note `<verb> <Kind>s: a, b`, or a warning with
-    /// reason `failure` and the server's words.
+    /// reason `failure` and the message of the server.
     #[must_use]
     pub fn with_event(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
         self.events.push(StageEvent { kind: None, success: Some(success), failure, verb });
         self
     }
 
-    /// Publishes an event about the stage only if something was refused: a warning with this reason and the server's words.
+    /// Publishes an event only if a step fails: a warning with this reason and the message of the server.
     #[must_use]
     pub fn with_failure_event(mut self, failure: &'static str) -> Self {
         self.events.push(StageEvent { kind: None, success: None, failure, verb: "" });
         self
     }
 
-    /// What was done and what was refused about the steps of one kind, so that a stage of several kinds has one event for each.
+    /// The same for the steps of one kind, so that a stage with several kinds publishes one event per kind.
     #[must_use]
     pub fn with_event_for_kind(
         mut self,
@@ -128,16 +128,16 @@ impl Stage {
     }
 }
 
-/// How a stage is told to the user who looks at the object's events.
+/// The event about a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageEvent {
-    /// The kind of the children it is about; absent for all of them.
+    /// The kind of the steps that the event is about; `None` for all kinds.
     pub kind: Option<&'static str>,
-    /// Reason of the event when the stage succeeded; absent if that is not told.
+    /// The reason of the event about success; `None` if success publishes no event.
     pub success: Option<&'static str>,
-    /// Reason of the warning when a step was refused.
+    /// The reason of the warning about a failed step.
     pub failure: &'static str,
-    /// First word of the note, in the past tense: `Created`.
+    /// The first word of the note, in the past tense: `Created`.
     pub verb: &'static str,
 }
 
@@ -148,22 +148,22 @@ pub enum Step {
     Create(Create),
     /// The narrowest change to a live object.
     Patch(Patch),
-    /// Removes the very object that was seen.
+    /// Deletes the object with the observed UID.
     Delete(Delete),
-    /// Makes an object that nobody controls one's own.
+    /// Makes the owner the controller of an orphan.
     Adopt(Adopt),
 }
 
 /// An object to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Create {
-    /// Where it will live.
+    /// Kind, namespace and name of the object.
     pub target: Target,
     /// The whole object, with `apiVersion` and `kind`.
     pub object: Manifest,
 }
 
-/// An object as it is sent. Text, because a plan may create thousands of objects, and a tree is ten times as large.
+/// An object as JSON text. A plan may create thousands of objects, and a `Value` is ten times as large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest(Box<str>);
 
@@ -171,7 +171,7 @@ impl Manifest {
     #[expect(clippy::expect_used, reason = "an API object consists of maps with string keys, which always serialise")]
     fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
         let text = serde_json::to_string(object).expect("an API object serialises");
-        // Slim and hand-written types do not always carry their own type.
+        // Slim types do not always serialise their own `apiVersion` and `kind`.
         if text.starts_with(r#"{"apiVersion":"#) {
             return Self(text.into());
         }
@@ -185,9 +185,9 @@ impl Manifest {
         &self.0
     }
 
-    /// The object for looking into it.
+    /// The object as a JSON value.
     pub fn value(&self) -> Value {
-        // What was serialised can be read.
+        // The text was serialised from an object, so it parses.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
@@ -195,13 +195,13 @@ impl Manifest {
 /// A change to a live object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
-    /// What is changed.
+    /// The patched object.
     pub target: Target,
     /// The change.
     pub change: PatchBody,
 }
 
-/// The two ways to say a change.
+/// The body of a patch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PatchBody {
     /// RFC 7386.
@@ -210,25 +210,25 @@ pub enum PatchBody {
     Json(json_patch::Patch),
 }
 
-/// An object to be deleted, if it is still the one with the target's uid.
+/// A delete with the UID of the target as its precondition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
-    /// What is deleted.
+    /// The deleted object.
     pub target: Target,
 }
 
-/// An object to be given a controlling owner, if the server itself says that nobody controls it and that the owner stays.
+/// An adoption. The executor checks by live GETs that the object has no controller and that the owner is not terminating.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopt {
-    /// What is adopted.
+    /// The adopted object.
     pub target: Target,
-    /// Who adopts it.
+    /// The new controller.
     pub owner: Target,
-    /// How the object refers to its owner from then on.
+    /// The new owner references, beside those that the object has.
     pub reference: Vec<OwnerReference>,
 }
 
-/// The object that a step is about.
+/// The object of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Its kind.
@@ -237,12 +237,12 @@ pub struct Target {
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// The incarnation that was seen; absent for what does not exist yet.
+    /// The observed UID; `None` for an object that does not exist yet.
     pub uid: Option<String>,
 }
 
 impl Target {
-    /// The target that `object` is.
+    /// The target for `object`.
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
             resource: ApiResource::erase::<K>(&()),
@@ -265,12 +265,12 @@ impl Step {
         Self::Create(Create { target: Target::of(object), object: Manifest::of(object) })
     }
 
-    /// Merges `change` into the object of that name, whatever its version.
+    /// Merges `change` into the object of this name, whatever its resourceVersion.
     pub fn merge_patch<K: Resource<DynamicType = ()>>(object: &K, change: Value) -> Self {
         Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change) })
     }
 
-    /// Merges `change` into the object only if it is still the version that was seen.
+    /// Merges `change` into the object only if its resourceVersion is the observed one.
     pub fn merge_patch_with_optimistic_lock<K: Resource<DynamicType = ()>>(object: &K, mut change: Value) -> Self {
         json_patch::merge(&mut change, &json!({ "metadata": { "resourceVersion": object.resource_version() } }));
         Self::merge_patch(object, change)
@@ -281,17 +281,17 @@ impl Step {
         Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change) })
     }
 
-    /// Deletes the very object that was seen; what it owns follows in the background.
+    /// Deletes the object with the observed UID. Kubernetes' garbage collector deletes its dependents in the background.
     pub fn delete<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self::Delete(Delete { target: Target::of(object) })
     }
 
-    /// Makes `owner` the controller of an object, by `reference`, which is added to those that the object has.
+    /// Makes `owner` the controller of an object by adding `reference` to its owner references.
     pub fn adopt<O: Resource<DynamicType = ()>>(owner: &O, target: Target, reference: Vec<OwnerReference>) -> Self {
         Self::Adopt(Adopt { target, owner: Target::of(owner), reference })
     }
 
-    /// What the step is about.
+    /// The object of the step.
     pub fn target(&self) -> &Target {
         match self {
             Self::Create(Create { target, object: _ })
@@ -301,7 +301,7 @@ impl Step {
         }
     }
 
-    /// `create`, `patch` or `delete`, as RBAC and metrics call it.
+    /// The verb in RBAC and metrics: `create`, `patch` or `delete`.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Create(_) => "create",
@@ -325,17 +325,17 @@ impl Display for Step {
     }
 }
 
-/// Why nothing more is done now.
+/// A reason for not doing more now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// A word for conditions.
+    /// The reason in conditions, one word in CamelCase.
     pub reason: &'static str,
-    /// A sentence for users.
+    /// The message for users.
     pub message: String,
 }
 
 impl Waiting {
-    /// A reason with its sentence.
+    /// A reason with its message.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }

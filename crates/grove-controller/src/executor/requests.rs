@@ -1,5 +1,4 @@
-//! The writes as requests. Of the answers only the metadata is asked for and only the uid is read: the object itself is on
-//! its way to the caches.
+//! The writes as HTTP requests. A response contains only metadata, and only its UID is read: the watch delivers the object.
 
 use axum::http::{HeaderValue, Request, header::ACCEPT};
 use kube::{
@@ -15,15 +14,15 @@ use crate::plan::{Manifest, PatchBody, Target};
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json");
 
-/// What is read of an answer, be it an object or a status.
+/// The part of a response that is read, be it an object or a Status.
 #[derive(Deserialize)]
-struct Answer {
+struct Response {
     #[serde(default)]
-    metadata: Identity,
+    metadata: ResponseMeta,
 }
 
 #[derive(Default, Deserialize)]
-struct Identity {
+struct ResponseMeta {
     uid: Option<String>,
 }
 
@@ -35,12 +34,12 @@ pub(super) async fn create(client: &Client, target: &Target, object: &Manifest) 
 
 pub(super) async fn patch(client: &Client, target: &Target, change: &PatchBody) -> Result<(), kube::Error> {
     match change {
-        PatchBody::Merge(value) => patched(client, target, &Patch::Merge(value)).await,
-        PatchBody::Json(operations) => patched(client, target, &Patch::<()>::Json(operations.clone())).await,
+        PatchBody::Merge(value) => send_patch(client, target, &Patch::Merge(value)).await,
+        PatchBody::Json(operations) => send_patch(client, target, &Patch::<()>::Json(operations.clone())).await,
     }
 }
 
-async fn patched(client: &Client, target: &Target, patch: &Patch<impl Serialize>) -> Result<(), kube::Error> {
+async fn send_patch(client: &Client, target: &Target, patch: &Patch<impl Serialize>) -> Result<(), kube::Error> {
     send(client, requests(target).patch(&target.name, &PatchParams::default(), patch)).await.map(drop)
 }
 
@@ -50,7 +49,7 @@ pub(super) async fn patch_status(client: &Client, target: &Target, change: &Valu
     send(client, request).await.map(drop)
 }
 
-/// Deletes the very object that was seen.
+/// Deletes the object with the UID of the target.
 pub(super) async fn delete(client: &Client, target: &Target) -> Result<(), kube::Error> {
     let preconditions = Preconditions { uid: target.uid.clone(), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
@@ -67,6 +66,6 @@ async fn send(
 ) -> Result<Option<String>, kube::Error> {
     let mut request = request.map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, METADATA);
-    let Answer { metadata: Identity { uid } } = client.request(request).await?;
+    let Response { metadata: ResponseMeta { uid } } = client.request(request).await?;
     Ok(uid)
 }

@@ -1,4 +1,4 @@
-//! The one event that tells a user what a stage did.
+//! The events about an executed stage.
 
 use kube::runtime::events::{Event, EventType};
 
@@ -7,11 +7,10 @@ use grove_runtime::api_error::ApiError;
 use super::execution_result::Effect;
 use crate::plan::{Stage, StageEvent, Step};
 
-/// Names that a note lists before it only counts.
+/// A note lists so many names, and counts the others.
 const NAMED: usize = 10;
 
-/// For each stage_event at most one event for what was done and one for what was refused. What somebody else did is not
-/// announced.
+/// For each stage event at most one event about success and one about failure. Superseded steps cause no event.
 pub(super) fn stage_events(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
     stage.events.iter().flat_map(|stage_event| events_of(stage, *stage_event, results)).collect()
 }
@@ -21,21 +20,21 @@ fn events_of(
     StageEvent { kind, success, failure, verb }: StageEvent,
     results: &[Result<Effect, ApiError>],
 ) -> Vec<Event> {
-    let is_meant = |step: &Step| kind.is_none_or(|kind| step.target().resource.kind == kind);
-    let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_meant(step));
-    let done: Vec<_> =
+    let is_selected = |step: &Step| kind.is_none_or(|kind| step.target().resource.kind == kind);
+    let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_selected(step));
+    let applied: Vec<_> =
         steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_own)).map(|(step, _)| step).collect();
-    let refused: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
+    let rejected: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
     let mut events = vec![];
-    if let (Some(first), Some(success)) = (done.first(), success) {
-        let plural = if done.len() > 1 { "s" } else { "" };
-        let names: Vec<_> = done.iter().map(|step| step.target().name.as_str()).collect();
+    if let (Some(first), Some(success)) = (applied.first(), success) {
+        let plural = if applied.len() > 1 { "s" } else { "" };
+        let names: Vec<_> = applied.iter().map(|step| step.target().name.as_str()).collect();
         let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, join_names(&names));
         events.push(event(stage, EventType::Normal, success, &note));
     }
-    if let Some((step, refusal)) = refused.first() {
-        let more = if refused.len() > 1 { format!(" (and {} more)", refused.len() - 1) } else { String::new() };
-        let note = format!("{} {}: {}{more}", step.verb(), step.target(), refusal.message);
+    if let Some((step, rejection)) = rejected.first() {
+        let more = if rejected.len() > 1 { format!(" (and {} more)", rejected.len() - 1) } else { String::new() };
+        let note = format!("{} {}: {}{more}", step.verb(), step.target(), rejection.message);
         events.push(event(stage, EventType::Warning, failure, &note));
     }
     events
@@ -48,7 +47,7 @@ fn join_names(names: &[&str]) -> String {
 }
 
 fn event(stage: &Stage, type_: EventType, reason: &str, note: &str) -> Event {
-    // The API server refuses longer notes.
+    // The API server rejects longer notes.
     let note = note.chars().take(1000).collect();
     Event { type_, reason: reason.into(), note: Some(note), action: stage.name.into(), secondary: None }
 }
@@ -65,7 +64,7 @@ mod tests {
             object.metadata.name = Some(format!("m{nth}"));
             Step::create(&object)
         });
-        Stage::new("maps", steps).with_event("MapsCreated", "MapsRefused", "Created")
+        Stage::new("maps", steps).with_event("MapsCreated", "MapsFailed", "Created")
     }
 
     fn notes(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<String> {
@@ -81,11 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_in_the_servers_words_beside_what_was_done() {
-        let refusal = ApiError::new(403, "Forbidden", "exceeded quota");
-        let results = [Ok(Effect::Applied), Err(refusal.clone()), Err(refusal), Ok(Effect::Superseded)];
+    fn rejections_are_told_in_the_servers_words_beside_what_was_done() {
+        let rejection = ApiError::new(403, "Forbidden", "exceeded quota");
+        let results = [Ok(Effect::Applied), Err(rejection.clone()), Err(rejection), Ok(Effect::Superseded)];
         let expected =
-            ["MapsCreated Created ConfigMap: m0", "MapsRefused create ConfigMap m1: exceeded quota (and 1 more)"];
+            ["MapsCreated Created ConfigMap: m0", "MapsFailed create ConfigMap m1: exceeded quota (and 1 more)"];
         assert_eq!(notes(&stage(4), &results), expected);
     }
 
@@ -95,10 +94,10 @@ mod tests {
         secret.metadata.name = Some("s".into());
         let mut mixed = Stage { events: vec![], ..stage(2) };
         mixed.steps.push(Step::create(&secret));
-        let mixed = mixed.with_event_for_kind("Secret", "SecretsCreated", "SecretsRefused", "Created");
-        let mixed = mixed.with_event_for_kind("ConfigMap", "MapsCreated", "MapsRefused", "Created");
-        let told = notes(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
-        assert_eq!(told, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
+        let mixed = mixed.with_event_for_kind("Secret", "SecretsCreated", "SecretsFailed", "Created");
+        let mixed = mixed.with_event_for_kind("ConfigMap", "MapsCreated", "MapsFailed", "Created");
+        let published = notes(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
+        assert_eq!(published, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
     }
 
     #[test]

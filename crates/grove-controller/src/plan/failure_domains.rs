@@ -1,23 +1,23 @@
-//! Parts of a plan that do not need one another: what one lacks holds up what is made for it later, and no other.
+//! Failure domains of a plan: a failed create blocks later creates of its own domain, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Create, Plan, Step, Target};
 
 impl Plan {
-    /// Says which children belong to which part of the object: what one part lacks holds up no other.
+    /// Assigns children to failure domains, by name. The domain of a set's child is the index of its replica.
     #[must_use]
     pub fn with_failure_domains(self, failure_domains: BTreeMap<String, i32>) -> Self {
         Self { failure_domains, ..self }
     }
 
-    /// The part that a step makes something for; only what is to come needs what comes before it.
+    /// The failure domain of a create. Patches and deletes depend on no earlier step.
     pub(crate) fn failure_domain_of(&self, step: &Step) -> Option<i32> {
         let Step::Create(Create { target, object: _ }) = step else { return None };
         self.failure_domains.get(&target.name).copied()
     }
 
-    /// The plan without the creates of `rejected`, and without those that come later in the same parts.
+    /// The plan without the creates of `rejected`, and without later creates in the same failure domains.
     #[must_use]
     pub fn skip_creates<'a>(self, rejected: impl IntoIterator<Item = &'a Target>) -> Self {
         let rejected: BTreeSet<_> =
@@ -32,15 +32,14 @@ impl Plan {
         self.filter_map_steps(|step| (!is_rejected(&step)).then_some(step))
     }
 
-    /// The plan with what becomes of each step. Where nothing becomes of one, its part lacks it, and what later stages
-    /// would create in that part goes, too.
-    pub(crate) fn filter_map_steps(mut self, mut becomes: impl FnMut(Step) -> Option<Step>) -> Self {
+    /// Replaces each step by the result of `f`. If `f` drops a step, later creates in the same failure domain are dropped, too.
+    pub(crate) fn filter_map_steps(mut self, mut f: impl FnMut(Step) -> Option<Step>) -> Self {
         let mut blocked = BTreeSet::new();
         for mut stage in std::mem::take(&mut self.stages) {
             let mut failed = BTreeSet::new();
             for step in std::mem::take(&mut stage.steps) {
                 let domain = self.failure_domain_of(&step);
-                match becomes(step) {
+                match f(step) {
                     Some(step) if self.is_blocked(&step, &blocked) => {}
                     Some(step) => stage.steps.push(step),
                     None => failed.extend(domain),
@@ -52,7 +51,7 @@ impl Plan {
         self
     }
 
-    /// Whether the step makes something for a part that lacks what comes before it.
+    /// Whether the step is a create in a blocked failure domain.
     pub(crate) fn is_blocked(&self, step: &Step, blocked: &BTreeSet<i32>) -> bool {
         self.failure_domain_of(step).is_some_and(|domain| blocked.contains(&domain))
     }
