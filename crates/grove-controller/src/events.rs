@@ -186,7 +186,7 @@ mod tests {
 
     /// The event as the API server gets it.
     #[tokio::test]
-    async fn a_stage_is_told_as_one_event_in_the_name_of_its_controller() {
+    async fn a_stage_publishes_one_event_with_its_reporting_controller() {
         let (client, log) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
         let broadcaster = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
         let executor = Executor::new(client, broadcaster.clone(), Metrics::new().unwrap())
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_warning_is_told_once_in_a_while() {
+    async fn a_warning_is_published_once_per_window() {
         let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
         let quota = event(EventType::Warning, "exceeded quota");
         assert!(correlator.should_publish(&regarding, &quota));
@@ -252,26 +252,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_names_and_numbers_are_no_news() {
+    async fn a_warning_with_other_names_and_numbers_is_a_duplicate() {
         let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
         let note = |name: &str, used: u32, more: &str| {
             format!("create Pod {name}: pods \"{name}\" is forbidden: exceeded quota: q, used: pods={used}{more}")
         };
         assert!(correlator.should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-xy2zw", 3, ""))));
         assert!(!correlator.should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, ""))));
-        assert!(!correlator.should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, " (and 2 more)"))));
-        assert!(correlator.should_publish(&regarding, &event(EventType::Warning, "create Pod llm-0-a-bcdfg: violates PodSecurity")));
+        assert!(
+            !correlator
+                .should_publish(&regarding, &event(EventType::Warning, &note("llm-0-a-bcdfg", 4, " (and 2 more)")))
+        );
+        assert!(
+            correlator.should_publish(
+                &regarding,
+                &event(EventType::Warning, "create Pod llm-0-a-bcdfg: violates PodSecurity")
+            )
+        );
     }
 
     #[tokio::test]
-    async fn what_was_done_is_always_news() {
+    async fn a_normal_event_is_always_published() {
         let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
         assert!(correlator.should_publish(&regarding, &event(EventType::Normal, "Created Pod: a")));
         assert!(correlator.should_publish(&regarding, &event(EventType::Normal, "Created Pod: a")));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_warning_that_was_not_published_is_told_the_next_time() {
+    async fn a_warning_whose_publication_failed_is_published_next_time() {
         let begun = std::sync::atomic::AtomicUsize::new(0);
         let (client, log) = mock_api_server::client(move |request| {
             let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
@@ -287,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn flushing_a_silent_recorder_returns() {
+    async fn flushing_a_discarding_broadcaster_returns() {
         EventBroadcaster::discarding().flush().await;
     }
 }

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_sent() {
+    fn a_patch_contains_only_the_differences() {
         check(
             json!({ "a": 1, "b": { "c": 1, "d": 2 } }),
             &json!({ "a": 1, "b": { "c": 3, "d": 2 } }),
@@ -53,12 +53,12 @@ mod tests {
     }
 
     #[test]
-    fn what_went_is_nulled_and_lists_are_sent_whole() {
+    fn a_removed_key_becomes_null_and_a_list_is_sent_completely() {
         check(json!({ "a": 1, "l": [1, 2] }), &json!({ "l": [2] }), Some(json!({ "a": null, "l": [2] })));
     }
 
     #[test]
-    fn a_first_status_is_sent_whole() {
+    fn a_first_status_is_sent_completely() {
         check(Value::Null, &json!({ "a": { "b": 1 } }), Some(json!({ "a": { "b": 1 } })));
         check(Value::Null, &json!({}), Some(json!({})));
     }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_are_skipped_and_the_rest_of_the_metadata_kept() {
+    fn managed_fields_are_dropped_and_other_metadata_is_retained() {
         let slim = pod(json!({ "metadata": {
             "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": { "k": "v" },
             "ownerReferences": [{ "apiVersion": "v1", "kind": "X", "name": "o", "uid": "ou", "controller": true }],
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_live_until_it_is_told_to_go_or_ends() {
+    fn a_pod_is_live_until_it_is_terminating_or_finished() {
         assert!(pod(json!({ "status": { "phase": "Running" } })).is_live());
         assert!(!pod(json!({ "status": { "phase": "Failed" } })).is_live());
         assert!(!pod(json!({ "status": { "phase": "Succeeded" } })).is_live());

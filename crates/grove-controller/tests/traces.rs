@@ -110,7 +110,7 @@ fn lines(spans: &[Span]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_reconciliation_is_a_trace_with_the_objects_key_and_its_writes_below_it() {
+async fn a_reconcile_is_a_trace_with_the_key_of_the_object_and_one_span_per_write() {
     let (endpoint, received) = collector().await;
     let traces = Traces::start(&settings(&endpoint), &WHO).unwrap();
     let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));
@@ -137,7 +137,7 @@ async fn a_reconciliation_is_a_trace_with_the_objects_key_and_its_writes_below_i
 }
 
 #[tokio::test]
-async fn nobody_waits_longer_than_allowed_for_a_collector_that_does_not_answer() {
+async fn the_end_of_the_process_waits_a_bounded_time_for_a_silent_collector() {
     let (_silent, endpoint) = address().await;
     let traces = Traces::start(&settings(&endpoint), &WHO).unwrap();
     let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));

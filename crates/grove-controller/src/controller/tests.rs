@@ -68,7 +68,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_held_up() {
+async fn a_failing_object_is_retried_with_backoff_and_delays_no_other() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
@@ -86,7 +86,7 @@ async fn a_failing_object_is_tried_again_with_growing_delays_and_others_are_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_servers_wish_to_be_left_alone_is_obeyed() {
+async fn the_retry_after_of_the_server_delays_the_retry() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
@@ -122,7 +122,7 @@ async fn nothing_is_reconciled_before_all_caches_are_filled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_is_finished_before_the_drain_ends() {
+async fn a_reconcile_in_progress_ends_before_the_drain() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let finished = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&finished);
@@ -140,7 +140,7 @@ async fn what_was_begun_is_finished_before_the_drain_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
+async fn a_trigger_of_another_kind_enqueues_only_existing_objects() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
@@ -156,7 +156,7 @@ async fn a_trigger_of_another_kind_wakes_an_object_that_exists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it() {
+async fn dependents_of_a_deleted_object_are_deleted_after_a_live_get() {
     for (live, expected) in [
         (mock_api_server::status(404, "NotFound"), vec!["GET gone", "DELETE child"]),
         (config_map("gone", 1, "owner"), vec!["GET gone"]),
@@ -173,7 +173,7 @@ async fn children_of_a_deleted_object_are_deleted_after_the_server_confirmed_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_comes_to_be_served_wakes_everything() {
+async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);
     let (service, _) = service(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
@@ -199,7 +199,7 @@ async fn a_kind_that_comes_to_be_served_wakes_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
+async fn a_retry_resets_the_backoff_of_the_object() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
@@ -215,7 +215,7 @@ async fn an_object_that_is_relieved_is_tried_again_as_if_it_had_never_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_reconciler_gets_the_caches_own_object_and_no_copy_of_it() {
+async fn the_reconciler_gets_the_object_of_the_cache_without_a_copy() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let builder = controller(["a"]);
     let (expected, seen) = (builder.cache.get("ns", "a").unwrap(), Arc::new(AtomicUsize::new(0)));

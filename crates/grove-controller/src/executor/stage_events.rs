@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut() {
+    fn a_long_list_of_names_is_shortened() {
         let results = vec![Ok(Effect::Applied); 12];
         let expected = "MapsCreated Created ConfigMaps: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more";
         assert_eq!(notes(&stage(12), &results), [expected]);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_of_several_kinds_has_one_event_for_each() {
+    fn a_stage_with_several_kinds_publishes_one_event_per_kind() {
         let mut secret = Secret::default();
         secret.metadata.name = Some("s".into());
         let mut mixed = Stage { events: vec![], ..stage(2) };
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_did_and_silent_stages_are_not_announced() {
+    fn superseded_steps_and_stages_without_events_publish_nothing() {
         assert_eq!(notes(&stage(1), &[Ok(Effect::Superseded)]), Vec::<String>::new());
         let silent = Stage { events: vec![], ..stage(1) };
         assert_eq!(notes(&silent, &[Ok(Effect::Applied)]), Vec::<String>::new());

@@ -35,7 +35,7 @@ async fn try_step(
 }
 
 #[tokio::test]
-async fn refusals_fail_the_step_after_one_request_with_the_servers_words() {
+async fn a_rejected_step_fails_after_one_request_with_the_message_of_the_server() {
     for (code, reason) in [
         (400, "BadRequest"),
         (403, "Forbidden"),
@@ -61,7 +61,7 @@ async fn refusals_fail_the_step_after_one_request_with_the_servers_words() {
 }
 
 #[test]
-fn what_a_refusal_means_to_a_service_is_added_where_it_is_plain() {
+fn errors_401_and_403_carry_a_hint() {
     let token = "the server said Unauthorized; the token of this service is not accepted, it may have expired";
     let rule = "the server said Forbidden; the account of this service lacks a rule";
     for (code, reason, of_write, of_need) in [
@@ -78,7 +78,7 @@ fn what_a_refusal_means_to_a_service_is_added_where_it_is_plain() {
 }
 
 #[tokio::test]
-async fn the_servers_wish_to_be_left_alone_is_handed_on() {
+async fn the_retry_after_of_the_server_is_part_of_the_error() {
     let mut body = mock_api_server::status(429, "TooManyRequests");
     body["details"] = json!({ "retryAfterSeconds": 7 });
     let (done, _) = try_step(Step::create(&object("a")), move |_| MockResponse::Json(429, body.clone())).await;
@@ -86,13 +86,13 @@ async fn the_servers_wish_to_be_left_alone_is_handed_on() {
 }
 
 #[tokio::test]
-async fn an_overloaded_proxy_without_a_status_object_is_a_failure_too() {
+async fn an_error_response_without_a_status_object_is_a_failure() {
     let (done, requests) = try_step(Step::create(&object("a")), |_| MockResponse::Json(429, json!("slow down"))).await;
     assert_eq!((done.failures().next().unwrap().code, requests), (429, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_and_silent_connections_fail_the_step_with_code_0() {
+async fn a_broken_or_silent_connection_fails_the_step_with_code_0() {
     let (done, requests) = try_step(Step::create(&object("a")), |_| MockResponse::ConnectionReset).await;
     let failure = done.failures().next().unwrap();
     assert_eq!((failure.code, failure.reason.as_str(), requests), (0, "Transport", 1));
@@ -105,7 +105,7 @@ async fn broken_and_silent_connections_fail_the_step_with_code_0() {
 }
 
 #[tokio::test]
-async fn it_is_no_failure_when_somebody_was_faster() {
+async fn a_step_that_another_client_made_first_is_no_failure() {
     for (step, code, reason) in [
         (Step::merge_patch(&object("a"), json!({})), 409, "Conflict"),
         (Step::merge_patch(&object("a"), json!({})), 404, "NotFound"),
@@ -120,7 +120,7 @@ async fn it_is_no_failure_when_somebody_was_faster() {
 }
 
 #[tokio::test]
-async fn a_tested_patch_that_makes_an_invalid_object_fails() {
+async fn a_json_patch_that_makes_the_object_invalid_fails() {
     let mut body = mock_api_server::status(422, "Invalid");
     body["details"] = json!({ "causes": [{ "reason": "FieldValueInvalid", "field": "spec.x", "message": "bad" }] });
     let (done, _) = try_step(tested_patch(), move |_| MockResponse::Json(422, body.clone())).await;
@@ -128,7 +128,7 @@ async fn a_tested_patch_that_makes_an_invalid_object_fails() {
 }
 
 #[tokio::test]
-async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_complete() {
+async fn the_results_of_a_large_stage_are_complete_and_in_the_order_of_its_steps() {
     let (executor, log) = executor(|asked| {
         if asked.path.contains("/odd") {
             return MockResponse::error(403, "Forbidden");
@@ -144,7 +144,7 @@ async fn outcomes_of_a_large_stage_stand_in_the_order_of_its_steps_and_are_compl
 }
 
 #[tokio::test]
-async fn a_taken_name_is_ours_or_somebody_elses() {
+async fn an_existing_object_is_already_owned_or_a_name_conflict() {
     for (owner, succeeds) in [("owner", true), ("another", false)] {
         let (done, requests) = try_step(Step::create(&object("a")), move |asked| match &*asked.method {
             "POST" => MockResponse::error(409, "AlreadyExists"),
@@ -181,7 +181,7 @@ fn named(name: &str, uid: &str, more: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_object_that_nobody_controls_is_adopted_beside_its_other_owners() {
+async fn an_orphan_is_adopted_and_retains_its_other_owners() {
     let other = json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid" });
     let live = named("a", "uid-a", &json!({ "ownerReferences": [other] }));
     let written = adopt(named("owner", "owner-uid", &json!({})), live).await;
@@ -193,7 +193,7 @@ async fn an_object_that_nobody_controls_is_adopted_beside_its_other_owners() {
 }
 
 #[tokio::test]
-async fn nothing_is_adopted_by_who_leaves_or_that_is_somebody_elses_or_gone() {
+async fn a_terminating_owner_adopts_nothing_and_controlled_or_deleted_objects_are_not_adopted() {
     let missing = || mock_api_server::status(404, "NotFound");
     let leaving = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
@@ -214,7 +214,7 @@ async fn nothing_is_adopted_by_who_leaves_or_that_is_somebody_elses_or_gone() {
 }
 
 #[tokio::test]
-async fn a_create_tells_the_uid_of_what_was_made_or_was_there() {
+async fn a_create_returns_the_uid_of_the_new_or_existing_object() {
     for (post, expected) in [(201, "made"), (409, "uid-a")] {
         let (done, _) = try_step(Step::create(&object("a")), move |asked| match (&*asked.method, post) {
             ("POST", 201) => {
@@ -232,7 +232,7 @@ async fn a_create_tells_the_uid_of_what_was_made_or_was_there() {
 }
 
 #[tokio::test]
-async fn a_leaving_namespace_takes_no_children_and_that_is_fine() {
+async fn a_create_in_a_terminating_namespace_is_no_failure() {
     let mut terminating = mock_api_server::status(403, "Forbidden");
     terminating["details"] = json!({ "causes": [{ "reason": "NamespaceTerminating" }] });
     let mut gone = mock_api_server::status(404, "NotFound");
@@ -246,7 +246,7 @@ async fn a_leaving_namespace_takes_no_children_and_that_is_fine() {
 }
 
 #[tokio::test]
-async fn a_failed_stage_is_finished_and_ends_the_plan() {
+async fn a_failed_step_ends_the_plan_after_its_stage() {
     let (executor, log) = executor(|asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
         Some("bad") => MockResponse::error(500, "InternalError"),
         _ => MockResponse::ok(asked.body.clone()),
@@ -268,7 +268,7 @@ async fn a_failed_stage_is_finished_and_ends_the_plan() {
 }
 
 #[tokio::test]
-async fn what_is_refused_to_one_part_holds_up_no_other() {
+async fn a_rejected_create_blocks_only_its_own_failure_domain() {
     let answers = |refusal: fn() -> MockResponse| {
         executor(move |asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
             Some("0-first") => refusal(),
@@ -304,7 +304,7 @@ async fn no_more_writes_are_in_flight_than_allowed() {
 }
 
 #[tokio::test]
-async fn a_delete_names_the_incarnation_and_leaves_children_to_the_background() {
+async fn a_delete_carries_the_uid_and_propagates_in_the_background() {
     let (executor, log) = executor(|_| MockResponse::ok(config_map("a", 1, "owner")));
     executor.execute(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
     let asked = &log.requests()[0];
@@ -313,7 +313,7 @@ async fn a_delete_names_the_incarnation_and_leaves_children_to_the_background() 
 }
 
 #[tokio::test]
-async fn status_is_published_only_where_it_differs() {
+async fn a_status_is_patched_only_if_it_differs() {
     let (executor, log) = executor(|_| MockResponse::ok(json!({ "metadata": { "name": "p" } })));
     let mut pod = Pod::default();
     (pod.metadata.name, pod.metadata.namespace) = (Some("p".into()), Some("ns".into()));
@@ -328,7 +328,7 @@ async fn status_is_published_only_where_it_differs() {
 }
 
 #[tokio::test]
-async fn publishing_fails_aloud_unless_the_object_is_gone_or_changed_meanwhile() {
+async fn a_status_patch_fails_unless_the_object_was_deleted_or_changed_meanwhile() {
     let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" } })).unwrap();
     let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
     for code in [404, 409] {
@@ -344,7 +344,7 @@ async fn publishing_fails_aloud_unless_the_object_is_gone_or_changed_meanwhile()
 }
 
 #[tokio::test]
-async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
+async fn an_owner_is_deleted_if_its_name_is_free_or_has_another_uid() {
     for (answer, gone) in [
         (config_map("a", 1, "owner"), false),
         (json!({ "metadata": { "name": "a", "uid": "another" } }), true),
@@ -357,7 +357,7 @@ async fn an_owner_is_gone_when_the_server_has_none_or_another_of_that_name() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_served_is_named_and_says_nothing_about_its_objects() {
+async fn an_unserved_kind_is_reported_and_proves_no_deletion() {
     let not_served = |_: &RecordedRequest| MockResponse::Text(404, "404 page not found\n");
     let (executor, _) = executor(not_served);
     assert!(executor.confirm_deleted(&object("a")).await.is_err());

@@ -15,7 +15,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[test]
-fn a_plan_reads_line_by_line() {
+fn a_plan_is_displayed_as_one_line_per_step() {
     let test: json_patch::Patch =
         serde_json::from_value(json!([{ "op": "test", "path": "/metadata/uid", "value": "u" }])).unwrap();
     let plan = Plan::new()
@@ -48,7 +48,7 @@ fn a_plan_reads_line_by_line() {
 }
 
 #[test]
-fn an_empty_plan_is_still_and_says_so() {
+fn an_empty_plan_is_displayed_as_nothing_to_do() {
     assert!(Plan::new().stage(Stage::new("empty", [])).is_empty());
     assert_eq!(Plan::new().to_string(), "nothing to do\n");
     assert!(!Plan::new().stage(Stage::new("maps", [Step::delete(&config_map("b"))])).is_empty());

@@ -30,7 +30,7 @@ fn standing_by() -> (Controllers, Leadership, RequestLog) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_over_reconciles_everything_as_it_is_then() {
+async fn a_new_leader_reconciles_all_objects() {
     let (service, leadership, _) = standing_by();
     let names = Names::default();
     let deltas = vec![created("a"), created("b"), created("c"), deleted("b")];
@@ -47,7 +47,7 @@ async fn who_takes_over_reconciles_everything_as_it_is_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_lost_touch_does_nothing_until_it_leads_again() {
+async fn a_replica_that_lost_its_lease_reconciles_nothing_until_it_leads_again() {
     let (service, leadership, _) = standing_by();
     let names = Names::default();
     leadership.extend(Instant::now(), Duration::from_secs(10));
@@ -69,7 +69,7 @@ async fn who_lost_touch_does_nothing_until_it_leads_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_before_the_lead_was_lost_is_not_tried_again_after_it() {
+async fn a_failure_is_not_retried_after_the_lease_is_lost() {
     let (service, leadership, _) = standing_by();
     leadership.extend(Instant::now(), Duration::from_secs(1));
     let tries = Arc::new(AtomicUsize::new(0));
@@ -84,7 +84,7 @@ async fn a_failure_before_the_lead_was_lost_is_not_tried_again_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_by_leaves_orphans_alone_and_lets_them_be_forgotten() {
+async fn a_standby_deletes_no_dependents_but_drops_its_state_about_them() {
     let (service, _, log) = standing_by();
     let forgotten = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&forgotten);

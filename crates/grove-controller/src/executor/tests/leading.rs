@@ -15,7 +15,7 @@ fn creates(count: usize) -> Plan {
 }
 
 #[tokio::test]
-async fn who_stands_by_sends_nothing() {
+async fn a_standby_sends_no_request() {
     let (executor, log) = executor(|asked| MockResponse::ok(asked.body.clone()));
     let executor = executor.gated_by_leadership(Leadership::standby());
     let done = executor.execute(&object("subject"), &creates(3)).await;
@@ -26,7 +26,7 @@ async fn who_stands_by_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_flight_when_the_lead_ends_is_broken_off() {
+async fn writes_in_flight_are_cancelled_when_the_lease_is_lost() {
     let (executor, log) = executor(|_| MockResponse::NoResponse);
     let leadership = Leadership::standby();
     leadership.extend(Instant::now(), Duration::from_secs(3));
@@ -40,7 +40,7 @@ async fn what_is_in_flight_when_the_lead_ends_is_broken_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_outlives_the_end_that_was_known_when_it_began() {
+async fn a_write_in_flight_survives_the_renewal_of_the_lease() {
     let (executor, _) = executor(|asked| MockResponse::ok(asked.body.clone()));
     let leadership = Leadership::standby();
     leadership.extend(Instant::now(), Duration::from_secs(3));
