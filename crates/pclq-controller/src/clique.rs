@@ -1,8 +1,8 @@
 //! The `PodClique` reconciler; start here.
 //!
 //! A clique is self-contained: its pods, their number and their gang follow from the object itself, never from its set.
-//! [`triggers`] lists what enqueues a clique. [`reconcile`] takes a snapshot of the clique, its pods and its gang from the
-//! caches (`observe`), computes the next writes from it ([`plan`]), lets the executor apply them, and writes the new status.
+//! [`triggers()`] lists what enqueues a clique. [`reconcile()`] takes a snapshot of the clique, its pods and its gang from the
+//! caches (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the new status.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::informers::Deltas;
 
 mod desired;
 mod observe;
-pub mod observed;
-pub mod plan;
+mod observed;
+mod plan;
 mod stage;
 mod status;
 mod triggers;

@@ -1,12 +1,12 @@
 //! pclq-controller: `PodClique` → its pods, and its entry in the `podReferences` of its `PodGang`.
 //!
-//! Start with [`clique`], the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the
+//! Start with `clique`, the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the
 //! status.
 
 use grove_controller::controllers::Controllers;
 use grove_runtime::runtime::Runtime;
 
-pub mod clique;
+mod clique;
 mod context;
 mod dependents;
 mod error;

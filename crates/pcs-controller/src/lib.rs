@@ -1,7 +1,7 @@
 //! pcs-controller: `PodCliqueSet` → headless Services, `PodGang`s, `PodCliqueScalingGroup`s, `PodClique`s and
 //! autoscalers; `PodCliqueScalingGroup` → `PodClique`s; and the status of `PodGang`s.
 //!
-//! Each kind has one reconciler: [`set`], `scaling_group` and `gang`. Start with the file of a reconciler: it lists what
+//! Each kind has one reconciler: `set`, `scaling_group` and `gang`. Start with the file of a reconciler: it lists what
 //! triggers a reconcile and shows the flow from the snapshot to the status.
 
 use futures::future::join3;
@@ -15,7 +15,7 @@ mod gang;
 mod informers;
 pub mod rbac;
 mod scaling_group;
-pub mod set;
+mod set;
 mod triggers;
 
 use context::Context;

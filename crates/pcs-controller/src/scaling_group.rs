@@ -1,6 +1,6 @@
 //! The `PodCliqueScalingGroup` reconciler; start here.
 //!
-//! [`triggers`] lists what enqueues a group. [`reconcile`] takes a snapshot of the group, its set and its cliques from the
+//! [`triggers()`] lists what enqueues a group. [`reconcile()`] takes a snapshot of the group, its set and its cliques from the
 //! caches (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the new status.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The `PodCliqueSet` reconciler; start here.
 //!
-//! [`triggers`] lists what enqueues a set. [`reconcile`] takes a snapshot of the set and its children from the caches
-//! (`observe`), computes the next writes from it ([`plan`]), lets the executor apply them, and writes the new status.
+//! [`triggers()`] lists what enqueues a set. [`reconcile()`] takes a snapshot of the set and its children from the caches
+//! (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the new status.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::triggers::{enqueue_all_on_relist, enqueue_owners};
 
 mod desired;
 mod observe;
-pub mod observed;
-pub mod plan;
+mod observed;
+mod plan;
 mod status;
 mod triggers;
 

@@ -101,7 +101,7 @@ async fn pods_rejected_by_a_quota_are_created_when_the_quota_is_raised() {
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
         ns.wait_for("four pods are ready, and one clique reports the rejection", |state| {
             let cliques = ["llm-0-frontend", "llm-0-prefill", "llm-0-decode"];
-            let texts = ["to create 1 Pod", "exceeded quota: small", "limited: pods=4"];
+            let texts = ["the create of 1 Pod", "exceeded quota: small", "limited: pods=4"];
             state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == 4
                 && cliques.iter().filter(|clique| reports_rejection(state, clique, &texts)).count() == 1
         })
@@ -185,7 +185,7 @@ async fn a_pod_security_rejection_is_reported_with_its_message() {
         propagation::wait_for_dry_run_create(ns, POD, Some("violates PodSecurity")).await;
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
         let texts =
-            ["to create 2 Pods: violates PodSecurity \"restricted:latest\"", "allowPrivilegeEscalation != false"];
+            ["the create of 2 Pods: violates PodSecurity \"restricted:latest\"", "allowPrivilegeEscalation != false"];
         let state = ns
             .wait_for("the clique reports the rejection", |state| reports_rejection(state, "llm-0-decode", &texts))
             .await;
@@ -225,7 +225,7 @@ async fn a_rejected_pod_gang_blocks_only_its_replica() {
     in_namespace("e2e-rejected-gangs", async |ns| {
         create_quota(ns, GANGS, 2).await;
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 3)).await;
-        let texts = ["to create PodGang llm-", "exceeded quota: small", "raise the quota or release some of it"];
+        let texts = ["the create of PodGang llm-", "exceeded quota: small", "raise the quota or release some of it"];
         ns.wait_for("two replicas are ready, and the set reports the rejected create of the third", |state| {
             state.gangs.len() == 2
                 && state.cliques.len() == 6
@@ -251,7 +251,7 @@ async fn a_rejected_pod_clique_does_not_block_a_scale_in_that_releases_quota() {
         resize_quota(ns, CLIQUES.0, 4).await;
         propagation::wait_for_dry_run_create(ns, CLIQUES.1, Some(&limit_message(CLIQUES.0, 4))).await;
         ns.delete_object::<PodClique>("llm-0-decode").await;
-        let texts = ["to create PodClique llm-0-decode", "exceeded quota: small"];
+        let texts = ["the create of PodClique llm-0-decode", "exceeded quota: small"];
         ns.wait_for("the set reports the rejected create", |state| set_reports_rejection(state, &texts)).await;
         ns.scale::<PodCliqueSet>("llm", 1).await;
         ns.wait_for("the remaining replica is complete", |state| is_settled(state, 1)).await;

@@ -15,7 +15,7 @@ use crate::expectations::CliqueExpectations;
 
 /// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The clique, with Grove's defaults applied.
     pub(crate) clique: PodClique,
     /// The pods that it controls, sorted by name.
@@ -72,24 +72,6 @@ pub(crate) struct CliqueIdentity {
 }
 
 impl Observed {
-    /// A clique without pods: its plan creates all of them.
-    pub fn without_children(clique: PodClique) -> Self {
-        let (pods, orphans, tombstones, expectations) = <_>::default();
-        Self {
-            clique,
-            pods,
-            orphans,
-            tombstones,
-            relists: 0,
-            gang: None,
-            base_gang: None,
-            has_dependents: false,
-            expectations,
-            creates_rejected: false,
-            default_scheduler: Scheduler::default(),
-        }
-    }
-
     /// Whether the clique has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.clique)

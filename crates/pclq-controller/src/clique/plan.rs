@@ -23,7 +23,7 @@ use indices::Indices;
 
 /// The plan for one clique. Orphans are adopted first. Deletes come before creates, so that the quota of a failed pod is
 /// free for its successor. Creates come last, so that rejected creates block nothing else.
-pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         return Plan::new().stage(with_delete_events(delete_all(&observed.clique, &observed.pods)));
     }
@@ -40,11 +40,11 @@ pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         let name = names::for_index(observed, index);
         Step::create(&desired::pod(observed, &identity, name, index))
     });
-    let (references, gang_not_found) = match references::update(observed, &identity, &indices.kept) {
+    let (references, gang_not_found) = match references::update(observed, &identity, &indices.retained) {
         Ok(patch) => (patch, None),
         Err(waiting) => (None, Some(waiting)),
     };
-    let (ungated, gated) = match gates::remove_scheduling_gates(observed, &indices.kept) {
+    let (ungated, gated) = match gates::remove_scheduling_gates(observed, &indices.retained) {
         Ok(steps) => (steps, None),
         Err(waiting) => (Vec::new(), Some(waiting)),
     };
@@ -53,7 +53,7 @@ pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     Plan::new()
         .stage(Stage::new(stage::ADOPTION, identity::adoptions(observed)))
         .stage(with_delete_events(delete(surplus.chain(finished(observed)))))
-        .stage(Stage::new(stage::LABELS, identity::restore_labels(observed, &identity, &indices.kept)))
+        .stage(Stage::new(stage::LABELS, identity::restore_labels(observed, &identity, &indices.retained)))
         .stage(Stage::new(stage::REFERENCES, references))
         .stage(Stage::new(stage::GATES, ungated))
         .stage(Stage::new(stage::PODS, created).with_event(

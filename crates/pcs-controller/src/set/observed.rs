@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::admission::default;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{CurrentScale, object_count};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
@@ -21,7 +19,7 @@ use crate::children::autoscaler::Autoscaler;
 
 /// A set and the children that it controls, as in the caches.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The set, with Grove's defaults applied.
     pub(crate) set: PodCliqueSet,
     /// The fields that the user set and that no service supports.
@@ -50,24 +48,6 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// A set without children: its plan creates everything that the set expands to.
-    pub fn without_children(set: &PodCliqueSet) -> Self {
-        Self {
-            set: default::pod_clique_set(set),
-            unsupported_fields: unsupported_fields::fields(set),
-            default_scheduler: Scheduler::default(),
-            cliques: ByName::new(),
-            groups: ByName::new(),
-            gangs: ByName::new(),
-            services: ByName::new(),
-            autoscalers: ByName::new(),
-            adoptable_groups: ByName::new(),
-            name_conflicts: Vec::new(),
-            backed_off: BackedOffCreates::default(),
-            pending_creates: PendingCreates::default(),
-        }
-    }
-
     /// Whether the set expands to more objects than any cluster holds. Such a set is not expanded at all, because the
     /// expansion would exhaust the memory.
     pub(crate) fn is_too_large(&self) -> bool {

@@ -35,7 +35,7 @@ fn with_delete_events(stage: Stage) -> Stage {
 
 /// The plan for one set. It creates gangs before their cliques, so that no pod waits for its gang to be created, and
 /// cliques and groups before their autoscalers. It deletes the children of removed replicas last.
-pub fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         return delete_children(observed);
     }

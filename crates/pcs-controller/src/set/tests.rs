@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use grove_api_types::admission::default;
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSetStatus};
+use grove_api_types::unsupported_fields;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Create, Manifest, Plan, Step};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
@@ -53,7 +58,21 @@ fn status_of(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> P
 
 /// The snapshot of a set without children.
 fn new(set: &str) -> Observed {
-    Observed::without_children(&yaml(set))
+    let set: PodCliqueSet = yaml(set);
+    Observed {
+        set: default::pod_clique_set(&set),
+        unsupported_fields: unsupported_fields::fields(&set),
+        default_scheduler: Scheduler::default(),
+        cliques: ByName::new(),
+        groups: ByName::new(),
+        gangs: ByName::new(),
+        services: ByName::new(),
+        autoscalers: ByName::new(),
+        adoptable_groups: ByName::new(),
+        name_conflicts: Vec::new(),
+        backed_off: BackedOffCreates::default(),
+        pending_creates: PendingCreates::default(),
+    }
 }
 
 /// The snapshot of the default set without children.

@@ -18,8 +18,8 @@ pub(super) fn adoptions(observed: &Observed) -> impl Iterator<Item = Step> {
 }
 
 /// Patches of the pods in which a label of Grove is missing or has another value.
-pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, kept: &[&SlimPod]) -> Vec<Step> {
-    let own = kept.iter().filter(|pod| observed.owns(pod));
+pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> Vec<Step> {
+    let own = retained.iter().filter(|pod| observed.owns(pod));
     own.filter_map(|pod| {
         let desired = desired::own_labels(observed, identity, pod::index(pod)?);
         let lost = desired.into_iter().filter(|(key, value)| pod.labels().get(key) != Some(value));

@@ -10,7 +10,7 @@ use crate::pod;
 /// The decision about every live pod and every desired index.
 pub(super) struct Indices<'a> {
     /// Live pods that stay, sorted by index.
-    pub(super) kept: Vec<&'a SlimPod>,
+    pub(super) retained: Vec<&'a SlimPod>,
     /// Live pods to delete: those with the highest indices, duplicates of an index, and those without an index.
     pub(super) surplus: Vec<&'a SlimPod>,
     /// Indices without a live pod, lowest first.
@@ -34,8 +34,8 @@ impl<'a> Indices<'a> {
         let beyond = by_index.split_off(&replicas);
         surplus.extend(beyond.into_values().rev());
         let free = (0..replicas).filter(|index| !by_index.contains_key(index)).collect();
-        let kept = by_index.into_values().collect();
-        Self { kept, surplus, free }
+        let retained = by_index.into_values().collect();
+        Self { retained, surplus, free }
     }
 }
 

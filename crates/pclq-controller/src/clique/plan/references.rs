@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::clique::observed::{CliqueIdentity, Observed};
 
-/// The patch that sets the pod references to exactly the kept pods. It is first sent when the clique is complete, then
+/// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
 /// whenever the references differ, but once per observed version of the gang.
 pub(super) fn update(
     observed: &Observed,
     identity: &CliqueIdentity,
-    kept: &[&SlimPod],
+    retained: &[&SlimPod],
 ) -> Result<Option<Step>, Waiting> {
     let gang = observed.gang.as_deref().filter(|gang| !is_terminating(*gang));
     let gang = gang.ok_or_else(|| gang_not_found(identity))?;
@@ -28,9 +28,9 @@ pub(super) fn update(
         .enumerate()
         .find(|(_, group)| group.name == name.as_str())
         .ok_or_else(|| group_not_found(identity, name.as_str()))?;
-    let complete = i32::try_from(kept.len()) == Ok(observed.clique.spec.replicas);
+    let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();
-    let references = of_pods(kept);
+    let references = of_pods(retained);
     let version = &gang.metadata.resource_version;
     let is_written = version.is_some() && observed.expectations.references_written_at == *version;
     let due = (complete || has_references) && references != group.pod_references && !is_written;

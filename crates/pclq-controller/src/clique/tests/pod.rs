@@ -22,7 +22,7 @@ fn a_pod_has_the_labels_and_the_owner_of_the_go_operator() {
 replicas: 1
 gang: []
 labels: {team: x, grove.io/podclique: overwritten}
-annotations: {note: kept, kubectl.kubernetes.io/last-applied-configuration: '{}', grove.io/podcliqueset-generation-hash: 1g}
+annotations: {note: retained, kubectl.kubernetes.io/last-applied-configuration: '{}', grove.io/podcliqueset-generation-hash: 1g}
 ";
     check(
         row,
@@ -30,7 +30,7 @@ annotations: {note: kept, kubectl.kubernetes.io/last-applied-configuration: '{}'
         &expect![[r#"
         {
           "annotations": {
-            "note": "kept"
+            "note": "retained"
           },
           "labels": {
             "app.kubernetes.io/component": "pcs-podclique",
