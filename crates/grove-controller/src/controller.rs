@@ -109,8 +109,8 @@ where
     {
         let name = self.name;
         tokio::select! {
-            () = controllers.ready().wait() => {}
-            () = controllers.shutdown().asked() => return,
+            () = controllers.readiness().wait() => {}
+            () = controllers.shutdown().cancelled() => return,
         }
         self.reconcile_until_stopped(controllers, context, reconcile).await;
         tracing::info!(controller = name, "stopped");
@@ -139,7 +139,7 @@ where
         };
         let worker = Worker { controller: name, metrics, rate_limiter };
         let reconciling = async {
-            let mut stopped = pin!(controllers.shutdown().asked());
+            let mut stopped = pin!(controllers.shutdown().cancelled());
             let mut inputs = pin!(inputs.ready_chunks(INPUT_BATCH));
             let mut in_progress = FuturesUnordered::new();
             loop {

@@ -80,7 +80,7 @@ async fn reconcile_once() {
         async move {
             let steps = [Step::create(&map("child")), Step::delete(&map("kept"))];
             let done = executor.execute(&*object, &Plan::new().stage(Stage::new("s", steps))).await;
-            shutdown.ask();
+            shutdown.cancel();
             done.into_result().map(|()| Requeue::AwaitChange)
         }
     };

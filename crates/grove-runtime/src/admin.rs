@@ -1,4 +1,4 @@
-//! What operators ask a service over HTTP: `/healthz`, `/readyz`, `/metrics`.
+//! The HTTP endpoints for operators: `/healthz`, `/readyz` and `/metrics`.
 
 use std::net::SocketAddr;
 
@@ -6,43 +6,48 @@ use anyhow::Context;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use tokio::net::TcpListener;
 
-use crate::{metrics::Metrics, ready::Ready};
+use crate::{metrics::Metrics, ready::Readiness};
 
-/// Answers the probes on one address and the metrics on the other, from now until the process ends.
-pub async fn serve(probes: SocketAddr, metrics: SocketAddr, ready: Ready, counters: Metrics) -> anyhow::Result<()> {
-    spawn(probes, "probes", probe_routes(ready)).await?;
-    spawn(metrics, "metrics", metric_routes(counters)).await
+/// Serves the probes on one address and the metrics on another until the process ends.
+pub async fn serve(
+    probe_address: SocketAddr,
+    metrics_address: SocketAddr,
+    readiness: Readiness,
+    metrics: Metrics,
+) -> anyhow::Result<()> {
+    spawn(probe_address, "probes", probe_routes(readiness)).await?;
+    spawn(metrics_address, "metrics", metrics_routes(metrics)).await
 }
 
-async fn spawn(address: SocketAddr, what: &'static str, routes: Router) -> anyhow::Result<()> {
+async fn spawn(address: SocketAddr, endpoints: &'static str, routes: Router) -> anyhow::Result<()> {
     let listener =
-        TcpListener::bind(address).await.with_context(|| format!("could not listen on {address} for {what}"))?;
-    tracing::info!(%address, "serving {what}");
+        TcpListener::bind(address).await.with_context(|| format!("could not listen on {address} for {endpoints}"))?;
+    tracing::info!(%address, "serving {endpoints}");
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
-            tracing::error!("serving {what} failed: {error}");
+            tracing::error!("could not serve {endpoints}: {error}");
         }
     });
     Ok(())
 }
 
-fn probe_routes(ready: Ready) -> Router {
-    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz)).with_state(ready)
+fn probe_routes(readiness: Readiness) -> Router {
+    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz)).with_state(readiness)
 }
 
-async fn readyz(State(ready): State<Ready>) -> (StatusCode, String) {
-    let missing = ready.missing();
-    if missing.is_empty() {
+async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    let pending = readiness.pending();
+    if pending.is_empty() {
         return (StatusCode::OK, "ok\n".into());
     }
-    let lines = missing.into_iter().map(|(part, why)| match why {
-        Some(why) => format!("waiting for {part}: {why}\n"),
-        None => format!("waiting for {part}\n"),
+    let lines = pending.into_iter().map(|(component, reason)| match reason {
+        Some(reason) => format!("waiting for {component}: {reason}\n"),
+        None => format!("waiting for {component}\n"),
     });
     (StatusCode::SERVICE_UNAVAILABLE, lines.collect())
 }
 
-fn metric_routes(metrics: Metrics) -> Router {
+fn metrics_routes(metrics: Metrics) -> Router {
     Router::new().route("/metrics", get(render)).with_state(metrics)
 }
 
@@ -61,29 +66,29 @@ mod tests {
 
     use super::*;
 
-    async fn ask(routes: Router, path: &str) -> (u16, String) {
-        let answer = routes.oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
-        let status = answer.status().as_u16();
-        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+    async fn fetch(routes: Router, path: &str) -> (u16, String) {
+        let response = routes.oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[tokio::test]
-    async fn a_service_is_alive_before_it_is_ready() {
-        let ready = Ready::new();
-        let pods = ready.register("pods");
-        let routes = probe_routes(ready);
-        assert_eq!(ask(routes.clone(), "/healthz").await, (200, "ok\n".into()));
-        assert_eq!(ask(routes.clone(), "/readyz").await, (503, "waiting for pods\n".into()));
-        pods.ready();
-        assert_eq!(ask(routes, "/readyz").await, (200, "ok\n".into()));
+    async fn a_service_is_healthy_before_it_is_ready() {
+        let readiness = Readiness::new();
+        let pods = readiness.register("pods");
+        let routes = probe_routes(readiness);
+        assert_eq!(fetch(routes.clone(), "/healthz").await, (200, "ok\n".into()));
+        assert_eq!(fetch(routes.clone(), "/readyz").await, (503, "waiting for pods\n".into()));
+        pods.set_ready();
+        assert_eq!(fetch(routes, "/readyz").await, (200, "ok\n".into()));
     }
 
     #[tokio::test]
     async fn metrics_are_served_as_text() {
         let metrics = Metrics::new().unwrap();
         metrics.record_list("Pod");
-        let (status, text) = ask(metric_routes(metrics), "/metrics").await;
+        let (status, text) = fetch(metrics_routes(metrics), "/metrics").await;
         assert_eq!(status, 200);
         assert!(text.contains(r#"reflector_lists_total{kind="Pod"} 1"#), "{text}");
     }

@@ -258,7 +258,7 @@ where
             Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
         };
         if let (Event::Error(trouble), Some(ready)) = (&event, &ready) {
-            ready.waits_because(trouble);
+            ready.set_reason(trouble);
         }
         for delta in feed.apply_event(event) {
             // Nobody listening is no reason to let the cache go stale.
@@ -271,7 +271,7 @@ where
         let Some(served) = served else { return };
         feed.served.send_if_modified(|was| std::mem::replace(was, served) != served);
         if let Some(ready) = ready.take() {
-            ready.ready();
+            ready.set_ready();
         }
     }));
     (cache, changes)

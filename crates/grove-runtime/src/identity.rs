@@ -1,9 +1,10 @@
-//! What a replica is called that was not told its name.
+//! The default identity of a replica.
 
 use crate::backoff::random_number;
 
-/// The name of the host, which for a pod is the pod's, and a number that no other process has.
-pub(crate) fn made_up() -> String {
+/// The host name, which in a pod is the name of the pod, and a random number, as client-go's examples recommend for leader
+/// election.
+pub(crate) fn default_identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     let host = if host.is_empty() { "unknown" } else { host };
@@ -15,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_the_same() {
-        assert_ne!(made_up(), made_up());
+    fn two_default_identities_differ() {
+        assert_ne!(default_identity(), default_identity());
     }
 }

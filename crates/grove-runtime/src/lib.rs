@@ -16,7 +16,7 @@ pub mod telemetry;
 pub mod admin;
 pub mod metrics;
 pub mod ready;
-pub mod shutdown;
+pub mod signals;
 
 mod identity;
 pub mod leader_election;

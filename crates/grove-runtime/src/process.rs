@@ -1,47 +1,47 @@
-//! The process around a service: what it says when it cannot go on, and its exit code.
+//! The process of a service: it runs the service, logs the error that ends it, and chooses the exit code.
 
 use std::process::ExitCode;
 
 use crate::{api_error::error_chain, args::CommonArgs, config, runtime::Runtime, telemetry};
 
-/// The configuration makes no sense; the same as for flags that make none.
-const MISCONFIGURED: u8 = 2;
+/// The exit code for an invalid configuration. Clap uses the same code for invalid flags.
+const EXIT_CONFIG_ERROR: u8 = 2;
 
-/// Starts the service and lets `work` work. Exit code 0 if it was asked to stop, 2 if its configuration makes no sense,
-/// 1 for everything else; the last line of the log says why.
+/// Starts the service and runs `work`. The exit code is 0 after a signal to stop, 2 for an invalid configuration, and 1
+/// for every other error. The last line of the log is the error.
 pub async fn run(
     name: &'static str,
     args: &CommonArgs,
     work: impl AsyncFnOnce(&Runtime) -> anyhow::Result<()>,
 ) -> ExitCode {
-    let worked = async {
+    let result = async {
         let runtime = Runtime::start(name, args).await?;
         work(&runtime).await
     };
-    match worked.await {
+    match result.await {
         Ok(()) => {
             telemetry::finish().await;
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(&error);
-            code(&error)
+            report(&error);
+            exit_code(&error)
         }
     }
 }
 
-fn tell(error: &anyhow::Error) {
+fn report(error: &anyhow::Error) {
     let chain = error_chain(error.as_ref());
     if tracing::dispatcher::has_been_set() {
         tracing::error!("{chain}");
     } else {
-        // How logs are to look is not known yet.
+        // The error came before the log format was known.
         eprintln!("error: {chain}");
     }
 }
 
-fn code(error: &anyhow::Error) -> ExitCode {
-    if error.is::<config::Error>() { ExitCode::from(MISCONFIGURED) } else { ExitCode::FAILURE }
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if error.is::<config::Error>() { ExitCode::from(EXIT_CONFIG_ERROR) } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]
@@ -55,11 +55,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_configuration_that_cannot_be_used_has_an_exit_code_of_its_own() {
-        let nowhere = Some(PathBuf::from("/nowhere/file"));
-        let misconfigured = CommonArgs { config: nowhere.clone(), ..CommonArgs::default() };
-        assert_eq!(exit(&misconfigured).await, format!("{:?}", ExitCode::from(2)));
-        let disconnected = CommonArgs { kubeconfig: nowhere, ..CommonArgs::default() };
-        assert_eq!(exit(&disconnected).await, format!("{:?}", ExitCode::FAILURE));
+    async fn an_unusable_configuration_has_its_own_exit_code() {
+        let missing = Some(PathBuf::from("/nowhere/file"));
+        let without_config = CommonArgs { config: missing.clone(), ..CommonArgs::default() };
+        assert_eq!(exit(&without_config).await, format!("{:?}", ExitCode::from(2)));
+        let without_kubeconfig = CommonArgs { kubeconfig: missing, ..CommonArgs::default() };
+        assert_eq!(exit(&without_kubeconfig).await, format!("{:?}", ExitCode::FAILURE));
     }
 }

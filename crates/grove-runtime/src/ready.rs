@@ -1,100 +1,90 @@
-//! Readiness: every part registers before it starts and says once that it is ready.
+//! Readiness: every component registers before it starts, and the service is ready when all components are.
 
 use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-/// The parts that a service still waits for.
+/// The components that are not ready yet. A clone shares its state.
 #[derive(Clone, Debug)]
-pub struct Ready {
-    missing: watch::Sender<Missing>,
+pub struct Readiness {
+    pending: watch::Sender<PendingComponents>,
 }
 
-/// Parts that are not ready.
-type Missing = BTreeMap<String, Lack>;
+type PendingComponents = BTreeMap<String, Pending>;
 
-/// What one part lacks.
+/// One component that is not ready.
 #[derive(Clone, Debug)]
-struct Lack {
-    /// Why it is not ready, if that is known.
-    why: Option<String>,
-    /// Whether only the probes tell of it.
-    only_probes: bool,
+struct Pending {
+    /// Why it is not ready, if known.
+    reason: Option<String>,
+    /// Whether only the probes consider it, and [`Readiness::wait`] does not.
+    is_probe_only: bool,
 }
 
-impl Default for Ready {
+impl Default for Readiness {
     fn default() -> Self {
-        Self { missing: watch::Sender::new(Missing::new()) }
+        Self { pending: watch::Sender::new(PendingComponents::new()) }
     }
 }
 
-impl Ready {
-    /// Nothing is waited for yet.
+impl Readiness {
+    /// Without components, so it is ready.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes readiness wait for `part`.
-    pub fn register(&self, part: impl Into<String>) -> ReadyHandle {
-        self.add(part.into(), false)
+    /// Adds a component that is not ready.
+    pub fn register(&self, component: impl Into<String>) -> ReadyHandle {
+        self.add(component.into(), false)
     }
 
-    /// Lets the probes say that `part` is not ready. Who [waits](Self::wait) does not wait for it: it comes about only by
-    /// work that begins after that.
-    pub fn register_for_probes(&self, part: impl Into<String>) -> ReadyHandle {
-        self.add(part.into(), true)
+    /// Adds a component that only the probes consider. [`wait`](Self::wait) does not wait for it, because it becomes ready
+    /// by work that starts after that wait.
+    pub fn register_probe_only(&self, component: impl Into<String>) -> ReadyHandle {
+        self.add(component.into(), true)
     }
 
-    fn add(&self, part: String, only_probes: bool) -> ReadyHandle {
-        self.missing.send_modify(|missing| {
-            missing.insert(part.clone(), Lack { why: None, only_probes });
+    fn add(&self, component: String, is_probe_only: bool) -> ReadyHandle {
+        self.pending.send_modify(|pending| {
+            pending.insert(component.clone(), Pending { reason: None, is_probe_only });
         });
-        ReadyHandle { part, missing: self.missing.clone() }
+        ReadyHandle { component, pending: self.pending.clone() }
     }
 
-    /// What is not ready yet, and why not if that is known; empty means ready.
-    pub fn missing(&self) -> BTreeMap<String, Option<String>> {
-        self.missing.borrow().iter().map(|(part, lack)| (part.clone(), lack.why.clone())).collect()
+    /// The components that are not ready, each with the reason if known. Empty if the service is ready.
+    pub fn pending(&self) -> BTreeMap<String, Option<String>> {
+        self.pending.borrow().iter().map(|(component, pending)| (component.clone(), pending.reason.clone())).collect()
     }
 
-    /// Returns once every registered part is ready.
+    /// Returns when every component is ready, except those for the probes only.
     pub async fn wait(&self) {
         // The sender lives in `self`, so the wait cannot fail.
-        let _ = self.missing.subscribe().wait_for(|missing| missing.values().all(|lack| lack.only_probes)).await;
+        let _ = self.pending.subscribe().wait_for(|pending| pending.values().all(|one| one.is_probe_only)).await;
     }
 }
 
-/// The promise of one part to say that it is ready. Dropping it unsaid keeps the service unready.
+/// Reports the state of one component. A handle that is dropped without [`set_ready`](Self::set_ready) keeps the service
+/// unready.
 #[derive(Debug)]
 pub struct ReadyHandle {
-    part: String,
-    missing: watch::Sender<Missing>,
+    component: String,
+    pending: watch::Sender<PendingComponents>,
 }
 
 impl ReadyHandle {
-    /// A promise to nobody, for tests and tools.
-    pub fn detached() -> Self {
-        Ready::new().register("detached")
-    }
-
-    /// The part's name.
-    pub fn part(&self) -> &str {
-        &self.part
-    }
-
-    /// Says why the part is not ready yet.
-    pub fn waits_because(&self, why: &str) {
-        self.missing.send_modify(|missing| {
-            if let Some(lack) = missing.get_mut(&self.part) {
-                lack.why = Some(why.to_owned());
+    /// Sets the reason why the component is not ready. `/readyz` shows it.
+    pub fn set_reason(&self, reason: &str) {
+        self.pending.send_modify(|pending| {
+            if let Some(pending) = pending.get_mut(&self.component) {
+                pending.reason = Some(reason.to_owned());
             }
         });
     }
 
-    /// The part is ready.
-    pub fn ready(self) {
-        self.missing.send_modify(|missing| {
-            missing.remove(&self.part);
+    /// The component is ready.
+    pub fn set_ready(self) {
+        self.pending.send_modify(|pending| {
+            pending.remove(&self.component);
         });
     }
 }
@@ -106,32 +96,32 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn ready_means_that_all_parts_said_so() {
-        let ready = Ready::new();
-        let (pods, gangs) = (ready.register("pods"), ready.register("gangs"));
-        pods.ready();
-        assert_eq!(ready.missing(), BTreeMap::from([("gangs".to_owned(), None)]));
-        gangs.waits_because("nobody answers");
-        assert_eq!(ready.missing()["gangs"].as_deref(), Some("nobody answers"));
-        assert_eq!(ready.wait().now_or_never(), None);
-        gangs.ready();
-        assert_eq!(ready.wait().now_or_never(), Some(()));
+    async fn a_service_is_ready_when_all_components_are_ready() {
+        let readiness = Readiness::new();
+        let (pods, gangs) = (readiness.register("pods"), readiness.register("gangs"));
+        pods.set_ready();
+        assert_eq!(readiness.pending(), BTreeMap::from([("gangs".to_owned(), None)]));
+        gangs.set_reason("no response");
+        assert_eq!(readiness.pending()["gangs"].as_deref(), Some("no response"));
+        assert_eq!(readiness.wait().now_or_never(), None);
+        gangs.set_ready();
+        assert_eq!(readiness.wait().now_or_never(), Some(()));
     }
 
     #[tokio::test]
-    async fn what_only_probes_tell_of_is_not_waited_for() {
-        let ready = Ready::new();
-        let certificates = ready.register_for_probes("certificates");
-        assert_eq!(ready.wait().now_or_never(), Some(()));
-        assert_eq!(ready.missing(), BTreeMap::from([("certificates".to_owned(), None)]));
-        certificates.ready();
-        assert!(ready.missing().is_empty());
+    async fn a_probe_only_component_does_not_delay_the_wait() {
+        let readiness = Readiness::new();
+        let certificates = readiness.register_probe_only("certificates");
+        assert_eq!(readiness.wait().now_or_never(), Some(()));
+        assert_eq!(readiness.pending(), BTreeMap::from([("certificates".to_owned(), None)]));
+        certificates.set_ready();
+        assert!(readiness.pending().is_empty());
     }
 
     #[tokio::test]
-    async fn a_part_that_died_unready_keeps_the_service_unready() {
-        let ready = Ready::new();
-        drop(ready.register("pods"));
-        assert_eq!(ready.wait().now_or_never(), None);
+    async fn a_component_that_failed_before_it_was_ready_keeps_the_service_unready() {
+        let readiness = Readiness::new();
+        drop(readiness.register("pods"));
+        assert_eq!(readiness.wait().now_or_never(), None);
     }
 }

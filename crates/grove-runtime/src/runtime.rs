@@ -1,22 +1,18 @@
-//! The runtime of a service: start, work, drain.
+//! The runtime of a service: it starts the process, runs the work, and drains it after a signal.
 
-use std::{
-    fmt::Debug,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::configuration::{OperatorConfiguration, RateLimit};
 use kube::{Api, Client, Resource, runtime::watcher};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin,
@@ -30,15 +26,15 @@ use crate::{
     leadership::Leadership,
     metrics::Metrics,
     rbac::SYSTEM_NAMESPACE,
-    ready::Ready,
-    shutdown::{Shutdown, Signals},
+    ready::Readiness,
+    signals::Signals,
     telemetry::{self, Who},
 };
 
-/// What was begun may take this long after the service was asked to stop.
-const DRAIN: Duration = Duration::from_secs(25);
-/// The last events may take this long.
-const FLUSH: Duration = Duration::from_secs(3);
+/// Time for the running work after a signal. It is shorter than the default `terminationGracePeriodSeconds` of 30 s.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+/// Time for publishing the queued events at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes that have to end before the process releases its lease.
 pub trait Drain {
@@ -56,7 +52,8 @@ impl Drain for () {
     async fn wait_idle(&self) {}
 }
 
-/// What a service has at hand. Cheap to clone; all clones are the same service.
+/// The resources of a running service: clients, configuration, metrics, readiness, shutdown and leadership. A clone shares
+/// its state.
 #[derive(Clone)]
 pub struct Runtime {
     inner: Arc<Inner>,
@@ -64,56 +61,56 @@ pub struct Runtime {
 
 struct Inner {
     name: &'static str,
-    /// The namespace it runs in.
     namespace: String,
     clients: Clients,
     config: OperatorConfiguration,
     metrics: Metrics,
-    ready: Ready,
-    shutdown: Shutdown,
-    /// What was told to the process since its start, until somebody works.
+    readiness: Readiness,
+    shutdown: CancellationToken,
+    /// The signal handlers since the start of the process, until `run` takes them.
     signals: Mutex<Option<Signals>>,
     leadership: Leadership,
-    /// Of each kind that is watched, whether it is served.
-    kinds: Mutex<Vec<watch::Receiver<bool>>>,
+    /// Whether the API server serves the kind, for each informer.
+    served_kinds: Mutex<Vec<watch::Receiver<bool>>>,
     /// The leader elector; `None` if leader election is off, and after `run` has taken it.
     elector: Mutex<Option<LeaderElector>>,
 }
 
 impl Runtime {
-    /// Reads the configuration, starts logging, connects, and answers probes: alive at once, ready when the caches are.
+    /// Reads the configuration, starts logging, creates the clients, and serves probes and metrics. The service is healthy
+    /// from then on, and ready when its caches are synced.
     pub async fn start(name: &'static str, args: &CommonArgs) -> anyhow::Result<Self> {
         client::install_crypto_provider();
-        // Whoever is told of probes and metrics may ask the process to stop.
+        // A process that serves probes can receive a signal before its work starts.
         let signals = Signals::listen().context("could not listen for signals")?;
-        let identity = args.identity.clone().unwrap_or_else(identity::made_up);
+        let identity = args.identity.clone().unwrap_or_else(identity::default_identity);
         let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
         let who = Who { service: name, version, identity: &identity };
         let Loaded { configuration, warnings: _, hash } = configure(args, &who)?;
         let agent = format!("{name}/{version} ({identity})");
         let Connection { clients, leases, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
-        let probes = args.probe_address.unwrap_or(configuration.server.health_probes.0);
-        let metrics = args.metrics_address.unwrap_or(configuration.server.metrics.0);
-        let service = if configuration.leader_election.enabled {
+        let probe_address = args.probe_address.unwrap_or(configuration.server.health_probes.0);
+        let metrics_address = args.metrics_address.unwrap_or(configuration.server.metrics.0);
+        let runtime = if configuration.leader_election.enabled {
             let leadership = Leadership::standby();
             let lock = LeaseLock { client: leases, namespace: namespace.clone(), service: name.to_owned() };
             let election = configuration.leader_election.clone();
-            let service = Self::with_leadership(leadership.clone(), (name, namespace), clients, configuration)?;
-            let elector = LeaderElector::new(lock, &identity, &election, leadership, service.metrics().clone());
-            service.elector().replace(elector);
-            service
+            let runtime = Self::with_leadership(leadership.clone(), (name, namespace), clients, configuration)?;
+            let elector = LeaderElector::new(lock, &identity, &election, leadership, runtime.metrics().clone());
+            runtime.inner.elector.lock().replace(elector);
+            runtime
         } else {
             Self::with_leadership(Leadership::always(), (name, namespace), clients, configuration)?
         };
-        service.metrics().set_config_hash(&hash);
-        service.signals().replace(signals);
-        admin::serve(probes, metrics, service.ready().clone(), service.metrics().clone()).await?;
+        runtime.metrics().set_config_hash(&hash);
+        runtime.inner.signals.lock().replace(signals);
+        admin::serve(probe_address, metrics_address, runtime.readiness().clone(), runtime.metrics().clone()).await?;
         tracing::info!(service = name, version, identity, server, configuration = hash, "started");
-        Ok(service)
+        Ok(runtime)
     }
 
-    /// A service over clients that exist already, without logs, ports and rivals. Needs a tokio runtime.
+    /// A runtime over existing clients, without logging, endpoints and leader election. Needs a tokio runtime.
     pub fn from_clients(name: &'static str, clients: Clients, config: OperatorConfiguration) -> anyhow::Result<Self> {
         Self::with_leadership(Leadership::always(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
     }
@@ -126,19 +123,28 @@ impl Runtime {
         config: OperatorConfiguration,
     ) -> anyhow::Result<Self> {
         let metrics = Metrics::new().context("could not set up the metrics")?;
-        let (ready, shutdown) = (Ready::new(), Shutdown::new());
-        let (signals, kinds, elector) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let inner =
-            Inner { name, namespace, clients, config, metrics, ready, shutdown, signals, leadership, kinds, elector };
+        let inner = Inner {
+            name,
+            namespace,
+            clients,
+            config,
+            metrics,
+            readiness: Readiness::new(),
+            shutdown: CancellationToken::new(),
+            signals: Mutex::default(),
+            leadership,
+            served_kinds: Mutex::default(),
+            elector: Mutex::default(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The service's name.
+    /// The name of the service.
     pub fn name(&self) -> &'static str {
         self.inner.name
     }
 
-    /// The namespace that the service runs in; outside of a cluster the one it would run in.
+    /// The namespace of the service. A process outside of a cluster has the namespace `grove-system`.
     pub fn namespace(&self) -> &str {
         &self.inner.namespace
     }
@@ -148,27 +154,27 @@ impl Runtime {
         self.inner.clients.requests.clone()
     }
 
-    /// The client for lists and watches, with connections of its own.
+    /// The client for lists and watches. It has its own connections.
     pub fn watch_client(&self) -> Client {
         self.inner.clients.watches.clone()
     }
 
-    /// The configuration as read at the start.
+    /// The configuration from the start of the process.
     pub fn config(&self) -> &OperatorConfiguration {
         &self.inner.config
     }
 
-    /// What readiness waits for.
-    pub fn ready(&self) -> &Ready {
-        &self.inner.ready
+    /// The readiness of the components.
+    pub fn readiness(&self) -> &Readiness {
+        &self.inner.readiness
     }
 
-    /// The request to stop.
-    pub fn shutdown(&self) -> &Shutdown {
+    /// The token that a signal, or the end of the work, cancels.
+    pub fn shutdown(&self) -> &CancellationToken {
         &self.inner.shutdown
     }
 
-    /// Whether this replica may act.
+    /// Whether this replica leads.
     pub fn leadership(&self) -> &Leadership {
         &self.inner.leadership
     }
@@ -178,7 +184,7 @@ impl Runtime {
         &self.inner.metrics
     }
 
-    /// The clock to hand to the reconcilers.
+    /// The system's clock, for the reconcilers.
     pub fn clock(&self) -> Clock {
         Clock::system()
     }
@@ -215,16 +221,16 @@ impl Runtime {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let ready = self.ready().register(K::plural(&()));
+        let ready = self.readiness().register(K::plural(&()));
         let (cache, changes) =
             caches::start_informer(Api::all(self.watch_client()), config, ready, which, self.metrics());
-        self.kinds().push(cache.subscribe_served());
+        self.inner.served_kinds.lock().push(cache.subscribe_served());
         (cache, changes)
     }
 
-    /// An item each time the API server comes to know a kind that is watched, or ceases to.
+    /// Yields an item each time the API server starts or stops serving the kind of an informer.
     pub fn served_kinds_changed(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
-        let kinds = self.kinds().clone();
+        let kinds = self.inner.served_kinds.lock().clone();
         stream::select_all(kinds.into_iter().map(|kind| {
             let changes = stream::unfold(kind, |mut kind| async move {
                 kind.changed().await.ok()?;
@@ -234,25 +240,21 @@ impl Runtime {
         }))
     }
 
-    fn kinds(&self) -> MutexGuard<'_, Vec<watch::Receiver<bool>>> {
-        self.inner.kinds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Works until SIGTERM or SIGINT, then lets `work` finish what it began. A second signal ends it at once, and so does
-    /// another replica that took the lead.
+    /// Runs `work` until it ends. SIGTERM and SIGINT cancel the [`shutdown`](Runtime::shutdown) token, on which `work` must
+    /// end within 25 s. The process releases its lease last, when no write is in flight.
     ///
-    /// `work` ends by itself once [`Runtime::shutdown`] is asked; an error of it is the service's. The lead is given up
-    /// last, when nothing is written any more.
+    /// # Errors
+    /// The error of `work`, a second signal, the end of the 25 s, or the loss of the leadership to another replica.
     pub async fn run(
         &self,
         work: impl Future<Output = anyhow::Result<()>>,
         writers: &impl Drain,
     ) -> anyhow::Result<()> {
-        let early = self.signals().take();
-        let mut signals = early.map_or_else(Signals::listen, Ok).context("could not listen for signals")?;
-        let release = Shutdown::new();
-        let mut election_run = std::pin::pin!(self.run_leader_election(&release));
-        let working = async {
+        let handlers = self.inner.signals.lock().take();
+        let mut signals = handlers.map_or_else(Signals::listen, Ok).context("could not listen for signals")?;
+        let release = CancellationToken::new();
+        let mut election = std::pin::pin!(self.run_leader_election(&release));
+        let drained = async {
             tokio::pin!(work);
             tokio::select! {
                 result = &mut work => result,
@@ -260,40 +262,32 @@ impl Runtime {
             }
         };
         let result = tokio::select! {
-            result = working => result,
-            Err(lost) = &mut election_run => return Err(lost.into()),
+            result = drained => result,
+            Err(lost) = &mut election => return Err(lost.into()),
         };
-        // Whoever works beside `work` hears of its end too.
-        self.shutdown().ask();
-        let flushed = timeout(FLUSH, writers.flush()).await.is_ok();
+        // Tasks beside `work` stop when `work` ends by itself.
+        self.shutdown().cancel();
+        let flushed = timeout(FLUSH_TIMEOUT, writers.flush()).await.is_ok();
         self.leadership().release();
         writers.wait_idle().await;
-        release.ask();
-        // What happens to the lease from here on is nobody's concern.
-        drop(election_run.await);
+        release.cancel();
+        // The process has stopped writing, so a lost lease is no error any more.
+        drop(election.await);
         tracing::info!(service = self.name(), succeeded = result.is_ok(), events_flushed = flushed, "stopped");
         result
     }
 
     /// Runs the leader election from the moment the caches are synced until `release`.
-    async fn run_leader_election(&self, release: &Shutdown) -> Result<(), LeadershipLost> {
-        let elector = self.elector().take();
+    async fn run_leader_election(&self, release: &CancellationToken) -> Result<(), LeadershipLost> {
+        let elector = self.inner.elector.lock().take();
         match elector {
-            None => release.asked().await,
+            None => release.cancelled().await,
             Some(elector) => tokio::select! {
-                () = self.ready().wait() => return elector.run(release.asked()).await,
-                () = release.asked() => {}
+                () = self.readiness().wait() => return elector.run(release.cancelled()).await,
+                () = release.cancelled() => {}
             },
         }
         Ok(())
-    }
-
-    fn signals(&self) -> MutexGuard<'_, Option<Signals>> {
-        self.inner.signals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn elector(&self) -> MutexGuard<'_, Option<LeaderElector>> {
-        self.inner.elector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn drain(
@@ -301,12 +295,12 @@ impl Runtime {
         work: Pin<&mut impl Future<Output = anyhow::Result<()>>>,
         mut signals: Signals,
     ) -> anyhow::Result<()> {
-        tracing::info!("stopping; a second signal ends the service at once");
-        self.shutdown().ask();
+        tracing::info!("stopping; a second signal ends the process immediately");
+        self.shutdown().cancel();
         tokio::select! {
             result = work => result,
-            () = signals.next() => bail!("a second signal came before the work was finished"),
-            () = sleep(DRAIN) => bail!("the work was not finished within {DRAIN:?}"),
+            () = signals.next() => bail!("the process received a second signal before the work was finished"),
+            () = sleep(DRAIN_TIMEOUT) => bail!("the work was not finished within {DRAIN_TIMEOUT:?}"),
         }
     }
 }
@@ -319,18 +313,18 @@ fn configure(args: &CommonArgs, who: &Who<'_>) -> anyhow::Result<Loaded> {
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
-    log_rate(configuration.rate_limit);
+    warn_about_rate_limit(configuration.rate_limit);
     Ok(loaded)
 }
 
-fn log_rate(rate: Option<RateLimit>) {
-    let Some(RateLimit { qps, burst }) = rate else { return };
+fn warn_about_rate_limit(rate_limit: Option<RateLimit>) {
+    let Some(RateLimit { qps, burst }) = rate_limit else { return };
     let seconds = 1000.0 / qps;
     tracing::warn!(
         qps,
         burst,
-        "requests are limited: 1000 writes take at least {seconds:.0} s. \
-         Remove runtimeClientConnection.qps and burst to have no limit"
+        "the configuration limits the request rate: 1000 writes take at least {seconds:.0} s. \
+         Remove runtimeClientConnection.qps and burst to remove the limit"
     );
 }
 
@@ -341,10 +335,11 @@ mod tests {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    use super::*;
     use grove_test_support::mock_api_server::{self, MockResponse};
 
-    fn service() -> Runtime {
+    use super::*;
+
+    fn runtime() -> Runtime {
         let (client, _) = mock_api_server::client(|_| MockResponse::NoResponse);
         let clients = Clients { requests: client.clone(), watches: client };
         Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap()
@@ -355,24 +350,24 @@ mod tests {
         assert!(Command::new("kill").args(["-TERM", &own]).status().unwrap().success());
     }
 
-    // One test, because all of a process hears its signals.
+    // One test, because a signal reaches all handlers of the process.
     #[tokio::test]
     async fn the_first_signal_drains_and_the_second_aborts() {
-        let (drained, finished) = (service(), AtomicBool::new(false));
+        let (drained, finished) = (runtime(), AtomicBool::new(false));
         let work = async {
             send_sigterm_to_ourselves();
-            drained.shutdown().asked().await;
+            drained.shutdown().cancelled().await;
             sleep(Duration::from_millis(50)).await;
             finished.store(true, Ordering::SeqCst);
             Ok(())
         };
         drained.run(work, &()).await.unwrap();
-        assert!(finished.load(Ordering::SeqCst), "the work was cut off");
+        assert!(finished.load(Ordering::SeqCst), "the runtime cancelled the work");
 
-        let aborted = service();
+        let aborted = runtime();
         let work = async {
             send_sigterm_to_ourselves();
-            aborted.shutdown().asked().await;
+            aborted.shutdown().cancelled().await;
             send_sigterm_to_ourselves();
             std::future::pending().await
         };
@@ -381,8 +376,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_of_the_work_is_the_services() {
-        let error = service().run(async { bail!("it broke") }, &()).await.unwrap_err();
+    async fn run_returns_the_error_of_the_work() {
+        let error = runtime().run(async { bail!("it broke") }, &()).await.unwrap_err();
         assert_eq!(error.to_string(), "it broke");
     }
 }

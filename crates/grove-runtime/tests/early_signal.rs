@@ -26,7 +26,7 @@ async fn a_signal_before_the_work_begins_ends_it_well() {
     let own = std::process::id().to_string();
     assert!(Command::new("kill").args(["-TERM", &own]).status().unwrap().success());
     let work = async {
-        service.shutdown().asked().await;
+        service.shutdown().cancelled().await;
         Ok(())
     };
     // A deadline for a signal that was lost.

@@ -56,8 +56,8 @@ pub(crate) async fn manage(
 ) -> anyhow::Result<()> {
     let CertOptions { mode, subject_alt_names, certificate_period, ca_period } = options;
     let config = &runtime.config().server.webhooks;
-    let readiness = CertReadiness::new(runtime.ready().register_for_probes("the certificate"));
-    let shutdown = runtime.shutdown().asked();
+    let readiness = CertReadiness::new(runtime.readiness().register_probe_only("the certificate"));
+    let shutdown = runtime.shutdown().cancelled();
     match mode.unwrap_or(config.cert_provision_mode) {
         CertProvisionMode::Manual => {
             let watch = cert_watcher::watch(config.server_cert_dir.as_ref(), serving_cert, readiness, metrics);
@@ -71,7 +71,7 @@ pub(crate) async fn manage(
             let policy = RotationPolicy { subject_alt_names, certificate_period, ca_period };
             let rotator = CertRotator::new(runtime, policy, (serving_cert.clone(), readiness), metrics);
             tokio::select! {
-                () = rotator.run(runtime.ready().clone()) => Ok(()),
+                () = rotator.run(runtime.readiness().clone()) => Ok(()),
                 () = shutdown => Ok(()),
             }
         }

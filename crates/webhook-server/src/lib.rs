@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt;
 use futures::future::try_join3;
-use grove_runtime::ready::Ready;
+use grove_runtime::ready::Readiness;
 use grove_runtime::runtime::Runtime;
-use grove_runtime::shutdown::Shutdown;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 mod admit;
 pub mod args;
@@ -57,7 +57,7 @@ pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
     let state = WebhookState::new(ClusterFacts::start(runtime, &args.grove_accounts), metrics.clone());
     let certs = certs::manage(runtime, &serving_cert, options, &metrics);
     let server = serve(runtime, (listener, state), serving_cert.clone(), args.shutdown_delay_duration);
-    let readiness = mark_unready_on_shutdown(runtime.ready(), runtime.shutdown());
+    let readiness = mark_unready_on_shutdown(runtime.readiness(), runtime.shutdown());
     // Boxed, because the combined future is large.
     let work = Box::pin(try_join3(certs, server, readiness.map(Ok)));
     runtime.run(work.map(|result| result.map(drop)), &()).await
@@ -80,8 +80,8 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let shutdown = runtime.shutdown();
     tokio::select! {
-        () = runtime.ready().wait() => {}
-        () = shutdown.asked() => return Ok(()),
+        () = runtime.readiness().wait() => {}
+        () = shutdown.cancelled() => return Ok(()),
     }
     let tls = serve::tls(Arc::new(serving_cert)).context("could not set up TLS")?;
     let routes = routes::routes(&state);
@@ -92,7 +92,7 @@ async fn serve(
 }
 
 /// Fails the readiness probe from the start of the shutdown on, so that load balancers stop sending requests.
-async fn mark_unready_on_shutdown(ready: &Ready, shutdown: &Shutdown) {
-    shutdown.asked().await;
-    drop(ready.register_for_probes("the end of the shutdown"));
+async fn mark_unready_on_shutdown(ready: &Readiness, shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    drop(ready.register_probe_only("the end of the shutdown"));
 }

@@ -12,7 +12,6 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use futures::FutureExt;
-use grove_runtime::shutdown::Shutdown;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -24,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 mod activity;
 
@@ -69,9 +69,9 @@ pub(crate) async fn serve(
     tls: TlsAcceptor,
     routes: Router,
     max_connections: u32,
-    (shutdown, shutdown_delay): (&Shutdown, Duration),
+    (shutdown, shutdown_delay): (&CancellationToken, Duration),
 ) -> bool {
-    let (activity, drained) = (ConnectionActivity::default(), Shutdown::new());
+    let (activity, drained) = (ConnectionActivity::default(), CancellationToken::new());
     let routes = close_http1_on_shutdown(routes, shutdown.clone(), activity.clone());
     let permits = Arc::new(Semaphore::new(max_connections as usize));
     let spawn = |(stream, permit): (TcpStream, OwnedSemaphorePermit)| {
@@ -83,7 +83,7 @@ pub(crate) async fn serve(
         });
     };
     let mut idle = std::pin::pin!(async {
-        shutdown.asked().await;
+        shutdown.cancelled().await;
         activity.wait_idle(shutdown_delay, MAX_DRAIN).await
     });
     let is_idle = loop {
@@ -100,13 +100,13 @@ pub(crate) async fn serve(
         spawn(connection);
     }
     drop(listener);
-    drained.ask();
+    drained.cancel();
     timeout(GRACEFUL_SHUTDOWN_TIMEOUT, permits.acquire_many(max_connections)).await.is_ok()
 }
 
 /// From the shutdown on, adds `Connection: close` to each HTTP/1.1 response. HTTP/2 closes connections without losing
 /// requests.
-fn close_http1_on_shutdown(routes: Router, shutdown: Shutdown, activity: ConnectionActivity) -> Router {
+fn close_http1_on_shutdown(routes: Router, shutdown: CancellationToken, activity: ConnectionActivity) -> Router {
     routes.layer(middleware::from_fn(move |request: Request, next: Next| {
         let (is_http1, shutdown) = (request.version() <= Version::HTTP_11, shutdown.clone());
         if is_http1 {
@@ -114,7 +114,7 @@ fn close_http1_on_shutdown(routes: Router, shutdown: Shutdown, activity: Connect
         }
         async move {
             let mut response = next.run(request).await;
-            if is_http1 && shutdown.is_asked() {
+            if is_http1 && shutdown.is_cancelled() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             response
@@ -138,7 +138,7 @@ async fn serve_connection(
     stream: TcpStream,
     tls: &TlsAcceptor,
     routes: Router,
-    (activity, drained): (&ConnectionActivity, &Shutdown),
+    (activity, drained): (&ConnectionActivity, &CancellationToken),
 ) {
     let Some(stream) = accept_tls(stream, tls).await else { return };
     // The client gets time for its first request.
@@ -155,7 +155,7 @@ async fn serve_connection(
         // A request that has already arrived is read before the graceful shutdown starts.
         biased;
         result = connection.as_mut() => result,
-        () = drained.asked() => {
+        () = drained.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

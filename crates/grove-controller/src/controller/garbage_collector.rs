@@ -49,7 +49,7 @@ where
         }
         tokio::select! {
             () = tokio::time::sleep(backoff.failed()) => {}
-            () = controllers.shutdown().asked() => return,
+            () = controllers.shutdown().cancelled() => return,
         }
     }
 }

@@ -62,7 +62,7 @@ where
 {
     let stop = async {
         sleep(time).await;
-        service.shutdown().ask();
+        service.shutdown().cancel();
     };
     futures::join!(builder.run(service, Arc::new(()), reconcile), stop);
 }
@@ -104,14 +104,14 @@ async fn the_retry_after_of_the_server_delays_the_retry() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_reconciled_before_all_caches_are_filled() {
     let (service, _) = service(|_| MockResponse::NoResponse);
-    let pods = service.ready().register("pods");
+    let pods = service.readiness().register("pods");
     let tries = Arc::new(AtomicUsize::new(0));
     let (counted, seen) = (Arc::clone(&tries), Arc::clone(&tries));
     let builder = controller(["a"]);
     let filled = async move {
         sleep(Duration::from_secs(5)).await;
         assert_eq!(seen.load(Ordering::SeqCst), 0);
-        pods.ready();
+        pods.set_ready();
     };
     let running = run_for(builder, &service, Duration::from_secs(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ready::Ready;
+use crate::ready::Readiness;
 use grove_test_support::mock_api_server::{
     self, MockResponse, RecordedRequest, RequestLog, config_map, config_maps, status,
 };
@@ -27,7 +27,7 @@ const OPEN: MockResponse = MockResponse::Watch { events: vec![], stays_open: tru
 struct Watched {
     cache: Cache<ConfigMap>,
     changes: Box<dyn Stream<Item = Delta<ConfigMap>> + Send + Unpin>,
-    ready: Ready,
+    ready: Readiness,
     log: RequestLog,
 }
 
@@ -56,7 +56,7 @@ fn keeping(
             lists(listed.fetch_add(1, Ordering::SeqCst))
         }
     });
-    let ready = Ready::new();
+    let ready = Readiness::new();
     let slot: Slot<ConfigMap> = |object| Some(object.name_any()[..1].to_owned());
     let metrics = Metrics::new().unwrap();
     let handle = ready.register("configmaps");
@@ -245,7 +245,7 @@ async fn a_list_that_fails_is_tried_again_and_keeps_the_service_unready() {
         |_, _| OPEN,
     );
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert!(!watched.ready.missing().is_empty());
+    assert!(!watched.ready.pending().is_empty());
     watched.ready.wait().await;
     assert_eq!(watched.names(), ["a"]);
     assert_eq!(watched.log.count(RecordedRequest::is_list), 6);

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::shutdown::Shutdown;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog};
+use tokio_util::sync::CancellationToken;
 
 /// A mock API server that stores one Lease.
 #[derive(Clone, Default)]
@@ -81,7 +81,7 @@ impl Server {
 struct Replica {
     leadership: Leadership,
     metrics: Metrics,
-    released: Shutdown,
+    released: CancellationToken,
     running: tokio::task::JoinHandle<Result<(), LeadershipLost>>,
     log: RequestLog,
 }
@@ -94,10 +94,11 @@ impl Replica {
     fn configured(server: &Server, identity: &str, election: &LeaderElection) -> Self {
         let server = server.clone();
         let (client, log) = mock_api_server::client(move |request| server.with(|state| state.respond(request)));
-        let (leadership, metrics, released) = (Leadership::standby(), Metrics::new().unwrap(), Shutdown::new());
+        let (leadership, metrics, released) =
+            (Leadership::standby(), Metrics::new().unwrap(), CancellationToken::new());
         let lock = LeaseLock { client, namespace: "grove-system".into(), service: "svc".into() };
         let elector = LeaderElector::new(lock, identity, election, leadership.clone(), metrics.clone());
-        let running = tokio::spawn(elector.run(released.asked()));
+        let running = tokio::spawn(elector.run(released.clone().cancelled_owned()));
         Self { leadership, metrics, released, running, log }
     }
 
@@ -143,7 +144,7 @@ async fn exactly_one_standby_acquires_a_released_lease_immediately() {
     seconds(60).await;
     assert!(others.iter().all(|other| !other.leadership.is_held()));
     let released = Instant::now();
-    a.released.ask();
+    a.released.cancel();
     assert_eq!(a.running.await.unwrap(), Ok(()));
     let taken = futures::future::select_all(others.iter().map(|other| Box::pin(other.wait_until_leading())));
     let ((), _, rest) = taken.await;
@@ -357,7 +358,7 @@ async fn a_replica_that_never_led_does_not_write_the_lease_when_it_ends() {
     a.wait_until_leading().await;
     let b = Replica::start(&server, "b");
     seconds(1).await;
-    b.released.ask();
+    b.released.cancel();
     assert_eq!(b.running.await.unwrap(), Ok(()));
     assert_eq!(b.log.count(|request| request.method == "PUT"), 0);
     assert_eq!(server.holder(), "a");

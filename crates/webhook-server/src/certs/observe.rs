@@ -37,7 +37,7 @@ impl CertCaches {
             (runtime.namespace().to_owned(), runtime.config().server.webhooks.secret_name.clone());
         let api = Api::<Secret>::namespaced(runtime.watch_client(), &namespace);
         let by_name = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
-        let ready = runtime.ready().register("the Secret");
+        let ready = runtime.readiness().register("the Secret");
         let (secrets, secret_events) = caches::start_informer(api, by_name, ready, (None, None), runtime.metrics());
         let (key, value) = WEBHOOK_LABEL;
         let by_label = || watcher::Config::default().labels(&[key, "=", value].concat());

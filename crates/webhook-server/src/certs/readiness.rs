@@ -18,10 +18,10 @@ impl CertReadiness {
     pub(crate) fn update(&mut self, reason: Option<&str>) {
         match (reason, self.handle.take()) {
             (Some(reason), Some(handle)) => {
-                handle.waits_because(reason);
+                handle.set_reason(reason);
                 self.handle = Some(handle);
             }
-            (None, Some(handle)) => handle.ready(),
+            (None, Some(handle)) => handle.set_ready(),
             (_, None) => {}
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use grove_runtime::leadership::Leadership;
-use grove_runtime::ready::Ready;
+use grove_runtime::ready::Readiness;
 use grove_runtime::runtime::Runtime;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::sleep;
@@ -69,7 +69,7 @@ impl CertRotator {
     }
 
     /// Runs the loop once the caches are synced.
-    pub(crate) async fn run(mut self, caches_synced: Ready) {
+    pub(crate) async fn run(mut self, caches_synced: Readiness) {
         caches_synced.wait().await;
         let mut started_leading = Box::pin(self.leadership.started_leading());
         loop {

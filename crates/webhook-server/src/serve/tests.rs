@@ -41,7 +41,7 @@ fn acceptor_and_connector(versions: &[&'static SupportedProtocolVersion]) -> (Tl
 struct Server {
     address: SocketAddr,
     connector: TlsConnector,
-    shutdown: Shutdown,
+    shutdown: CancellationToken,
     /// Whether the readiness probe succeeds, so that clients connect.
     is_ready: Arc<AtomicBool>,
     /// Returns whether all connections ended in time.
@@ -56,7 +56,7 @@ impl Server {
 
     fn with(versions: &[&'static SupportedProtocolVersion], max_connections: u32, blocked: Duration) -> Self {
         let (acceptor, connector) = acceptor_and_connector(versions);
-        let (shutdown, is_ready) = (Shutdown::new(), Arc::new(AtomicBool::new(true)));
+        let (shutdown, is_ready) = (CancellationToken::new(), Arc::new(AtomicBool::new(true)));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ impl Server {
                 let routes = Router::new().route("/", get(|| async { "done" }));
                 let listener = TcpListener::from_std(listener).unwrap();
                 let block = async {
-                    server_shutdown.asked().await;
+                    server_shutdown.cancelled().await;
                     std::thread::sleep(blocked);
                     ready.store(false, Ordering::SeqCst);
                 };
@@ -94,7 +94,7 @@ impl Server {
             reusable = (!is_last).then_some(connection);
             responses += 1;
             if responses == 10 {
-                self.shutdown.ask();
+                self.shutdown.cancel();
             }
         }
         Ok(responses)
@@ -159,7 +159,7 @@ async fn a_request_that_arrives_at_the_end_of_the_drain_gets_a_response() {
         })
     });
     let (stream, _) = listener.accept().await.unwrap();
-    let (activity, drained) = (ConnectionActivity::default(), Shutdown::new());
+    let (activity, drained) = (ConnectionActivity::default(), CancellationToken::new());
     let routes = Router::new().route("/", get(|| async { "done" }));
     let drain = async {
         is_connected.await.unwrap();
@@ -170,7 +170,7 @@ async fn a_request_that_arrives_at_the_end_of_the_drain_gets_a_response() {
         is_written.recv().unwrap();
         std::thread::sleep(Duration::from_millis(5));
         timer.await;
-        drained.ask();
+        drained.cancel();
     };
     tokio::join!(drain, serve_connection(stream, &acceptor, routes, (&activity, &drained)));
     client.join().unwrap().unwrap();
@@ -182,7 +182,7 @@ async fn idle_connections_do_not_delay_the_shutdown() {
     let mut idle = server.connect().await.unwrap();
     assert!(!send(&mut idle).await.unwrap(), "there may be further requests");
     let unused = server.connect().await.unwrap();
-    server.shutdown.ask();
+    server.shutdown.cancel();
     assert!(server.thread.join().unwrap());
     assert!(send(&mut idle).await.is_err());
     drop(unused);
@@ -195,7 +195,7 @@ async fn tls_1_2_and_1_3_are_supported() {
         let mut connection = server.connect().await.unwrap();
         assert!(!send(&mut connection).await.unwrap());
         assert_eq!(connection.get_ref().1.protocol_version(), Some(version.version));
-        server.shutdown.ask();
+        server.shutdown.cancel();
         drop(connection);
         assert!(server.thread.join().unwrap());
     }
@@ -216,7 +216,7 @@ async fn a_connection_above_the_limit_waits_until_another_one_ends() {
     assert!(!third.is_finished(), "the connection is accepted");
     drop(second);
     assert!(!third.await.unwrap().unwrap(), "it gets a response like the others");
-    server.shutdown.ask();
+    server.shutdown.cancel();
     drop(first);
     assert!(server.thread.join().unwrap());
 }

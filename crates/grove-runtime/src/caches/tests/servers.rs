@@ -6,14 +6,14 @@ use super::*;
 
 fn over(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> Watched {
     let (client, log) = mock_api_server::client(script);
-    let (ready, metrics) = (Ready::new(), Metrics::new().unwrap());
+    let (ready, metrics) = (Readiness::new(), Metrics::new().unwrap());
     let handle = ready.register("configmaps");
     let (cache, changes) = start_informer(Api::all(client), watcher::Config::default(), handle, (None, None), &metrics);
     Watched { cache, changes: Box::new(changes), ready, log }
 }
 
 fn why(watched: &Watched) -> String {
-    watched.ready.missing()["configmaps"].clone().unwrap_or_default()
+    watched.ready.pending()["configmaps"].clone().unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +134,7 @@ async fn an_expired_token_ends_nothing_and_is_forgotten_when_it_is_renewed() {
         (true, true) => OPEN,
     });
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert!(!watched.ready.missing().is_empty());
+    assert!(!watched.ready.pending().is_empty());
     renewed.store(true, Ordering::SeqCst);
     assert_eq!(watched.next().await, "+a");
     watched.ready.wait().await;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use grove_runtime::metrics::Metrics;
-use grove_runtime::ready::Ready;
+use grove_runtime::ready::Readiness;
 use k8s_openapi::jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -63,7 +63,7 @@ async fn wait_until_served(serving_cert: &ServingCert, certificate: &str) {
 #[tokio::test]
 async fn a_mounted_certificate_is_served_as_soon_as_it_changes() {
     let mut mount = Mount::new("mounted");
-    let (serving_cert, ready) = (ServingCert::default(), Ready::new());
+    let (serving_cert, ready) = (ServingCert::default(), Readiness::new());
     let metrics = WebhookMetrics::new(Metrics::new().unwrap().registry()).unwrap();
     let readiness = CertReadiness::new(ready.register("the certificate"));
     let (directory, served) = (mount.directory.clone(), serving_cert.clone());
