@@ -97,7 +97,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         });
         entry.children = children;
         if is_retry {
-            entry.due = now + entry.backoff.failed();
+            entry.due = now + entry.backoff.next_delay();
         }
     }
 

@@ -20,7 +20,7 @@ use grove_runtime::{
     caches::{Cache, Delta},
     client::{self, Clients},
     runtime::Runtime,
-    telemetry::{Who, settings::Settings, traces::Traces},
+    telemetry::{ServiceIdentity, settings::TraceSettings, traces::Traces},
 };
 use grove_test_support::mock_api_server::{self, MockResponse, config_map};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -33,12 +33,13 @@ use prost::Message;
 use tokio::{net::TcpListener, task::spawn_blocking};
 use tracing_subscriber::{prelude::*, registry};
 
-const WHO: Who<'_> = Who { service: "test-controller", version: "1.2.3", identity: "test-0" };
+const IDENTITY: ServiceIdentity<'_> =
+    ServiceIdentity { service: "test-controller", version: "1.2.3", instance: "test-0" };
 const FAILED: i32 = 2;
 
-fn settings(endpoint: &str) -> Settings {
+fn settings(endpoint: &str) -> TraceSettings {
     client::install_crypto_provider();
-    Settings { endpoint: endpoint.to_owned(), timeout: Duration::from_secs(30), warning: None }
+    TraceSettings { endpoint: endpoint.to_owned(), timeout: Duration::from_secs(30), warning: None }
 }
 
 /// An address that somebody listens at.
@@ -112,17 +113,17 @@ fn lines(spans: &[Span]) -> Vec<String> {
 #[tokio::test]
 async fn a_reconcile_is_a_trace_with_the_key_of_the_object_and_one_span_per_write() {
     let (endpoint, received) = collector().await;
-    let traces = Traces::start(&settings(&endpoint), &WHO).unwrap();
+    let traces = Traces::start(&settings(&endpoint), &IDENTITY).unwrap();
     let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));
     reconcile_once().await;
     drop(subscribed);
-    assert!(spawn_blocking(move || traces.finish(Duration::from_secs(30))).await.unwrap());
+    assert!(spawn_blocking(move || traces.shutdown(Duration::from_secs(30))).await.unwrap());
 
     let requests = received.try_iter().map(|body| ExportTraceServiceRequest::decode(body).unwrap());
     let sent: Vec<_> = requests.flat_map(|request| request.resource_spans).collect();
     let service = &sent[0].resource.as_ref().unwrap().attributes;
-    assert_eq!(text(service, "service.name").unwrap(), WHO.service);
-    assert_eq!(text(service, "service.instance.id").unwrap(), WHO.identity);
+    assert_eq!(text(service, "service.name").unwrap(), IDENTITY.service);
+    assert_eq!(text(service, "service.instance.id").unwrap(), IDENTITY.instance);
     let scopes = sent.into_iter().flat_map(|resource| resource.scope_spans);
     let spans: Vec<Span> = scopes.flat_map(|scope| scope.spans).collect();
     assert_eq!(
@@ -139,9 +140,12 @@ async fn a_reconcile_is_a_trace_with_the_key_of_the_object_and_one_span_per_writ
 #[tokio::test]
 async fn the_end_of_the_process_waits_a_bounded_time_for_a_silent_collector() {
     let (_silent, endpoint) = address().await;
-    let traces = Traces::start(&settings(&endpoint), &WHO).unwrap();
+    let traces = Traces::start(&settings(&endpoint), &IDENTITY).unwrap();
     let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));
     reconcile_once().await;
     drop(subscribed);
-    assert!(!spawn_blocking(move || traces.finish(Duration::from_millis(50))).await.unwrap(), "what was lost is known");
+    assert!(
+        !spawn_blocking(move || traces.shutdown(Duration::from_millis(50))).await.unwrap(),
+        "what was lost is known"
+    );
 }

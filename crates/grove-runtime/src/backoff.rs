@@ -1,59 +1,57 @@
-//! Growing delays with jitter, for whatever has to be tried again.
+//! Exponential backoff with jitter, for repeated failures.
 
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
+    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-/// Doubles from `first` to `longest`; starts over when nothing failed for a while.
+/// Doubles the delay with each failure, from a minimum to a maximum. It starts again at the minimum after a quiet period
+/// without failures.
 #[derive(Clone, Debug)]
 pub struct Backoff {
-    first: Duration,
-    longest: Duration,
-    forget_after: Duration,
+    min: Duration,
+    max: Duration,
+    quiet_period: Duration,
     failures: u32,
-    last: Option<Instant>,
+    last_failure: Option<Instant>,
 }
 
 impl Backoff {
-    /// For a watch: back within seconds after the API server returns, yet no load while it is away.
+    /// For lists and watches: 500 ms to 10 s, so that a watch resumes within seconds after an outage of the API server.
     pub fn for_watches() -> Self {
         Self::new(Duration::from_millis(500), Duration::from_secs(10), Duration::from_mins(1))
     }
 
-    /// For one object whose reconciliation failed; reset on success only.
+    /// For the reconciliations of one object: 500 ms to 1 min. The caller drops it after a success.
     pub fn for_objects() -> Self {
         Self::new(Duration::from_millis(500), Duration::from_mins(1), Duration::from_hours(1))
     }
 
-    fn new(first: Duration, longest: Duration, forget_after: Duration) -> Self {
-        Self { first, longest, forget_after, failures: 0, last: None }
+    fn new(min: Duration, max: Duration, quiet_period: Duration) -> Self {
+        Self { min, max, quiet_period, failures: 0, last_failure: None }
     }
 
-    /// How long to wait after one more failure: between half and the whole of the doubled delay, so that those who
-    /// failed together do not return together. Never below `first`.
-    pub fn failed(&mut self) -> Duration {
+    /// Counts a failure and returns the delay before the next attempt. Jitter chooses it between half of the doubled delay
+    /// and all of it, but not below the minimum, so that objects that failed together are not retried together.
+    pub fn next_delay(&mut self) -> Duration {
         let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) > self.forget_after) {
+        if self.last_failure.is_some_and(|last| now.duration_since(last) > self.quiet_period) {
             self.failures = 0;
         }
-        self.last = Some(now);
-        let doubled = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
+        self.last_failure = Some(now);
+        let doubled = self.min.saturating_mul(1 << self.failures.min(16)).min(self.max);
         self.failures += 1;
-        self.first.max(doubled.mul_f64(0.5 + 0.5 * random_fraction()))
+        let [a, b, c, d, ..] = random_number().to_ne_bytes();
+        let jitter = f64::from(u32::from_ne_bytes([a, b, c, d])) / f64::from(u32::MAX);
+        self.min.max(doubled.mul_f64(0.5 + 0.5 * jitter))
     }
 }
 
-fn random_fraction() -> f64 {
-    let [a, b, ..] = random_number().to_ne_bytes();
-    f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
-}
-
-/// Good enough to tell processes apart and to spread them: the standard library seeds each hasher from the system.
+/// A random number without cryptographic quality. The standard library seeds each `RandomState` from the system.
 pub(crate) fn random_number() -> u64 {
-    RandomState::new().build_hasher().finish()
+    RandomState::new().hash_one(0)
 }
 
 #[cfg(test)]
@@ -61,23 +59,23 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn delays_double_up_to_the_longest() {
+    async fn delays_double_up_to_the_maximum() {
         let mut backoff = Backoff::for_objects();
-        let delays: Vec<_> = (0..20).map(|_| backoff.failed()).collect();
+        let delays: Vec<_> = (0..20).map(|_| backoff.next_delay()).collect();
         for (nth, delay) in delays.iter().enumerate() {
-            let whole = Duration::from_millis(500).saturating_mul(1 << nth.min(16)).min(Duration::from_mins(1));
-            assert!(*delay <= whole && *delay >= whole / 2, "failure {nth}: {delay:?}");
+            let doubled = Duration::from_millis(500).saturating_mul(1 << nth.min(16)).min(Duration::from_mins(1));
+            assert!(*delay <= doubled && *delay >= doubled / 2, "failure {nth}: {delay:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quiet_while_starts_over() {
+    async fn a_quiet_period_resets_the_delay_to_the_minimum() {
         let mut backoff = Backoff::for_watches();
         for _ in 0..10 {
-            backoff.failed();
+            backoff.next_delay();
         }
-        assert!(backoff.failed() >= Duration::from_secs(5));
+        assert!(backoff.next_delay() >= Duration::from_secs(5));
         tokio::time::advance(Duration::from_mins(2)).await;
-        assert_eq!(backoff.failed(), Duration::from_millis(500));
+        assert_eq!(backoff.next_delay(), Duration::from_millis(500));
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     rbac::SYSTEM_NAMESPACE,
     ready::Readiness,
     signals::Signals,
-    telemetry::{self, Who},
+    telemetry::{self, ServiceIdentity},
 };
 
 /// Time for the running work after a signal. It is shorter than the default `terminationGracePeriodSeconds` of 30 s.
@@ -85,8 +85,8 @@ impl Runtime {
         let signals = Signals::listen().context("could not listen for signals")?;
         let identity = args.identity.clone().unwrap_or_else(identity::default_identity);
         let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
-        let who = Who { service: name, version, identity: &identity };
-        let Loaded { configuration, warnings: _, hash } = configure(args, &who)?;
+        let source = ServiceIdentity { service: name, version, instance: &identity };
+        let Loaded { configuration, warnings: _, hash } = configure(args, &source)?;
         let agent = format!("{name}/{version} ({identity})");
         let Connection { clients, leases, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
@@ -305,11 +305,11 @@ impl Runtime {
     }
 }
 
-fn configure(args: &CommonArgs, who: &Who<'_>) -> anyhow::Result<Loaded> {
+fn configure(args: &CommonArgs, identity: &ServiceIdentity<'_>) -> anyhow::Result<Loaded> {
     let loaded = config::load(args.config.as_deref())?;
     let configuration = &loaded.configuration;
     let level = args.log_level.as_deref().unwrap_or(configuration.log_level.as_str());
-    telemetry::start(args.log_format.unwrap_or(configuration.log_format.into()), level, who)?;
+    telemetry::start(args.log_format.unwrap_or(configuration.log_format.into()), level, identity)?;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }

@@ -1,4 +1,4 @@
-//! Logs: structured, as JSON or text, with the whole chain of an error in one line. And traces, for whoever asks for them.
+//! Logs as JSON or text, and traces if the environment names a collector.
 
 pub mod settings;
 pub mod traces;
@@ -11,22 +11,22 @@ use grove_api_types::configuration;
 use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, Layer, fmt, prelude::*, registry::LookupSpan};
 
-use self::{settings::Settings, traces::Traces};
+use self::{settings::TraceSettings, traces::Traces};
 use crate::api_error::error_chain;
 
-/// The last traces may take this long.
-const FLUSH: Duration = Duration::from_secs(2);
+/// Time for sending the last traces at the end of the process.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Those of this process, as its logs are.
+/// The traces of this process.
 static TRACES: OnceLock<Traces> = OnceLock::new();
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// One JSON object per line.
     #[default]
     Json,
-    /// For people.
+    /// Text for human readers.
     Text,
 }
 
@@ -39,38 +39,41 @@ impl From<configuration::LogFormat> for LogFormat {
     }
 }
 
-/// The process that tells.
+/// The source of traces.
 #[derive(Clone, Copy, Debug)]
-pub struct Who<'a> {
+pub struct ServiceIdentity<'a> {
     /// The name of the service.
     pub service: &'a str,
-    /// Its version.
+    /// The version of the service.
     pub version: &'a str,
-    /// The name of this replica.
-    pub identity: &'a str,
+    /// The identity of this replica.
+    pub instance: &'a str,
 }
 
-/// Starts logging to standard error, and traces if the environment names a collector; a trouble with those stops nobody.
-/// Needs a tokio runtime.
+/// Starts logging to standard error, and traces if the environment names a collector. Invalid trace settings cause a
+/// warning and no error. Needs a tokio runtime.
 ///
-/// `level` is `error`, `info` or `debug`, or a filter of `tracing`'s own syntax such as `info,kube=debug`.
-pub fn start(format: LogFormat, level: &str, who: &Who<'_>) -> anyhow::Result<()> {
-    // What cannot be reached is told by who wanted to reach it.
+/// `level` is `error`, `info` or `debug`, or a filter in the syntax of `tracing-subscriber` such as `info,kube=debug`.
+///
+/// # Errors
+/// `level` is not a valid filter, or the process already has a logger.
+pub fn start(format: LogFormat, level: &str, identity: &ServiceIdentity<'_>) -> anyhow::Result<()> {
+    // The callers of kube log connection errors themselves.
     let quiet = if matches!(level, "info" | "error") { ",kube_client::client::builder=off" } else { "" };
     let filter = EnvFilter::try_new(format!("{level}{quiet}"));
-    let filter = filter.with_context(|| format!("log level {level:?} is not understood"))?;
-    let settings = Settings::read(environment);
-    let traces = settings.as_ref().map(|settings| Traces::start(settings, who));
+    let filter = filter.with_context(|| format!("the log level {level:?} is invalid"))?;
+    let settings = TraceSettings::read(environment_variable);
+    let traces = settings.as_ref().map(|settings| Traces::start(settings, identity));
     let registry = tracing_subscriber::registry();
     let started = match &traces {
-        // What is logged is no longer all that is listened to, so the level is that of the lines.
-        Some(Ok(traces)) => registry.with(lines(format).with_filter(filter)).with(traces.layer()).try_init(),
-        None | Some(Err(_)) => registry.with(filter).with(lines(format)).try_init(),
+        // The log level must not filter traces, so the filter belongs to the log lines only.
+        Some(Ok(traces)) => registry.with(log_lines(format).with_filter(filter)).with(traces.layer()).try_init(),
+        None | Some(Err(_)) => registry.with(filter).with(log_lines(format)).try_init(),
     };
     started.map_err(|error| anyhow!("could not start logging: {error}"))?;
     match traces {
-        Some(Ok(traces)) => keep(traces),
-        Some(Err(error)) => warn(&format!("no traces are sent: {}", error_chain(error.as_ref()))),
+        Some(Ok(traces)) => install(traces),
+        Some(Err(error)) => warn(&format!("could not start sending traces: {}", error_chain(error.as_ref()))),
         None => {}
     }
     if let Some(warning) = settings.and_then(|settings| settings.warning) {
@@ -79,31 +82,31 @@ pub fn start(format: LogFormat, level: &str, who: &Who<'_>) -> anyhow::Result<()
     Ok(())
 }
 
-fn keep(traces: Traces) {
-    tracing::info!(endpoint = traces.endpoint(), "traces are sent");
-    // It is empty: there is one subscriber, and it was just set.
+fn install(traces: Traces) {
+    tracing::info!(endpoint = traces.endpoint(), "sending traces");
+    // `start` succeeds once, so the cell is empty.
     let _ = TRACES.set(traces);
 }
 
-fn warn(words: &str) {
-    tracing::warn!("{words}");
+fn warn(message: &str) {
+    tracing::warn!("{message}");
 }
 
-/// Sends the traces that were not sent yet, for at most two seconds.
+/// Sends the queued traces, for at most two seconds.
 pub async fn finish() {
     let Some(traces) = TRACES.get() else { return };
-    // On a thread that may wait: this one carries what is sent.
-    if !tokio::task::spawn_blocking(move || traces.finish(FLUSH)).await.unwrap_or_default() {
-        tracing::warn!("the last traces could not be sent");
+    // The call blocks, and this thread may have to send the requests.
+    if !tokio::task::spawn_blocking(move || traces.shutdown(FLUSH_TIMEOUT)).await.unwrap_or_default() {
+        tracing::warn!("could not send the last traces");
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "OpenTelemetry's libraries read its other variables from there, too")]
-fn environment(name: &str) -> Option<String> {
+#[expect(clippy::disallowed_methods, reason = "OpenTelemetry's settings are environment variables")]
+fn environment_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+fn log_lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {

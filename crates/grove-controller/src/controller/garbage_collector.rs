@@ -48,7 +48,7 @@ where
             return;
         }
         tokio::select! {
-            () = tokio::time::sleep(backoff.failed()) => {}
+            () = tokio::time::sleep(backoff.next_delay()) => {}
             () = controllers.shutdown().cancelled() => return,
         }
     }

@@ -16,7 +16,7 @@ impl FailureRateLimiter {
     /// Records a failure, and returns when to retry.
     pub(super) fn when<K: Resource>(&self, object: &K) -> Duration {
         let mut by_uid = self.by_uid.lock();
-        by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Backoff::for_objects).failed()
+        by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Backoff::for_objects).next_delay()
     }
 
     /// Drops the failures of an object.

@@ -177,7 +177,7 @@ where
     async fn back_off(&mut self, error: String, min_delay: Duration) {
         let kind = &self.kind;
         self.metrics.record_watch_failure(kind);
-        let delay = self.backoff.failed().max(min_delay);
+        let delay = self.backoff.next_delay().max(min_delay);
         if self.last_error.as_ref() != Some(&error) {
             tracing::warn!(kind, ?delay, "list and watch failed, retrying: {error}");
             self.last_error = Some(error);

@@ -1,54 +1,54 @@
-//! What the environment asks for: OpenTelemetry's own variables, because whoever runs a collector knows them already and
-//! injects them into every pod alike.
+//! The environment variables that decide whether and where traces are sent.
+//!
+//! The values are OpenTelemetry's own. `opentelemetry-otlp` could read the endpoint and the timeout itself, but it does not
+//! return them, and [the transport](super::transport) needs both. The library reads all further variables.
 
 use std::time::Duration;
 
-/// The collector of traces, as a complete address.
-const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// The collector of everything; traces have a path of their own below it.
-const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-const TRACES_PATH: &str = "v1/traces";
+use opentelemetry_otlp::{
+    OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL_HTTP_PROTOBUF,
+    OTEL_EXPORTER_OTLP_TIMEOUT, OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+    OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_TRACES_TIMEOUT,
+};
 
-const TRACES_TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT";
-const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
-const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The two variables that turn traces off. `opentelemetry-otlp` has no constants for them.
+const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
+const OTEL_TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 
-const TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
-const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-const SPOKEN: &str = "http/protobuf";
-
-const DISABLED: &str = "OTEL_SDK_DISABLED";
-const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
-
-/// Where traces go, and how.
+/// Where traces are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The address of the collector.
+pub struct TraceSettings {
+    /// The URL that receives traces.
     pub endpoint: String,
-    /// What one batch may take.
+    /// The timeout of one request. Default: 10 s.
     pub timeout: Duration,
-    /// What was asked for and is not done.
+    /// A variable that has no effect.
     pub warning: Option<String>,
 }
 
-impl Settings {
-    /// `None` if no collector is named, which is how it is unless somebody asks.
+impl TraceSettings {
+    /// Reads the environment through `variable`. `None` if no endpoint is set, or if a variable turns traces off.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let written =
-            |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let is = |name: &str, word: &str| written(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
-        if is(DISABLED, "true") || is(EXPORTER, "none") {
+        let value = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let is = |name: &str, word: &str| value(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
+        if is(OTEL_SDK_DISABLED, "true") || is(OTEL_TRACES_EXPORTER, "none") {
             return None;
         }
-        let endpoint = match written(TRACES_ENDPOINT) {
+        let endpoint = match value(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) {
             Some(endpoint) => endpoint,
-            None => format!("{}/{TRACES_PATH}", written(ENDPOINT)?.trim_end_matches('/')),
+            None => format!("{}/v1/traces", value(OTEL_EXPORTER_OTLP_ENDPOINT)?.trim_end_matches('/')),
         };
-        let timeout = [TRACES_TIMEOUT, TIMEOUT].into_iter().find_map(&written);
-        let timeout = timeout.and_then(|value| value.parse().ok()).map_or(USUAL_TIMEOUT, Duration::from_millis);
-        let protocol = [TRACES_PROTOCOL, PROTOCOL].into_iter().find_map(|name| Some((name, written(name)?)));
-        let warning = protocol.filter(|(_, protocol)| protocol != SPOKEN).map(|(name, protocol)| {
-            format!("{name}: {protocol:?} has no effect, traces are sent as {SPOKEN}, mostly to port 4318")
+        let timeout = value(OTEL_EXPORTER_OTLP_TRACES_TIMEOUT).or_else(|| value(OTEL_EXPORTER_OTLP_TIMEOUT));
+        let timeout = timeout.and_then(|value| value.parse().ok());
+        let timeout = timeout.map_or(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, Duration::from_millis);
+        let mut protocols = [OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL].into_iter();
+        let protocol = protocols.find_map(|name| Some((name, value(name)?)));
+        let unsupported = protocol.filter(|(_, protocol)| protocol != OTEL_EXPORTER_OTLP_PROTOCOL_HTTP_PROTOBUF);
+        let warning = unsupported.map(|(name, protocol)| {
+            format!(
+                "{name}: {protocol:?} has no effect, traces are sent as \
+                 {OTEL_EXPORTER_OTLP_PROTOCOL_HTTP_PROTOBUF}, which usually has port 4318"
+            )
         });
         Some(Self { endpoint, timeout, warning })
     }
@@ -58,46 +58,51 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Option<Settings> {
-        Settings::read(|name| {
+    const ENDPOINT: &str = OTEL_EXPORTER_OTLP_ENDPOINT;
+
+    fn read(variables: &[(&str, &str)]) -> Option<TraceSettings> {
+        TraceSettings::read(|name| {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         })
     }
 
     #[test]
-    fn traces_are_off_unless_a_collector_is_named() {
+    fn traces_are_off_without_an_endpoint_and_when_a_variable_turns_them_off() {
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[(ENDPOINT, " ")]), None);
-        assert_eq!(read(&[(ENDPOINT, "http://c:4318"), (DISABLED, "True")]), None);
-        assert_eq!(read(&[(ENDPOINT, "http://c:4318"), (EXPORTER, "none")]), None);
+        assert_eq!(read(&[(ENDPOINT, "http://c:4318"), (OTEL_SDK_DISABLED, "True")]), None);
+        assert_eq!(read(&[(ENDPOINT, "http://c:4318"), (OTEL_TRACES_EXPORTER, "none")]), None);
     }
 
     #[test]
-    fn the_address_of_traces_is_complete_and_that_of_everything_has_a_path_below_it() {
+    fn the_traces_endpoint_is_complete_and_the_general_endpoint_gets_a_path() {
         let endpoint = |variables: &[(&str, &str)]| read(variables).unwrap().endpoint;
         assert_eq!(endpoint(&[(ENDPOINT, "http://c:4318")]), "http://c:4318/v1/traces");
         assert_eq!(endpoint(&[(ENDPOINT, "http://c:4318/otlp/")]), "http://c:4318/otlp/v1/traces");
-        assert_eq!(endpoint(&[(ENDPOINT, "http://c:4318"), (TRACES_ENDPOINT, "http://t:1/x")]), "http://t:1/x");
+        let both = [(ENDPOINT, "http://c:4318"), (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, "http://t:1/x")];
+        assert_eq!(endpoint(&both), "http://t:1/x");
     }
 
     #[test]
-    fn how_long_a_batch_may_take_is_in_milliseconds() {
+    fn the_timeout_is_in_milliseconds() {
         let timeout =
             |variables: &[(&str, &str)]| read(&[&[(ENDPOINT, "http://c")], variables].concat()).unwrap().timeout;
-        assert_eq!(timeout(&[]), USUAL_TIMEOUT);
-        assert_eq!(timeout(&[(TIMEOUT, "2500")]), Duration::from_millis(2500));
-        assert_eq!(timeout(&[(TIMEOUT, "2500"), (TRACES_TIMEOUT, "100")]), Duration::from_millis(100));
-        assert_eq!(timeout(&[(TIMEOUT, "soon")]), USUAL_TIMEOUT);
+        let (general, of_traces) = (OTEL_EXPORTER_OTLP_TIMEOUT, OTEL_EXPORTER_OTLP_TRACES_TIMEOUT);
+        assert_eq!(timeout(&[]), Duration::from_secs(10));
+        assert_eq!(timeout(&[(general, "2500")]), Duration::from_millis(2500));
+        assert_eq!(timeout(&[(general, "2500"), (of_traces, "100")]), Duration::from_millis(100));
+        assert_eq!(timeout(&[(general, "soon")]), Duration::from_secs(10));
     }
 
     #[test]
-    fn who_asks_for_another_protocol_is_told() {
-        let warning = |protocol| read(&[(ENDPOINT, "http://c"), (PROTOCOL, protocol)]).unwrap().warning;
-        assert_eq!(warning(SPOKEN), None);
+    fn an_unsupported_protocol_causes_a_warning() {
+        let warning =
+            |protocol| read(&[(ENDPOINT, "http://c"), (OTEL_EXPORTER_OTLP_PROTOCOL, protocol)]).unwrap().warning;
+        assert_eq!(warning("http/protobuf"), None);
         assert_eq!(
             warning("grpc").unwrap(),
-            "OTEL_EXPORTER_OTLP_PROTOCOL: \"grpc\" has no effect, traces are sent as http/protobuf, mostly to port 4318"
+            "OTEL_EXPORTER_OTLP_PROTOCOL: \"grpc\" has no effect, traces are sent as http/protobuf, which usually has port 4318"
         );
     }
 }

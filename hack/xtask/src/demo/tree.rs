@@ -167,7 +167,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: demo-0-decode-abcde, uid: p, ownerReferences: [{apiVersion: v1, kind: PodClique, name: c, uid: c}]}
 spec: {nodeName: node-3, containers: []}
-status: {phase: Running, conditions: [{type: Readiness, status: 'True'}]}
+status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}
 ";
 
     #[test]
@@ -207,7 +207,7 @@ status: {phase: Running, conditions: [{type: Readiness, status: 'True'}]}
 
     #[test]
     fn a_set_with_an_unready_pod_is_not_ready() {
-        let unready = SET.replace("{type: Readiness, status: 'True'}", "{type: Readiness, status: 'False'}");
+        let unready = SET.replace("{type: Ready, status: 'True'}", "{type: Ready, status: 'False'}");
         assert!(!is_ready(&objects(&unready), "demo"));
     }
 }
