@@ -1,4 +1,4 @@
-//! Clients of the API server: from a kubeconfig or the pod's own account, without hidden retries.
+//! Clients of the API server, from a kubeconfig or the service account of the pod. They do not retry by themselves.
 
 use std::{path::Path, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::rbac::SYSTEM_NAMESPACE;
 /// The time limit of a single request. A later observation shows whether the request was carried out.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-const CONNECT: Duration = Duration::from_secs(5);
-/// A connection without a byte for this long is dead; watches have their own limit.
-const SILENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that transfers no byte for this long is dead. Watches have no such limit.
+const READ_WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The two clients of a service: watches must never wait behind writes, so they have connections of their own.
+/// The two clients of a service. Each has its own connections, so watches never wait behind writes.
 #[derive(Clone)]
 pub struct Clients {
     /// For single requests.
@@ -34,28 +34,35 @@ pub struct Clients {
     pub watches: Client,
 }
 
-/// How a service reaches its cluster.
+/// The connection of a service to its cluster.
 pub struct Connection {
-    /// For its work.
+    /// The clients for requests and watches.
     pub clients: Clients,
-    /// For its Lease, which must not wait behind anything.
+    /// The client for the Lease. It shares no connection and no rate limit, because a late renewal ends the leadership.
     pub leases: Client,
-    /// The address of the API server.
+    /// The URL of the API server.
     pub server: String,
-    /// The namespace it runs in; outside of a cluster the one it would run in.
+    /// The namespace of the service. A process outside of a cluster has the namespace `grove-system`.
     pub namespace: String,
 }
 
-/// Makes ring the process-wide provider of cryptography; to be called before anything speaks TLS.
+/// Installs ring as the cryptography provider of the process. Call it before the first use of TLS.
 pub fn install_crypto_provider() {
-    // An error means that one is installed already, which serves as well.
+    // An error means that the process already has a provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Sets up the clients that the kubeconfig, or the pod's service account, says. Nothing is sent yet. The API server's
-/// logs will know the process as `agent`.
-pub async fn connect(kubeconfig: Option<&Path>, agent: &str, rate: Option<RateLimit>) -> anyhow::Result<Connection> {
-    let config = configuration(kubeconfig, agent).await?;
+/// Creates the clients from the kubeconfig, or from the service account of the pod, without sending a request. `user_agent`
+/// identifies the process in the logs of the API server.
+///
+/// # Errors
+/// The kubeconfig cannot be used, or the process runs outside of a pod without a kubeconfig.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    user_agent: &str,
+    rate: Option<RateLimit>,
+) -> anyhow::Result<Connection> {
+    let config = client_config(kubeconfig, user_agent).await?;
     let namespace = match kubeconfig {
         Some(_) => SYSTEM_NAMESPACE.to_owned(),
         None => config.default_namespace.clone(),
@@ -63,26 +70,29 @@ pub async fn connect(kubeconfig: Option<&Path>, agent: &str, rate: Option<RateLi
     let server = config.cluster_url.to_string();
     let mut watching = config.clone();
     watching.read_timeout = None;
-    let leases = Client::try_from(watching.clone()).context("could not set up the client for leases")?;
-    let requests = ClientBuilder::try_from(config).context("could not set up the client")?;
+    let leases = Client::try_from(watching.clone()).context("could not create the client for leases")?;
+    let requests = ClientBuilder::try_from(config).context("could not create the client")?;
     let requests = requests.with_layer(&rate_limit(rate)).build();
-    let watches = Client::try_from(watching).context("could not set up the client for watches")?;
+    let watches = Client::try_from(watching).context("could not create the client for watches")?;
     Ok(Connection { clients: Clients { requests, watches }, leases, server, namespace })
 }
 
-async fn configuration(kubeconfig: Option<&Path>, agent: &str) -> anyhow::Result<Config> {
+async fn client_config(kubeconfig: Option<&Path>, user_agent: &str) -> anyhow::Result<Config> {
     let mut config = match kubeconfig {
-        None => Config::incluster().context("not running in a pod; give --kubeconfig FILE")?,
+        None => Config::incluster().context("the process does not run in a pod; set --kubeconfig FILE")?,
         Some(file) => from_file(file).await.with_context(|| format!("could not use kubeconfig {}", file.display()))?,
     };
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    config.write_timeout = Some(SILENCE);
-    // Else a connection that waited in the pool would have used up its time before it is used again.
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_WRITE_TIMEOUT);
+    config.write_timeout = Some(READ_WRITE_TIMEOUT);
+    // Otherwise the idle time in the connection pool counts towards the read timeout of the next request.
     config.reset_reader_on_write = true;
-    // kube's retries would hide an overloaded server for minutes; ours are the controllers' backoff.
+    // kube's retries would hide an overloaded server for minutes. The controllers retry with their own backoff.
     config.default_retry = false;
-    config.headers.push((USER_AGENT, HeaderValue::from_str(agent).context("--identity is no text for a header")?));
+    config.headers.push((
+        USER_AGENT,
+        HeaderValue::from_str(user_agent).context("--identity contains characters that HTTP headers do not allow")?,
+    ));
     Ok(config)
 }
 
@@ -91,8 +101,7 @@ async fn from_file(file: &Path) -> anyhow::Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-// `burst` requests at once, and as many again after the time in which `qps` would have let them pass; without a rate all
-// at once.
+// Allows `burst` requests per period of `burst / qps` seconds. Without a rate there is no limit.
 fn rate_limit(rate: Option<RateLimit>) -> Either<RateLimitLayer, Identity> {
     option_layer(rate.map(|RateLimit { qps, burst }| {
         RateLimitLayer::new(burst.into(), Duration::from_secs_f64(f64::from(burst) / qps))
@@ -108,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// How long so many requests take whose answers come at once.
+    /// The time for `requests` requests to a server that responds immediately.
     async fn time_of(requests: u32, rate: Option<RateLimit>) -> Duration {
         let began = Instant::now();
         let mut limited = rate_limit(rate).layer(service_fn(async |()| Ok::<_, Infallible>(())));
@@ -119,15 +128,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_configured_rate_is_kept() {
+    async fn requests_stay_within_the_configured_rate() {
         let rate = RateLimit { qps: 10.0, burst: 5 };
-        assert_eq!(time_of(5, Some(rate)).await, Duration::ZERO, "a burst passes at once");
+        assert_eq!(time_of(5, Some(rate)).await, Duration::ZERO, "a burst does not wait");
         let time = time_of(50, Some(rate)).await;
         assert!((4400..=4700).contains(&time.as_millis()), "50 requests at 10 per second took {time:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_rate_nothing_waits() {
+    async fn requests_without_a_configured_rate_do_not_wait() {
         assert_eq!(time_of(10_000, None).await, Duration::ZERO);
     }
 }

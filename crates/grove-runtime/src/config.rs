@@ -1,4 +1,4 @@
-//! The `OperatorConfiguration` file, read from disk. What may stand in it, `grove_api_types::configuration` says.
+//! Reads the file with the `OperatorConfiguration`. `grove_api_types::configuration` defines its content.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use grove_api_types::configuration::{OperatorConfiguration, Problem};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// What a file said.
+/// A configuration file that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
-    /// Its meaning.
+    /// The configuration.
     pub configuration: OperatorConfiguration,
-    /// What of it has no effect.
+    /// The parts of the file that have no effect.
     pub warnings: Vec<String>,
-    /// The first 16 digits of the file's SHA-256; empty without a file.
+    /// The first 16 hexadecimal digits of the file's SHA-256; empty without a file.
     pub hash: String,
 }
 
@@ -23,35 +23,35 @@ pub enum Error {
     /// The file cannot be read.
     #[error("could not read the configuration {file}")]
     Unreadable {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
     /// The file is neither YAML nor JSON.
     #[error("the configuration {file} is not valid YAML: {message}")]
     Syntax {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// Where and why.
+        /// The position and the reason.
         message: String,
     },
-    /// Some of its values make no sense.
-    #[error("the configuration {file} cannot be used:{}", lines(problems))]
+    /// Some values are invalid.
+    #[error("the configuration {file} cannot be used:{}", problem_lines(problems))]
     Invalid {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// All of them.
+        /// All invalid values.
         problems: Vec<Problem>,
     },
 }
 
-fn lines(problems: &[Problem]) -> String {
+fn problem_lines(problems: &[Problem]) -> String {
     problems.iter().fold(String::new(), |lines, problem| lines + &format!("\n  {problem}"))
 }
 
-/// Reads the file; without one, everything has its default.
+/// Reads the file. Without a file every setting has its default.
 pub fn load(file: Option<&Path>) -> Result<Loaded, Error> {
     let Some(path) = file else { return Ok(Loaded::default()) };
     let file = path.display().to_string();
@@ -81,12 +81,12 @@ mod tests {
     const HEAD: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
 
     #[test]
-    fn without_a_file_everything_has_its_default() {
+    fn without_a_file_every_setting_has_its_default() {
         assert_eq!(load(None).unwrap(), Loaded::default());
     }
 
     #[test]
-    fn a_file_is_read_with_its_warnings_and_its_hash() {
+    fn a_file_is_loaded_with_its_warnings_and_its_hash() {
         let loaded = parse("f".into(), &format!("{HEAD}logFormat: text\nlogLevl: debug\n")).unwrap();
         assert_eq!(loaded.warnings, ["logLevl: unknown key, nothing reads it; logLevel was probably meant"]);
         // printf … | sha256sum
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_one_a_line() {
+    fn the_error_lists_each_problem_on_its_own_line() {
         let error = parse("c.yaml".into(), &format!("{HEAD}logFormat: xml\nlogLevel: loud\n")).unwrap_err().to_string();
         let expected = "the configuration c.yaml cannot be used:\n  \
             logLevel: Unsupported value: \"loud\": supported values: debug, info, error\n  \
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_or_not_there_is_named() {
+    fn the_error_names_a_file_that_is_missing_or_not_yaml() {
         let error = parse("c.yaml".into(), "a: [").unwrap_err().to_string();
         assert!(error.starts_with("the configuration c.yaml is not valid YAML: "), "{error}");
         let error = load(Some(Path::new("/nowhere/c.yaml"))).unwrap_err().to_string();

@@ -1,33 +1,33 @@
-//! What a service may do, declared beside the code that does it and rendered as RBAC manifests.
+//! RBAC rules. Each service declares its rules in code, and `cargo xtask generate` renders them as manifests.
 
 use std::fmt::{self, Display, Formatter};
 
 use kube::Resource;
 
-/// The namespace that the services run in.
+/// The namespace of the services.
 pub const SYSTEM_NAMESPACE: &str = "grove-system";
 
-/// A verb of the API.
+/// An API verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// Read one.
+    /// Read one object.
     Get,
-    /// Read many.
+    /// Read many objects.
     List,
-    /// Follow changes.
+    /// Receive changes.
     Watch,
-    /// POST.
+    /// Create one object.
     Create,
-    /// Change some fields.
+    /// Change some fields of an object.
     Patch,
-    /// Replace.
+    /// Replace an object.
     Update,
-    /// Remove one.
+    /// Delete one object.
     Delete,
 }
 
 impl Verb {
-    /// As RBAC spells it.
+    /// The verb as RBAC writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -47,71 +47,73 @@ impl Display for Verb {
     }
 }
 
-/// Where a rule holds.
+/// The scope of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum Scope {
     /// In every namespace.
     Cluster,
-    /// In the services' own namespace only.
-    System,
+    /// Only in the namespace of the services.
+    SystemNamespace,
 }
 
 /// One permission with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Empty for the core group.
+pub struct PolicyRule {
+    /// The API group; empty for the core group.
     pub api_group: String,
-    /// Plurals, with their subresource where one is meant.
+    /// The plural names, with the subresource after a slash.
     pub resources: Vec<String>,
-    /// The only objects that are meant, by name; none means all.
-    pub names: Vec<String>,
-    /// What is done with them.
+    /// Limits the rule to the objects of these names; empty means all objects.
+    pub resource_names: Vec<String>,
+    /// The granted verbs.
     pub verbs: Vec<Verb>,
-    /// Needed though never seen as a request, as `update` of an owner's finalizers is.
+    /// Whether no request uses the permission, but the API server checks it for another request: `update` of an owner's
+    /// finalizers for `blockOwnerDeletion`.
     pub implied: bool,
-    /// Where it holds.
-    pub reach: Reach,
-    /// Becomes the comment above the rule.
+    /// The scope.
+    pub scope: Scope,
+    /// The purpose; it becomes the comment above the rule.
     pub reason: &'static str,
 }
 
-impl Rule {
-    /// A rule on kind `K`.
-    pub fn on<K: Resource<DynamicType = ()>>(verbs: &[Verb], reason: &'static str) -> Self {
-        Self::named(&K::group(&()), &K::plural(&()), verbs, reason)
+impl PolicyRule {
+    /// A rule for kind `K` in all namespaces.
+    pub fn for_resource<K: Resource<DynamicType = ()>>(verbs: &[Verb], reason: &'static str) -> Self {
+        Self::for_plural(&K::group(&()), &K::plural(&()), verbs, reason)
     }
 
-    /// A rule on a resource that has no type here.
-    pub fn named(api_group: &str, resource: &str, verbs: &[Verb], reason: &'static str) -> Self {
+    /// A rule for a kind without a Rust type, in all namespaces.
+    pub fn for_plural(api_group: &str, resource: &str, verbs: &[Verb], reason: &'static str) -> Self {
         Self {
             api_group: api_group.into(),
             resources: vec![resource.into()],
-            names: vec![],
+            resource_names: vec![],
             verbs: verbs.into(),
             implied: false,
-            reach: Reach::Cluster,
+            scope: Scope::Cluster,
             reason,
         }
     }
 
-    /// The events every service announces.
+    /// The rule to publish events.
     pub fn events() -> Self {
-        Self::named("events.k8s.io", "events", &[Verb::Create, Verb::Patch], "announcements")
+        Self::for_plural("events.k8s.io", "events", &[Verb::Create, Verb::Patch], "publish events")
     }
 
-    /// The Lease by which the replicas of a service agree on who acts.
+    /// The rule for the Lease of the leader election.
     pub fn lease() -> Self {
         let verbs = [Verb::Get, Verb::Watch, Verb::Create, Verb::Update];
-        Self::named("coordination.k8s.io", "leases", &verbs, "which of its replicas acts").in_system_namespace()
+        Self::for_plural("coordination.k8s.io", "leases", &verbs, "elect a leader among the replicas")
+            .in_system_namespace()
     }
 
-    /// The same verbs, on the `status` subresource.
+    /// The same rule for the `status` subresource.
     #[must_use]
     pub fn status(self) -> Self {
         self.subresource("status")
     }
 
-    /// The same verbs, on a subresource.
+    /// The same rule for a subresource.
     #[must_use]
     pub fn subresource(mut self, name: &str) -> Self {
         for resource in &mut self.resources {
@@ -120,7 +122,7 @@ impl Rule {
         self
     }
 
-    /// Marks the rule as needed though never seen as a request.
+    /// Marks the rule as implied by other requests; see [`implied`](Self::implied).
     #[must_use]
     pub fn implied(mut self) -> Self {
         self.implied = true;
@@ -129,35 +131,35 @@ impl Rule {
 
     /// Limits the rule to objects of these names.
     #[must_use]
-    pub fn only(mut self, names: &[&str]) -> Self {
-        self.names = names.iter().map(|name| (*name).to_owned()).collect();
+    pub fn resource_names(mut self, names: &[&str]) -> Self {
+        self.resource_names = names.iter().map(|name| (*name).to_owned()).collect();
         self
     }
 
-    /// Limits the rule to the services' own namespace.
+    /// Limits the rule to the namespace of the services.
     #[must_use]
     pub fn in_system_namespace(mut self) -> Self {
-        self.reach = Reach::System;
+        self.scope = Scope::SystemNamespace;
         self
     }
 }
 
-/// The YAML documents that grant `rules` to the `ServiceAccount` called like the service: a `ClusterRole` and, where
-/// rules are limited to the services' namespace, a `Role`, each with its binding.
-pub fn cluster_role(service: &str, rules: &[Rule]) -> String {
-    let of = |reach| rules.iter().filter(|rule| rule.reach == reach).collect::<Vec<_>>();
-    let mut documents = grant(service, "ClusterRole", "", &of(Reach::Cluster));
-    let system = of(Reach::System);
+/// Renders the YAML documents that grant `rules` to the `ServiceAccount` of the service: a `ClusterRole`, and a `Role` for
+/// the rules that are limited to the namespace of the services, each with its binding.
+pub fn render_rbac(service: &str, rules: &[PolicyRule]) -> String {
+    let of = |scope| rules.iter().filter(|rule| rule.scope == scope).collect::<Vec<_>>();
+    let mut documents = render_role(service, "ClusterRole", "", &of(Scope::Cluster));
+    let system = of(Scope::SystemNamespace);
     if !system.is_empty() {
         let namespace = format!("  namespace: {SYSTEM_NAMESPACE}\n");
         documents += "---\n";
-        documents += &grant(service, "Role", &namespace, &system);
+        documents += &render_role(service, "Role", &namespace, &system);
     }
     documents
 }
 
-fn grant(service: &str, kind: &str, namespace: &str, rules: &[&Rule]) -> String {
-    let rules: String = rules.iter().map(|rule| rule_yaml(rule)).collect();
+fn render_role(service: &str, kind: &str, namespace: &str, rules: &[&PolicyRule]) -> String {
+    let rules: String = rules.iter().map(|rule| render_rule(rule)).collect();
     format!(
         "\
 apiVersion: rbac.authorization.k8s.io/v1
@@ -182,12 +184,15 @@ subjects:
     )
 }
 
-fn rule_yaml(rule: &Rule) -> String {
-    let Rule { api_group, resources, names, verbs, implied, reach: _, reason } = rule;
-    let implied = if *implied { " (implied: never seen as a request)" } else { "" };
+fn render_rule(rule: &PolicyRule) -> String {
+    let PolicyRule { api_group, resources, resource_names, verbs, implied, scope: _, reason } = rule;
+    let implied = if *implied { " (implied: the API server checks it for other requests)" } else { "" };
     let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
     let (resources, verbs) = (resources.join(", "), verbs.join(", "));
-    let names = if names.is_empty() { String::new() } else { format!("    resourceNames: [{}]\n", names.join(", ")) };
+    let names = match &resource_names[..] {
+        [] => String::new(),
+        names => format!("    resourceNames: [{}]\n", names.join(", ")),
+    };
     format!(
         "  # {reason}{implied}\n  - apiGroups: [\"{api_group}\"]\n    resources: [{resources}]\n{names}    verbs: [{verbs}]\n",
     )
@@ -202,12 +207,16 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "the text is the test")]
-    fn rules_become_manifests_with_their_reasons() {
+    fn rules_are_rendered_with_their_reasons() {
         let rules = [
-            Rule::on::<Pod>(&[Verb::Get, Verb::Delete], "its children"),
-            Rule::on::<Pod>(&[Verb::Update], "to block the owner's deletion").subresource("finalizers").implied(),
-            Rule::events(),
-            Rule::on::<ConfigMap>(&[Verb::Get], "its settings").only(&["settings"]).in_system_namespace(),
+            PolicyRule::for_resource::<Pod>(&[Verb::Get, Verb::Delete], "manage the pods"),
+            PolicyRule::for_resource::<Pod>(&[Verb::Update], "block the owner's deletion")
+                .subresource("finalizers")
+                .implied(),
+            PolicyRule::events(),
+            PolicyRule::for_resource::<ConfigMap>(&[Verb::Get], "read the settings")
+                .resource_names(&["settings"])
+                .in_system_namespace(),
         ];
         expect![[r#"
             apiVersion: rbac.authorization.k8s.io/v1
@@ -215,15 +224,15 @@ mod tests {
             metadata:
               name: pod-controller
             rules:
-              # its children
+              # manage the pods
               - apiGroups: [""]
                 resources: [pods]
                 verbs: [get, delete]
-              # to block the owner's deletion (implied: never seen as a request)
+              # block the owner's deletion (implied: the API server checks it for other requests)
               - apiGroups: [""]
                 resources: [pods/finalizers]
                 verbs: [update]
-              # announcements
+              # publish events
               - apiGroups: ["events.k8s.io"]
                 resources: [events]
                 verbs: [create, patch]
@@ -247,7 +256,7 @@ mod tests {
               name: pod-controller
               namespace: grove-system
             rules:
-              # its settings
+              # read the settings
               - apiGroups: [""]
                 resources: [configmaps]
                 resourceNames: [settings]
@@ -267,6 +276,6 @@ mod tests {
                 name: pod-controller
                 namespace: grove-system
         "#]]
-        .assert_eq(&cluster_role("pod-controller", &rules));
+        .assert_eq(&render_rbac("pod-controller", &rules));
     }
 }

@@ -1,6 +1,7 @@
-//! Who answers probes can be asked to stop, before its work begins, too. A process of its own, which hears the signal.
+//! A process that serves probes can receive a signal before its work starts. This test runs in its own process, because a
+//! signal reaches all tests of a process.
 
-#![allow(clippy::unwrap_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failure fails the test")]
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -12,23 +13,23 @@ const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: c,
     contexts: [{name: c, context: {cluster: c, user: u}}]}";
 
 #[tokio::test]
-async fn a_signal_before_the_work_begins_ends_it_well() {
+async fn a_signal_before_the_work_starts_ends_the_process_without_an_error() {
     let kubeconfig = Path::new(env!("CARGO_TARGET_TMPDIR")).join("early.kubeconfig");
     std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
-    let anywhere = Some("127.0.0.1:0".parse().unwrap());
+    let any_port = Some("127.0.0.1:0".parse().unwrap());
     let args = CommonArgs {
         kubeconfig: Some(kubeconfig),
-        probe_address: anywhere,
-        metrics_address: anywhere,
+        probe_address: any_port,
+        metrics_address: any_port,
         ..CommonArgs::default()
     };
-    let service = Runtime::start("test", &args).await.unwrap();
+    let runtime = Runtime::start("test", &args).await.unwrap();
     let own = std::process::id().to_string();
     assert!(Command::new("kill").args(["-TERM", &own]).status().unwrap().success());
     let work = async {
-        service.shutdown().cancelled().await;
+        runtime.shutdown().cancelled().await;
         Ok(())
     };
-    // A deadline for a signal that was lost.
-    timeout(Duration::from_mins(1), service.run(work, &())).await.unwrap().unwrap();
+    // The limit for a lost signal.
+    timeout(Duration::from_mins(1), runtime.run(work, &())).await.unwrap().unwrap();
 }

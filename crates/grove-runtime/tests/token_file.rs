@@ -1,30 +1,26 @@
-//! A token file is read again when its content changes, so that a service outlives its tokens. kube looks at it every 50
-//! seconds, and so long this test takes.
+//! The clients read a token file again when its content changes, so a service outlives its tokens. kube reads the file at
+//! most every 50 seconds, so this test takes as long.
 
-#![allow(clippy::unwrap_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failure fails the test")]
 
-use std::{
-    collections::BTreeSet,
-    path::Path,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use axum::{Router, extract::State, http::HeaderMap, routing::get};
 use grove_runtime::client;
+use parking_lot::Mutex;
 use tokio::{net::TcpListener, time::timeout};
 
-/// The tokens that came with requests.
+/// The tokens of the requests.
 type Seen = Arc<Mutex<BTreeSet<String>>>;
 
 async fn version(State(seen): State<Seen>, headers: HeaderMap) -> &'static str {
     let token = headers["authorization"].to_str().unwrap().to_owned();
-    seen.lock().unwrap().insert(token);
+    seen.lock().insert(token);
     r#"{ "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "", "buildDate": "",
         "goVersion": "", "compiler": "", "platform": "" }"#
 }
 
-/// A server that takes any token, and its address.
+/// The address of a server that accepts any token.
 async fn server(seen: Seen) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -44,7 +40,7 @@ fn kubeconfig(server: &str, token: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_renewed_token_is_used_without_a_restart() {
+async fn the_clients_use_a_renewed_token_without_a_restart() {
     client::install_crypto_provider();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (token, config) = (folder.join("token"), folder.join("kubeconfig"));
@@ -54,17 +50,17 @@ async fn a_renewed_token_is_used_without_a_restart() {
     let connection = client::connect(Some(&config), "test", None).await.unwrap();
 
     connection.clients.requests.apiserver_version().await.unwrap();
-    assert_eq!(*seen.lock().unwrap(), BTreeSet::from(["Bearer first".to_owned()]));
+    assert_eq!(*seen.lock(), BTreeSet::from(["Bearer first".to_owned()]));
     std::fs::write(&token, "second").unwrap();
     let renewed = async {
         for client in [&connection.clients.requests, &connection.clients.watches, &connection.leases] {
-            seen.lock().unwrap().clear();
-            while !seen.lock().unwrap().contains("Bearer second") {
+            seen.lock().clear();
+            while !seen.lock().contains("Bearer second") {
                 client.apiserver_version().await.unwrap();
                 tokio::time::sleep(Duration::from_millis(250)).await;
             }
         }
     };
-    // A deadline for a token that is never read again.
+    // The limit for a token that the clients never read again.
     timeout(Duration::from_mins(10), renewed).await.unwrap();
 }

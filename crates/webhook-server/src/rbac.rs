@@ -3,7 +3,7 @@
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
-use grove_runtime::rbac::{Rule, Verb};
+use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
 
@@ -13,31 +13,33 @@ use crate::registration::{MUTATING, VALIDATING};
 const SECRET: &str = "grove-webhook-server-cert";
 
 /// The rules of its service account.
-pub fn rules() -> Vec<Rule> {
+pub fn rules() -> Vec<PolicyRule> {
     let read = &[Verb::List, Verb::Watch];
     vec![
-        Rule::on::<PodCliqueSet>(read, "find the sets that use a topology or disable the authorizer"),
-        Rule::on::<PodCliqueScalingGroup>(read, "validate the scale of a scaling group"),
-        Rule::on::<PodClique>(read, "validate the scale of a clique, find sets with scheduled pods"),
-        Rule::on::<ClusterTopology>(read, "validate the topology references of sets"),
-        Rule::on::<ClusterTopologyBinding>(read, "validate the topology references of sets"),
-        Rule::named(
+        PolicyRule::for_resource::<PodCliqueSet>(read, "find the sets that use a topology or disable the authorizer"),
+        PolicyRule::for_resource::<PodCliqueScalingGroup>(read, "validate the scale of a scaling group"),
+        PolicyRule::for_resource::<PodClique>(read, "validate the scale of a clique, find sets with scheduled pods"),
+        PolicyRule::for_resource::<ClusterTopology>(read, "validate the topology references of sets"),
+        PolicyRule::for_resource::<ClusterTopologyBinding>(read, "validate the topology references of sets"),
+        PolicyRule::for_plural(
             "scheduling.volcano.sh",
             "queues",
             read,
             "validate the queue names of sets, if Volcano is configured",
         ),
-        Rule::on::<MutatingWebhookConfiguration>(read, "read the caBundle"),
-        Rule::on::<MutatingWebhookConfiguration>(&[Verb::Patch], "write the caBundle").only(&MUTATING),
-        Rule::on::<ValidatingWebhookConfiguration>(read, "read the caBundle"),
-        Rule::on::<ValidatingWebhookConfiguration>(&[Verb::Patch], "write the caBundle").only(&VALIDATING),
-        Rule::on::<Secret>(
+        PolicyRule::for_resource::<MutatingWebhookConfiguration>(read, "read the caBundle"),
+        PolicyRule::for_resource::<MutatingWebhookConfiguration>(&[Verb::Patch], "write the caBundle")
+            .resource_names(&MUTATING),
+        PolicyRule::for_resource::<ValidatingWebhookConfiguration>(read, "read the caBundle"),
+        PolicyRule::for_resource::<ValidatingWebhookConfiguration>(&[Verb::Patch], "write the caBundle")
+            .resource_names(&VALIDATING),
+        PolicyRule::for_resource::<Secret>(
             &[Verb::List, Verb::Watch, Verb::Patch],
             "share the serving certificate and its CA between the replicas",
         )
-        .only(&[SECRET])
+        .resource_names(&[SECRET])
         .in_system_namespace(),
-        Rule::on::<Secret>(&[Verb::Create], "create the first certificate").in_system_namespace(),
-        Rule::lease(),
+        PolicyRule::for_resource::<Secret>(&[Verb::Create], "create the first certificate").in_system_namespace(),
+        PolicyRule::lease(),
     ]
 }

@@ -43,7 +43,7 @@ fn admission_policy() -> Result<String> {
 }
 
 /// The services and what each of them may do.
-pub fn rules() -> [(&'static str, Vec<grove_runtime::rbac::Rule>); 3] {
+pub fn rules() -> [(&'static str, Vec<grove_runtime::rbac::PolicyRule>); 3] {
     [
         (pcs_controller::NAME, pcs_controller::rbac::rules()),
         (pclq_controller::NAME, pclq_controller::rbac::rules()),
@@ -74,7 +74,7 @@ fn yaml(object: &impl Serialize) -> Result<String> {
 fn rbac() -> BTreeMap<PathBuf, String> {
     let manifest = |(service, rules): (&str, Vec<_>)| {
         let path = PathBuf::from("deploy/base").join(service).join("rbac.yaml");
-        (path, format!("{HEADER}{}", grove_runtime::rbac::cluster_role(service, &rules)))
+        (path, format!("{HEADER}{}", grove_runtime::rbac::render_rbac(service, &rules)))
     };
     rules().into_iter().map(manifest).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
 use grove_dev_harness::audit_log::Event;
-use grove_runtime::rbac::Rule;
+use grove_runtime::rbac::PolicyRule;
 
 /// One permission of a ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ fn access(event: &Event) -> Option<Access> {
 }
 
 /// The permissions that the rules of a service grant, except for those that no request uses directly.
-pub fn granted(account: &str, rules: &[Rule]) -> BTreeSet<Access> {
+pub fn granted(account: &str, rules: &[PolicyRule]) -> BTreeSet<Access> {
     let used_directly = rules.iter().filter(|rule| !rule.implied);
     let permissions = used_directly.flat_map(|rule| {
         rule.resources.iter().flat_map(move |resource| {
@@ -102,8 +102,8 @@ mod tests {
         granted(
             "svc",
             &[
-                Rule::named("", "pods", &[Verb::Get, Verb::Delete], "x"),
-                Rule::named("", "pods/finalizers", &[Verb::Update], "x").implied(),
+                PolicyRule::for_plural("", "pods", &[Verb::Get, Verb::Delete], "x"),
+                PolicyRule::for_plural("", "pods/finalizers", &[Verb::Update], "x").implied(),
             ],
         )
     }
