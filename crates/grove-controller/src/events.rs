@@ -84,6 +84,7 @@ impl EventBroadcaster {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the recorder writes the events of this queue")]
 async fn publish_all(
     client: Client,
     mut jobs: mpsc::Receiver<Job>,

@@ -253,6 +253,7 @@ impl LeaderElector {
 
     /// Writes this replica as the holder over the `observed` version of the Lease, and extends the leadership. `None` if
     /// another write came first.
+    #[expect(clippy::disallowed_methods, reason = "the elector writes its Lease")]
     async fn create_or_update(&mut self, observed: Option<Lease>) -> Result<Option<Lease>, Error> {
         let (params, started) = (PostParams::default(), Instant::now());
         let observed = observed.filter(|lease| lease.resource_version().is_some());
@@ -287,6 +288,7 @@ impl LeaderElector {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the elector writes its Lease")]
     async fn release_lease(&self) -> Result<(), Error> {
         while let Some(lease) = self.get().await?.filter(|lease| self.record.is_holder(lease)) {
             let released = record::released(lease);

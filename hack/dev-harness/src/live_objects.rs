@@ -85,7 +85,7 @@ impl<K: Resource> ListState<K> {
 
     fn replace(&mut self) -> Vec<Delta<K>> {
         let listed = std::mem::take(&mut self.listed);
-        let names = listed.iter().map(|object| object.name_any()).collect();
+        let names = listed.iter().map(ResourceExt::name_any).collect();
         let before = std::mem::replace(&mut self.known, names);
         let deleted = before.difference(&self.known).map(|name| Delta { name: name.clone(), object: None });
         let mut deltas: Vec<Delta<K>> = deleted.collect();

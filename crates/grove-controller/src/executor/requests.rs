@@ -60,6 +60,7 @@ fn requests(target: &Target) -> Requests {
     Requests::new(DynamicObject::url_path(&target.resource, target.namespace.as_deref()))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the executor sends all its writes here")]
 async fn send(
     client: &Client,
     request: Result<Request<Vec<u8>>, request::Error>,

@@ -56,6 +56,7 @@ impl Error {
 
 impl CertWriter {
     /// Creates the Secret, or patches it if `version` is the observed resourceVersion.
+    #[expect(clippy::disallowed_methods, reason = "the certificate rotation writes its objects here")]
     pub(crate) async fn write_secret(
         &self,
         version: Option<&str>,
@@ -98,6 +99,7 @@ impl CertWriter {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the certificate rotation writes its objects here")]
     async fn patch<K>(&self, api: &Api<K>, name: &str, patch: &Patch<Value>) -> Result<(), Error>
     where
         K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,

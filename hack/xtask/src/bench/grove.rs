@@ -34,7 +34,7 @@ pub(super) async fn record(cluster: &mut DevCluster, client: &Client, replicas: 
     let grove = start(cluster, client, Round { replicas, repetition: 0 }).await?;
     let phases = async {
         grove.deploy(&mut discarded).await?;
-        let recorded = RecordedObjects::read(client).await?;
+        let recorded = Box::pin(RecordedObjects::read(client)).await?;
         grove.delete(&mut discarded).await?;
         Ok(recorded)
     };

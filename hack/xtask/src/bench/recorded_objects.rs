@@ -98,10 +98,10 @@ fn without_pod_references(spec: &mut Map<String, Value>) {
 }
 
 fn without_pod_defaults(spec: &mut Map<String, Value>) {
-    POD_DEFAULTS.iter().for_each(|field| _ = spec.remove(*field));
+    spec.retain(|field, _| !POD_DEFAULTS.contains(&field.as_str()));
     for container in spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(container) = container.as_object_mut() {
-            CONTAINER_DEFAULTS.iter().for_each(|field| _ = container.remove(*field));
+            container.retain(|field, _| !CONTAINER_DEFAULTS.contains(&field.as_str()));
         }
     }
 }
