@@ -54,8 +54,7 @@ pub(super) struct RecordedObjects {
 impl RecordedObjects {
     /// Reads the objects in the benchmark's namespace.
     pub(super) async fn read(client: &Client) -> Result<Self> {
-        let services =
-            read::<Service>(client, |spec| SERVICE_DEFAULTS.iter().for_each(|field| _ = spec.remove(*field)));
+        let services = read::<Service>(client, without_service_defaults);
         let gangs = read::<PodGang>(client, without_pod_references);
         let cliques = read::<PodClique>(client, |_| {});
         let pods = read::<Pod>(client, without_pod_defaults);
@@ -88,6 +87,10 @@ fn reset(object: DynamicObject, resource: &ApiResource, strip: fn(&mut Map<Strin
         strip(spec);
     }
     Ok(serde_json::from_value(json)?)
+}
+
+fn without_service_defaults(spec: &mut Map<String, Value>) {
+    spec.retain(|field, _| !SERVICE_DEFAULTS.contains(&field.as_str()));
 }
 
 /// Pod references are added to a gang after its pods exist.
