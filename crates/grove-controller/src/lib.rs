@@ -22,6 +22,7 @@ pub mod create_backoff;
 pub mod expectations;
 pub mod merge;
 pub mod name_conflict;
+pub mod name_waiters;
 
 pub mod api_latency;
 pub mod status_policy;

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
 
-use grove_runtime::{api_error::ApiError, caches::Cache};
+use grove_runtime::api_error::ApiError;
 
 use crate::plan::{Create, Plan, Step, Target, Waiting};
 
@@ -45,20 +45,6 @@ impl NameConflict {
         let has = |(key, value): (&String, &String)| own.and_then(|own| own.get(key)) == Some(value);
         !self.is_terminating() && controller_of(&self.metadata).is_none() && labels.iter().all(has)
     }
-}
-
-/// The objects in the cache with these names that `owner` does not control. The cache triggers `owner` when one of them
-/// changes or is deleted.
-pub fn name_conflicts<'a, K, Owner>(
-    cache: &Cache<K>,
-    owner: &Owner,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Vec<NameConflict>
-where
-    K: Resource<DynamicType = ()>,
-    Owner: Resource<DynamicType = ()>,
-{
-    cache.name_conflicts(owner, names).iter().map(|object| NameConflict::with(&**object)).collect()
 }
 
 /// All name conflicts of one owner.

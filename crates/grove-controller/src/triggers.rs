@@ -3,19 +3,23 @@
 
 use futures::{Stream, StreamExt, channel::mpsc, stream::BoxStream};
 use grove_api_types::ownership::controller_of;
+use grove_runtime::caches::Delta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 
-use grove_runtime::caches::{Cache, Delta};
+use crate::name_waiters::NameWaiters;
 
 /// Every `Owner` to reconcile because of a delta of a child: its controller, its controller before the change, and the
 /// owners that wait for its name. Each of them occurs once.
-pub fn owners_and_name_waiters<Child, Owner>(cache: &Cache<Child>, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>>
+pub fn owners_and_name_waiters<Child, Owner>(
+    waiters: &NameWaiters<Owner>,
+    delta: &Delta<Child>,
+) -> Vec<ObjectRef<Owner>>
 where
     Child: Resource<DynamicType = ()>,
     Owner: Resource<DynamicType = ()>,
 {
     let mut owners = controllers_of(delta);
-    for waiter in cache.take_name_waiters(delta) {
+    for waiter in waiters.take(delta) {
         if !owners.contains(&waiter) {
             owners.push(waiter);
         }

@@ -1,47 +1,45 @@
-//! One watch per kind: a cache to read from, and the stream of its changes to be woken by.
+//! Informers: one list and watch per kind, a cache to read from, and a stream of deltas.
 //!
-//! Trouble with a watch stays here: it is logged, counted and tried again, and never reaches a controller, where it
-//! would stall all other triggers.
+//! A failed list or watch is logged, counted and retried here. It reaches no controller, where it would delay the triggers
+//! of all other kinds.
 
 mod indexer;
 mod reflector;
 
 use std::{
-    fmt::Debug,
+    fmt::{self, Debug, Formatter},
     pin::pin,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
 use futures::{Stream, channel::mpsc};
-use grove_api_types::ownership::is_controlled_by;
-use kube::{
-    Api, Resource, ResourceExt,
-    runtime::{reflector::ObjectRef, watcher},
-};
+use kube::{Api, Resource, runtime::watcher};
+use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::{
     Notify,
     watch::{Receiver, Sender},
 };
 
+pub use self::indexer::{Index, IndexFn};
 use self::{
-    indexer::{Indexer, NameWaiter},
+    indexer::Indexer,
     reflector::{Event, Reflector},
 };
 use crate::{metrics::Metrics, ready::ReadyHandle};
 
-/// What identifies the place of a child among its siblings, so that its successor can be told from it.
-pub type Slot<K> = fn(&K) -> Option<String>;
-
-/// Which objects matter. One that ceases to matter counts as gone; of what does not matter, nothing is retained.
+/// Whether the cache stores an object. An object that does not pass any more counts as deleted.
 pub type Filter<K> = fn(&K) -> bool;
 
-/// What happened to one object: it came (`old` is absent), changed, or went (`new` is absent).
+/// Receives each delta before it is published. See [`InformerOptions::with_observer`].
+pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
+
+/// One change of one object: a creation has no `old`, a deletion has no `new`.
 #[derive(Debug)]
 pub struct Delta<K> {
-    /// The object as it was last seen.
+    /// The object before the change. For a deletion: its final state.
     pub old: Option<Arc<K>>,
-    /// The object as it is.
+    /// The object after the change.
     pub new: Option<Arc<K>>,
 }
 
@@ -52,21 +50,78 @@ impl<K> Clone for Delta<K> {
 }
 
 impl<K> Delta<K> {
-    /// The newest state that is known of the object.
+    /// The newest known state of the object.
     pub fn object(&self) -> Option<&Arc<K>> {
         self.new.as_ref().or(self.old.as_ref())
     }
 
-    /// Whether the object went.
+    /// Whether the object was deleted.
     pub fn is_delete(&self) -> bool {
         self.new.is_none()
     }
 }
 
-/// The objects of one kind as last seen. Cheap to clone; all clones see the same.
-#[derive(Debug)]
+/// What an informer watches and how its cache stores it. By default these are all objects, indexed by their controller.
+pub struct InformerOptions<K> {
+    config: watcher::Config,
+    filter: Option<Filter<K>>,
+    indices: Vec<Index<K>>,
+    observers: Vec<DeltaObserver<K>>,
+}
+
+impl<K> Debug for InformerOptions<K> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let indices = self.indices.iter().map(|index| index.name).collect::<Vec<_>>();
+        f.debug_struct("InformerOptions")
+            .field("config", &self.config)
+            .field("indices", &indices)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Resource> Default for InformerOptions<K> {
+    fn default() -> Self {
+        watcher::Config::default().into()
+    }
+}
+
+impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
+    /// The selectors, the page size and the timeout of `config` count. Lists are always consistent reads.
+    fn from(config: watcher::Config) -> Self {
+        Self { config, filter: None, indices: vec![Index::OWNER], observers: vec![] }
+    }
+}
+
+impl<K> InformerOptions<K> {
+    /// Stores only objects that pass `filter`. An object that does not pass any more counts as deleted, so the filter should
+    /// read only what rarely changes.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Filter<K>) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Adds an index.
+    #[must_use]
+    pub fn with_index(mut self, index: Index<K>) -> Self {
+        self.indices.push(index);
+        self
+    }
+
+    /// Adds an observer of deltas. The cache calls it while it is locked: a reader that does not find a deleted object any
+    /// more also finds what the observer stored about the deletion. So the observer must be quick, and must not read this
+    /// cache, nor another cache whose observer reads this one.
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Fn(&Delta<K>) + Send + Sync + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+}
+
+/// The objects of one kind as the API server last sent them. A clone is another handle of the same cache.
 pub struct Cache<K> {
-    index: Arc<RwLock<Indexer<K>>>,
+    indexer: Arc<RwLock<Indexer<K>>>,
+    observers: Arc<[DeltaObserver<K>]>,
     served: Sender<bool>,
     relists: Sender<u64>,
     changed: Arc<Notify>,
@@ -74,49 +129,46 @@ pub struct Cache<K> {
 
 impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
-        let (index, changed) = (Arc::clone(&self.index), Arc::clone(&self.changed));
-        Self { index, served: self.served.clone(), relists: self.relists.clone(), changed }
+        Self {
+            indexer: Arc::clone(&self.indexer),
+            observers: Arc::clone(&self.observers),
+            served: self.served.clone(),
+            relists: self.relists.clone(),
+            changed: Arc::clone(&self.changed),
+        }
+    }
+}
+
+impl<K> Debug for Cache<K> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("objects", &self.len()).finish_non_exhaustive()
     }
 }
 
 impl<K> Cache<K> {
-    /// The object of that name; `namespace` is empty for cluster-scoped kinds.
+    /// The object of that name. `namespace` is empty for cluster-scoped kinds.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.read().get(namespace, name)
+        self.indexer.read().get(namespace, name)
     }
 
-    /// The objects whose controlling owner has that uid, sorted by name.
-    pub fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        self.read().owned_by(owner_uid)
-    }
-
-    /// The objects of the namespace that nobody controls, sorted by name.
-    pub fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.read().orphans(namespace)
-    }
-
-    /// The object that was last seen deleted, for each slot of the owner.
-    pub fn departed(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        self.read().departed(owner_uid)
-    }
-
-    /// Drops what is remembered of the departed children of an owner that is gone itself.
-    pub fn forget_owner(&self, owner_uid: &str) {
-        self.write().forget_owner(owner_uid);
+    /// The objects that have `value` in `index`, sorted by namespace and name. An informer that was started without the
+    /// index scans all its objects.
+    pub fn by_index(&self, index: &Index<K>, value: &str) -> Vec<Arc<K>> {
+        self.indexer.read().by_index(index, value)
     }
 
     /// All objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.read().all()
+        self.indexer.read().all()
     }
 
-    /// Waits until the cache is as `holds` says, which may remember what it need not look at again.
-    pub async fn wait_for(&self, mut holds: impl FnMut(&Self) -> bool) {
+    /// Waits until `condition` returns true. It is checked after every change of the cache, and may keep state.
+    pub async fn wait_for(&self, mut condition: impl FnMut(&Self) -> bool) {
         let mut changed = pin!(self.changed.notified());
         loop {
-            // Listening begins before looking, so that no change falls between the two.
+            // Subscribes before the check, so that no change between the two is missed.
             changed.as_mut().enable();
-            if holds(self) {
+            if condition(self) {
                 return;
             }
             changed.as_mut().await;
@@ -124,157 +176,151 @@ impl<K> Cache<K> {
         }
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
-        self.read().len()
+        self.indexer.read().len()
     }
 
-    /// Whether the API server knows the kind. Of a kind that it does not know there are no objects; they appear, and so
-    /// does this, when it is told of it.
-    pub fn is_served(&self) -> bool {
-        *self.served.borrow()
-    }
-
-    /// Tells when the API server comes to know the kind, or ceases to.
-    pub fn subscribe_served(&self) -> Receiver<bool> {
-        self.served.subscribe()
-    }
-
-    /// How often everything was read anew. What was written before and is still not here when the number grows, is gone or
-    /// never came; otherwise its event is on its way.
-    pub fn relists(&self) -> Receiver<u64> {
-        self.relists.subscribe()
-    }
-
-    /// Whether there are none.
+    /// Whether the cache has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Indexer<K>> {
-        // No code panics while it holds the lock, and a stale cache would be worse than a half-written entry.
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the API server serves the kind. The cache of a kind that is not served is empty; it is filled when the kind
+    /// is installed.
+    pub fn is_served(&self) -> bool {
+        *self.served.borrow()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Indexer<K>> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    /// Changes when the kind is installed or removed.
+    pub fn subscribe_served(&self) -> Receiver<bool> {
+        self.served.subscribe()
+    }
+
+    /// The number of complete lists. An object that was written before a list and is not in the cache after it was deleted,
+    /// or the write failed. Before that, its watch event may still be pending.
+    pub fn relists(&self) -> Receiver<u64> {
+        self.relists.subscribe()
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Cache<K> {
-    /// A cache that no watch feeds, for tests of what reads it.
+impl<K: Resource> Cache<K> {
+    /// A cache of these objects without a reflector, for tests.
     pub fn from_objects(objects: impl IntoIterator<Item = K>) -> Self {
-        let cache = Self::new(None, None);
-        cache.apply_event(Event::Replace(objects.into_iter().collect()));
+        let (cache, writer) = Self::with_writer(InformerOptions::default());
+        writer.replace(objects.into_iter().collect());
         cache
     }
 
-    fn new(slot: Option<Slot<K>>, keep: Option<Filter<K>>) -> Self {
-        let index = Arc::new(RwLock::new(Indexer::new(slot, keep)));
-        Self { index, served: Sender::new(true), relists: Sender::new(0), changed: Arc::default() }
+    /// The objects that the object with this uid controls, sorted by namespace and name.
+    pub fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
+        self.by_index(&Index::OWNER, owner_uid)
     }
 
-    /// Of the objects with these names beside `owner`, those that it does not control. Their names are wanted by it from
-    /// now on: [`Cache::take_name_waiters`] names it when such an object changes or goes.
-    pub fn name_conflicts<'a, Owner>(&self, owner: &Owner, names: impl IntoIterator<Item = &'a str>) -> Vec<Arc<K>>
-    where
-        Owner: Resource<DynamicType = ()>,
-    {
-        let namespace = owner.namespace().unwrap_or_default();
-        let find = |index: &Indexer<K>, name: &str| {
-            index.get(&namespace, name).filter(|object| !is_controlled_by(&**object, owner))
-        };
-        let index = self.read();
-        let taken: Vec<_> = names.into_iter().filter(|name| find(&index, name).is_some()).collect();
-        drop(index);
-        if taken.is_empty() {
-            return vec![];
-        }
-        // Read again under the lock under which interest is noted, so that no change falls between the two.
-        let mut index = self.write();
-        let found: Vec<_> = taken.into_iter().filter_map(|name| find(&index, name)).collect();
-        for object in &found {
-            let (kind, name) = (Owner::kind(&()).into_owned(), owner.name_any());
-            index.register_name_waiter(
-                &namespace,
-                &object.name_any(),
-                NameWaiter { kind, namespace: namespace.clone(), name },
-            );
-        }
-        found
+    /// The objects of the namespace without a controller, sorted by name.
+    pub fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.by_index(&Index::ORPHANS, namespace)
     }
 
-    /// The owners that want the name of the changed object. Each is named once; to hear of a further change it has to
-    /// look again.
-    pub fn take_name_waiters<Owner>(&self, delta: &Delta<K>) -> Vec<ObjectRef<Owner>>
-    where
-        Owner: Resource<DynamicType = ()>,
-    {
-        let Some(changed) = delta.object() else { return vec![] };
-        let waiters = self.write().take_name_waiters(changed, &Owner::kind(&()));
-        waiters.into_iter().map(|waiter| ObjectRef::new(&waiter.name).within(&waiter.namespace)).collect()
+    /// A cache and the writer that fills it, like kube's `reflector::store`.
+    pub fn with_writer(options: InformerOptions<K>) -> (Self, Writer<K>) {
+        let cache = Self::new(options);
+        (cache.clone(), Writer(cache))
     }
 
-    fn apply_event(&self, event: Event<K>) -> Vec<Delta<K>> {
-        let mut index = self.write();
-        match event {
-            Event::Replace(objects) => index.replace(objects),
-            Event::ReplaceAfterRestore(objects) => index.replace_all(objects),
-            Event::NotServed => index.replace(vec![]),
-            Event::Error(_) => vec![],
-            Event::Apply(object) => index.apply(object),
-            Event::Delete(object) => index.remove(object),
-        }
+    fn new(InformerOptions { config: _, filter, indices, observers }: InformerOptions<K>) -> Self {
+        let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices)));
+        let (served, relists, changed) = (Sender::new(true), Sender::new(0), Arc::default());
+        Self { indexer, observers: observers.into(), served, relists, changed }
     }
 }
 
-/// Starts the watch of one kind on its own task. `ready` is told once the first complete list is in the cache, or the API
-/// server does not know the kind.
+/// Writes to a [`Cache`]. Each method returns the deltas that it caused.
+#[derive(Debug)]
+pub struct Writer<K>(Cache<K>);
+
+impl<K: Resource> Writer<K> {
+    /// Stores a complete list, and removes all other objects.
+    pub fn replace(&self, objects: Vec<K>) -> Vec<Delta<K>> {
+        self.apply_event(Event::Replace(objects))
+    }
+
+    /// Stores an object that was created or changed.
+    pub fn apply(&self, object: K) -> Vec<Delta<K>> {
+        self.apply_event(Event::Apply(object))
+    }
+
+    /// Removes an object. `object` is its final state.
+    pub fn delete(&self, object: K) -> Vec<Delta<K>> {
+        self.apply_event(Event::Delete(object))
+    }
+
+    fn apply_event(&self, event: Event<K>) -> Vec<Delta<K>> {
+        let mut indexer = self.0.indexer.write();
+        let deltas = match event {
+            Event::Replace(objects) => indexer.replace(objects),
+            Event::ReplaceAfterRestore(objects) => indexer.replace_after_restore(objects),
+            Event::NotServed => indexer.replace(vec![]),
+            Event::Error(_) => vec![],
+            Event::Apply(object) => indexer.apply(object),
+            Event::Delete(object) => indexer.delete(object).into_iter().collect(),
+        };
+        for delta in &deltas {
+            self.0.observers.iter().for_each(|observer| observer(delta));
+        }
+        // The observers have seen all deltas before a reader sees one.
+        drop(indexer);
+        deltas
+    }
+}
+
+/// Starts the informer of one kind on its own task. `ready` completes with the first list, or when the API server does not
+/// serve the kind.
 ///
-/// Only what `keep` says matters is retained, all without it. Judge by what rarely changes: an object that ceases to matter
-/// is told as gone.
-///
-/// Of `config`, the selectors, the page size and the timeout count; lists are always consistent reads. The stream has
-/// one change per object of the first list, and after a gap one for everything that differs, what vanished included.
+/// `dyntype` names a kind that is known only at run time; it is `()` for all others. The stream has one delta per object of
+/// the first list. After a gap in the watch it has one delta for each object that differs or was deleted.
 pub fn start_informer<K>(
     api: Api<K>,
-    config: watcher::Config,
+    dyntype: &K::DynamicType,
+    options: InformerOptions<K>,
     ready: ReadyHandle,
-    (slot, keep): (Option<Slot<K>>, Option<Filter<K>>),
     metrics: &Metrics,
 ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let cache = Cache::new(slot, keep);
-    let (sender, changes) = mpsc::unbounded();
+    let kind = K::kind(dyntype).into_owned();
+    let size = metrics.cache_objects(&kind);
+    let reflector = Reflector::new(api, kind, options.config.clone(), options.filter, metrics.clone());
+    let (cache, writer) = Cache::with_writer(options);
+    let (sender, deltas) = mpsc::unbounded();
     let mut ready = Some(ready);
-    let reflector = Reflector::new(api, K::kind(&()).into_owned(), config, keep, metrics.clone());
-    let feed = cache.clone();
     tokio::spawn(reflector.run(move |event| {
         let served = match &event {
             Event::Replace(_) | Event::ReplaceAfterRestore(_) => Some(true),
             Event::NotServed => Some(false),
             Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
         };
-        if let (Event::Error(trouble), Some(ready)) = (&event, &ready) {
-            ready.set_reason(trouble);
+        if let (Event::Error(error), Some(ready)) = (&event, &ready) {
+            ready.set_reason(error);
         }
-        for delta in feed.apply_event(event) {
-            // Nobody listening is no reason to let the cache go stale.
+        for delta in writer.apply_event(event) {
+            // An error means that the stream was dropped. The cache is still needed.
             let _ = sender.unbounded_send(delta);
         }
+        let Writer(store) = &writer;
+        size.set(store.len().try_into().unwrap_or(i64::MAX));
         if served == Some(true) {
-            feed.relists.send_modify(|lists| *lists += 1);
+            store.relists.send_modify(|relists| *relists += 1);
         }
-        feed.changed.notify_waiters();
+        store.changed.notify_waiters();
         let Some(served) = served else { return };
-        feed.served.send_if_modified(|was| std::mem::replace(was, served) != served);
+        store.served.send_if_modified(|was| std::mem::replace(was, served) != served);
         if let Some(ready) = ready.take() {
             ready.set_ready();
         }
     }));
-    (cache, changes)
+    (cache, deltas)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    core::Collector,
 };
 
 /// The service's metrics. A clone shares its registry.
@@ -17,6 +18,8 @@ pub struct Metrics {
     writes: IntCounterVec,
     watch_failures: IntCounterVec,
     lists: IntCounterVec,
+    watches: IntCounterVec,
+    cache_objects: IntGaugeVec,
     leader_status: IntGaugeVec,
     config: IntGaugeVec,
 }
@@ -59,6 +62,12 @@ impl Metrics {
             )?,
             watch_failures: counter("grove_watch_failures_total", "Failed lists and watches per kind.", &["kind"])?,
             lists: counter("reflector_lists_total", "Total number of lists by the reflector of a kind.", &["kind"])?,
+            watches: counter(
+                "reflector_watches_total",
+                "Total number of watches by the reflector of a kind.",
+                &["kind"],
+            )?,
+            cache_objects: gauge("grove_cache_objects", "Number of objects in the cache of a kind.", &["kind"])?,
             leader_status: gauge(
                 "leader_election_master_status",
                 "1 if this replica holds the lease, 0 if it is a standby.",
@@ -114,6 +123,16 @@ impl Metrics {
     /// Counts one complete list.
     pub fn record_list(&self, kind: &str) {
         self.lists.with_label_values(&[kind]).inc();
+    }
+
+    /// Counts one watch.
+    pub fn record_watch(&self, kind: &str) {
+        self.watches.with_label_values(&[kind]).inc();
+    }
+
+    /// The gauge of the number of objects in the cache of a kind.
+    pub fn cache_objects(&self, kind: &str) -> IntGauge {
+        self.cache_objects.with_label_values(&[kind])
     }
 }
 

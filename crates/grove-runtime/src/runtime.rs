@@ -5,7 +5,7 @@ use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::configuration::{OperatorConfiguration, RateLimit};
-use kube::{Api, Client, Resource, runtime::watcher};
+use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::{
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin,
     args::CommonArgs,
-    caches::{self, Cache, Delta, Filter, Slot},
+    caches::{self, Cache, Delta, InformerOptions},
     client::{self, Clients, Connection},
     clock::Clock,
     config::{self, Loaded},
@@ -189,43 +189,32 @@ impl Runtime {
         Clock::system()
     }
 
-    /// Watches kind `K` in all namespaces; the service is not ready before the first list is in the cache.
-    pub fn watch<K>(
+    /// Starts the informer of kind `K` in all namespaces. The service is ready only after its first list.
+    pub fn start_informer<K>(
         &self,
-        config: watcher::Config,
-        slot: Option<Slot<K>>,
+        options: InformerOptions<K>,
     ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.follow(config, (slot, None))
+        self.start_dynamic_informer(&(), options)
     }
 
-    /// Watches kind `K` in all namespaces and retains what `keep` says matters; what ceases to matter counts as gone.
-    pub fn watch_filtered<K>(
+    /// Starts the informer of a kind that is known only at run time, in all namespaces. `dyntype` names the kind, for
+    /// example a `DynamicObject` by its `ApiResource`.
+    pub fn start_dynamic_informer<K>(
         &self,
-        keep: Filter<K>,
-        slot: Option<Slot<K>>,
+        dyntype: &K::DynamicType,
+        options: InformerOptions<K>,
     ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.follow(watcher::Config::default(), (slot, Some(keep)))
-    }
-
-    fn follow<K>(
-        &self,
-        config: watcher::Config,
-        which: (Option<Slot<K>>, Option<Filter<K>>),
-    ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
-        let ready = self.readiness().register(K::plural(&()));
-        let (cache, changes) =
-            caches::start_informer(Api::all(self.watch_client()), config, ready, which, self.metrics());
+        let ready = self.readiness().register(K::plural(dyntype));
+        let api = Api::all_with(self.watch_client(), dyntype);
+        let (cache, deltas) = caches::start_informer(api, dyntype, options, ready, self.metrics());
         self.inner.served_kinds.lock().push(cache.subscribe_served());
-        (cache, changes)
+        (cache, deltas)
     }
 
     /// Yields an item each time the API server starts or stops serving the kind of an informer.

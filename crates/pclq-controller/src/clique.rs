@@ -97,6 +97,6 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.expectations.forget(&uid);
     ctx.status_throttle.forget(deleted);
     ctx.rejected_creates.forget(deleted);
-    ctx.caches.pods.forget_owner(&uid);
+    ctx.caches.tombstones.forget(&uid);
     plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))
 }

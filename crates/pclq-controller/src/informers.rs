@@ -6,10 +6,10 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controllers::Controllers;
 use grove_controller::slim::SlimPod;
 use grove_controller::triggers::fan_out;
-use grove_runtime::caches::{Cache, Delta};
-use kube::runtime::watcher;
+use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 
 use crate::pod;
+use crate::tombstones::Tombstones;
 
 /// `PodClique`s, and the objects that their reconciler reads.
 pub(crate) struct Caches {
@@ -19,6 +19,8 @@ pub(crate) struct Caches {
     pub(crate) pods: Cache<SlimPod>,
     /// All gangs.
     pub(crate) gangs: Cache<PodGang>,
+    /// The last deleted pods of each clique. Read them after `pods`, so that no pod is missed.
+    pub(crate) tombstones: Tombstones,
 }
 
 /// The deltas of all informers.
@@ -32,12 +34,16 @@ pub(crate) struct Deltas {
 
 /// Starts the informers.
 pub(crate) fn start(service: &Controllers) -> (Caches, Deltas) {
-    let (cliques, clique_deltas) = service.watch::<PodClique>(watcher::Config::default(), None);
+    let (cliques, clique_deltas) = service.start_informer::<PodClique>(InformerOptions::default());
     let [own_deltas, cliques_for_dependents] = fan_out(clique_deltas);
     // A label selector would not do: users can edit labels, and a live pod outside of the selection would be replaced.
-    let (pods, pod_deltas) = service.watch_filtered::<SlimPod>(pod::is_grove_pod, Some(pod::index_key));
-    let (gangs, gang_deltas) = service.watch::<PodGang>(watcher::Config::default(), None);
+    let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);
+    let tombstones = Tombstones::new(&cliques);
+    let recorder = tombstones.clone();
+    let pod_options = pod_options.with_observer(move |delta| recorder.record(delta));
+    let (pods, pod_deltas) = service.start_informer::<SlimPod>(pod_options);
+    let (gangs, gang_deltas) = service.start_informer::<PodGang>(InformerOptions::default());
     let (pod_deltas, gang_deltas) = (pod_deltas.boxed(), gang_deltas.boxed());
     let deltas = Deltas { cliques: own_deltas, cliques_for_dependents, pods: pod_deltas, gangs: gang_deltas };
-    (Caches { cliques, pods, gangs }, deltas)
+    (Caches { cliques, pods, gangs, tombstones }, deltas)
 }

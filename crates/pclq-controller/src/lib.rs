@@ -15,6 +15,7 @@ mod informers;
 mod pod;
 pub mod rbac;
 mod rejected_creates;
+mod tombstones;
 
 use context::Context;
 

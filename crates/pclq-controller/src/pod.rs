@@ -36,8 +36,3 @@ pub(crate) fn index(pod: &SlimPod) -> Option<i32> {
 fn parse_index(index: &str) -> Option<i32> {
     index.parse().ok().filter(|index| *index >= 0)
 }
-
-/// The key under which the cache keeps the last deleted pod of each index.
-pub(crate) fn index_key(pod: &SlimPod) -> Option<String> {
-    index(pod).map(|index| index.to_string())
-}

@@ -9,6 +9,7 @@ use grove_controller::controllers::Controllers;
 use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::executor::{ExecutionResult, Executor};
 use grove_controller::expectations::{ChildKey, Expectations, PendingCreates};
+use grove_controller::name_waiters::NameWaiters;
 use grove_controller::plan::Plan;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_throttle::{StatusChange, StatusThrottle};
@@ -23,6 +24,7 @@ use crate::triggers::CreateState;
 /// The dependencies of one reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: Caches,
+    pub(crate) name_waiters: AllNameWaiters,
     pub(crate) create_backoffs: CreateBackoffs,
     pub(crate) expectations: Arc<Expectations>,
     pub(crate) executor: Executor,
@@ -39,11 +41,21 @@ pub(crate) struct CreateBackoffs {
     pub(crate) groups: CreateBackoff<PodCliqueScalingGroup>,
 }
 
+/// The owners that wait for the names of their children, by the kind of the owner.
+pub(crate) struct AllNameWaiters {
+    pub(crate) sets: NameWaiters<PodCliqueSet>,
+    pub(crate) groups: NameWaiters<PodCliqueScalingGroup>,
+}
+
 impl Context {
     /// The context of the reconciler `controller`, which publishes its events under that name.
     pub(crate) fn new(service: &Controllers, caches: &Caches, controller: &'static str) -> Arc<Self> {
         Arc::new(Self {
             caches: caches.clone(),
+            name_waiters: AllNameWaiters {
+                sets: NameWaiters::new(&caches.sets),
+                groups: NameWaiters::new(&caches.groups),
+            },
             create_backoffs: CreateBackoffs::default(),
             expectations: Arc::default(),
             executor: service.executor().with_reporting_controller(controller),
@@ -53,9 +65,10 @@ impl Context {
         })
     }
 
-    /// The state about creates that deletions of children change.
-    pub(crate) fn create_state<K>(&self, backoff: &CreateBackoff<K>) -> CreateState<K> {
-        CreateState { backoff: backoff.clone(), expectations: Arc::clone(&self.expectations) }
+    /// The state about creates that deltas of children change.
+    pub(crate) fn create_state<K>(&self, waiters: &NameWaiters<K>, backoff: &CreateBackoff<K>) -> CreateState<K> {
+        let (waiters, backoff) = (waiters.clone(), backoff.clone());
+        CreateState { waiters, backoff, expectations: Arc::clone(&self.expectations) }
     }
 
     /// The children of `owner` that were created and that the caches do not have yet.

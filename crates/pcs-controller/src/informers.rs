@@ -9,9 +9,8 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::controllers::Controllers;
 use grove_controller::expectations::ChildKey;
 use grove_controller::triggers::fan_out;
-use grove_runtime::caches::{Cache, Delta};
+use grove_runtime::caches::{Cache, Delta, InformerOptions};
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 
 use tokio::sync::watch;
@@ -109,13 +108,12 @@ pub(crate) struct Deltas {
 
 /// Starts the informers.
 pub(crate) fn start(service: &Controllers) -> (Caches, Deltas) {
-    let all = watcher::Config::default;
-    let (sets, set_deltas) = service.watch(all(), None);
-    let (groups, group_deltas) = service.watch(all(), None);
-    let (cliques, clique_deltas) = service.watch(all(), None);
-    let (gangs, gang_deltas) = service.watch(all(), None);
-    let (services, service_deltas) = service.watch(all(), None);
-    let (autoscalers, autoscaler_deltas) = service.watch(all(), None);
+    let (sets, set_deltas) = service.start_informer(InformerOptions::default());
+    let (groups, group_deltas) = service.start_informer(InformerOptions::default());
+    let (cliques, clique_deltas) = service.start_informer(InformerOptions::default());
+    let (gangs, gang_deltas) = service.start_informer(InformerOptions::default());
+    let (services, service_deltas) = service.start_informer(InformerOptions::default());
+    let (autoscalers, autoscaler_deltas) = service.start_informer(InformerOptions::default());
     let caches = Caches { sets, groups, cliques, gangs, services, autoscalers };
     let ([sets, sets_for_groups], [groups, groups_for_groups]) = (fan_out(set_deltas), fan_out(group_deltas));
     let [cliques, cliques_for_groups, cliques_for_gangs] = fan_out(clique_deltas);

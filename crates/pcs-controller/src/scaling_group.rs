@@ -52,13 +52,13 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupD
 fn triggers(ctx: &Context, deltas: GroupDeltas) -> ControllerBuilder<PodCliqueScalingGroup> {
     let GroupDeltas { sets, groups, cliques, gangs } = deltas;
     let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
-    let creates = ctx.create_state(&ctx.create_backoffs.groups);
+    let creates = ctx.create_state(&ctx.name_waiters.groups, &ctx.create_backoffs.groups);
     let sets = sets.filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
     ControllerBuilder::new(CONTROLLER, ctx.caches.groups.clone(), groups)
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
-        .watches(enqueue_owners(&ctx.caches.cliques, cliques, needs_reconcile, &creates))
+        .watches(enqueue_owners(cliques, needs_reconcile, &creates))
         .watches(enqueue_all_on_relist(&ctx.caches.groups, vec![ctx.caches.cliques.relists()]))
 }
 
@@ -83,6 +83,7 @@ async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Resu
 fn cleanup_plan(ctx: &Context, deleted: &PodCliqueScalingGroup) -> Plan {
     ctx.create_backoffs.groups.forget(deleted);
     ctx.expectations.forget(deleted);
+    ctx.name_waiters.groups.forget(deleted);
     ctx.status_throttle.forget(deleted);
     plan::delete_children(deleted, &observe::children(&ctx.caches, deleted))
 }

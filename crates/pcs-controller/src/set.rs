@@ -50,13 +50,13 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDel
 fn triggers(ctx: &Context, deltas: SetDeltas) -> ControllerBuilder<PodCliqueSet> {
     let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
     let caches = &ctx.caches;
-    let creates = ctx.create_state(&ctx.create_backoffs.sets);
+    let creates = ctx.create_state(&ctx.name_waiters.sets, &ctx.create_backoffs.sets);
     ControllerBuilder::new(CONTROLLER, caches.sets.clone(), sets)
-        .watches(enqueue_owners(&caches.groups, groups, needs_reconcile, &creates))
-        .watches(enqueue_owners(&caches.cliques, cliques, needs_reconcile, &creates))
-        .watches(enqueue_owners(&caches.gangs, gangs, pod_gang_changed_beyond_pod_references, &creates))
-        .watches(enqueue_owners(&caches.services, services, needs_reconcile, &creates))
-        .watches(enqueue_owners(&caches.autoscalers, autoscalers, needs_reconcile, &creates))
+        .watches(enqueue_owners(groups, needs_reconcile, &creates))
+        .watches(enqueue_owners(cliques, needs_reconcile, &creates))
+        .watches(enqueue_owners(gangs, pod_gang_changed_beyond_pod_references, &creates))
+        .watches(enqueue_owners(services, needs_reconcile, &creates))
+        .watches(enqueue_owners(autoscalers, needs_reconcile, &creates))
         .watches(enqueue_all_on_relist(&caches.sets, caches.relist_counters()))
 }
 
@@ -81,5 +81,6 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue,
 fn cleanup_plan(ctx: &Context, deleted: &PodCliqueSet) -> Plan {
     ctx.create_backoffs.sets.forget(deleted);
     ctx.expectations.forget(deleted);
+    ctx.name_waiters.sets.forget(deleted);
     plan::delete_children(&observe::children(&ctx.caches, deleted))
 }

@@ -7,21 +7,24 @@ use grove_api_types::ownership::controller_of;
 use grove_controller::controller::Trigger;
 use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::expectations::Expectations;
+use grove_controller::name_waiters::NameWaiters;
 use grove_controller::triggers::owners_and_name_waiters;
 use grove_runtime::caches::{Cache, Delta};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::watch;
 
-/// The in-memory state about creates of one kind of owner, which deletions of children change.
+/// The in-memory state about creates of one kind of owner, which deltas of children change.
 pub(crate) struct CreateState<Owner> {
+    pub(crate) waiters: NameWaiters<Owner>,
     pub(crate) backoff: CreateBackoff<Owner>,
     pub(crate) expectations: Arc<Expectations>,
 }
 
 impl<Owner> Clone for CreateState<Owner> {
     fn clone(&self) -> Self {
-        Self { backoff: self.backoff.clone(), expectations: Arc::clone(&self.expectations) }
+        let (waiters, backoff) = (self.waiters.clone(), self.backoff.clone());
+        Self { waiters, backoff, expectations: Arc::clone(&self.expectations) }
     }
 }
 
@@ -31,16 +34,15 @@ impl<Owner> Clone for CreateState<Owner> {
 /// A deletion ends the expectation of the child. It may release quota, so it also retries the owners in its namespace whose
 /// creates are backed off.
 pub(crate) fn enqueue_owners<Child, Owner>(
-    cache: &Cache<Child>,
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
     needs_reconcile: fn(&Delta<Child>) -> bool,
     creates: &CreateState<Owner>,
 ) -> BoxStream<'static, Trigger<Owner>>
 where
     Child: Resource<DynamicType = ()> + Send + Sync + 'static,
-    Owner: Resource<DynamicType = ()> + 'static,
+    Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let (cache, CreateState { backoff, expectations }) = (cache.clone(), creates.clone());
+    let CreateState { waiters, backoff, expectations } = creates.clone();
     let triggers = move |delta: Delta<Child>| {
         let deleted = delta.old.as_deref().filter(|_| delta.is_delete());
         if let Some((child, owner)) = deleted.and_then(|child| Some((child, controller_of(child.meta())?))) {
@@ -48,7 +50,7 @@ where
         }
         let retries = backoff.reset_on_delete(&delta).into_iter().map(Trigger::Retry);
         let needs_reconcile = needs_reconcile(&delta);
-        let owners = owners_and_name_waiters(&cache, &delta).into_iter();
+        let owners = owners_and_name_waiters(&waiters, &delta).into_iter();
         stream::iter(retries.chain(owners.map(move |owner| Trigger::new(needs_reconcile, owner))))
     };
     deltas.flat_map(triggers).boxed()

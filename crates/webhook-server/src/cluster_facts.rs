@@ -12,9 +12,8 @@ use grove_api_types::topology::{Topology, constraints, resolve_topology_name, us
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
-use grove_runtime::caches::Cache;
+use grove_runtime::caches::{Cache, InformerOptions};
 use grove_runtime::runtime::Runtime;
-use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
@@ -151,7 +150,7 @@ where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     // The deltas are not used: this service reconciles nothing.
-    runtime.watch(watcher::Config::default(), None).0
+    runtime.start_informer(InformerOptions::default()).0
 }
 
 /// Returns when the cache contains the object, or after [`CACHE_TIMEOUT`].

@@ -9,7 +9,7 @@ use std::{
 };
 
 use grove_api_types::configuration::OperatorConfiguration;
-use grove_runtime::{api_error::ApiError, client::Clients, runtime::Runtime};
+use grove_runtime::{api_error::ApiError, caches::InformerOptions, client::Clients, runtime::Runtime};
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -181,7 +181,7 @@ async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
         (true, false) => mock_api_server::config_maps(5, &[]),
         (true, true) => MockResponse::Watch { events: vec![], stays_open: true },
     });
-    let _watched = service.watch::<ConfigMap>(kube::runtime::watcher::Config::default(), None);
+    let _watched = service.start_informer::<ConfigMap>(InformerOptions::default());
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let builder = controller(["a"]);

@@ -1,6 +1,8 @@
-//! The objects of one kind, by name and by owner, and what each event changes about them.
+//! The indexer (client-go's `Indexer`): the objects of one kind by name and by named indices, and the deltas of each event.
 
 use std::{
+    borrow::Cow,
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -8,218 +10,263 @@ use std::{
 use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
-use super::{Delta, Filter, Slot};
+use super::{Delta, Filter};
 use crate::resource_version::is_older;
 
-/// Stands for the owner of objects that nobody controls.
-const NO_OWNER: &str = "";
+/// Computes the values under which an index lists an object (client-go's `IndexFunc`).
+pub type IndexFn<K> = for<'a> fn(&'a K) -> Vec<Cow<'a, str>>;
 
-type ByName<K> = BTreeMap<String, Arc<K>>;
-
+/// A named index: it finds objects by a value that is computed from each object, for example by a label.
 #[derive(Debug)]
-pub(super) struct Indexer<K> {
-    slot: Option<Slot<K>>,
-    filter: Option<Filter<K>>,
-    /// Whether an object of the same version is the same.
-    trusts_versions: bool,
-    by_namespace: BTreeMap<String, ByName<K>>,
-    by_owner: BTreeMap<String, BTreeMap<(String, String), Arc<K>>>,
-    departed: BTreeMap<String, BTreeMap<String, Arc<K>>>,
-    /// Owners that are gone while children of theirs still leave: nobody will ask who those were.
-    forgotten: BTreeSet<String>,
-    /// Who waits for the next change of the object of that namespace and name.
-    name_waiters: BTreeMap<(String, String), BTreeSet<NameWaiter>>,
+pub struct Index<K> {
+    /// The name, unique within an informer.
+    pub name: &'static str,
+    /// The values of an object. It must depend on nothing but the object.
+    pub values: IndexFn<K>,
 }
 
-/// An object that wants a name which another one has.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NameWaiter {
-    pub(super) kind: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
+impl<K> Clone for Index<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Index<K> {}
+
+impl<K: Resource> Index<K> {
+    /// Objects by the uid of their controller.
+    pub const OWNER: Self = Self { name: "owner", values: owner_uid };
+    /// Objects without a controller, by their namespace.
+    pub const ORPHANS: Self = Self { name: "orphans", values: namespace_of_orphan };
+}
+
+fn owner_uid<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
+    controller_of(object.meta()).map(|owner| Cow::Borrowed(&*owner.uid)).into_iter().collect()
+}
+
+fn namespace_of_orphan<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
+    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+    controller_of(object.meta()).is_none().then_some(Cow::Borrowed(namespace)).into_iter().collect()
+}
+
+/// An object in an index, ordered by namespace and name.
+#[derive(Debug)]
+struct Entry<K>(Arc<K>);
+
+impl<K: Resource> Entry<K> {
+    fn key(&self) -> (Option<&str>, Option<&str>) {
+        (self.0.meta().namespace.as_deref(), self.0.meta().name.as_deref())
+    }
+}
+
+impl<K: Resource> Ord for Entry<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<K: Resource> PartialOrd for Entry<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Resource> PartialEq for Entry<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<K: Resource> Eq for Entry<K> {}
+
+/// The objects of one index, by value. A value without objects has no entry.
+#[derive(Debug)]
+struct IndexedObjects<K> {
+    index: Index<K>,
+    by_value: BTreeMap<String, BTreeSet<Entry<K>>>,
+}
+
+impl<K> IndexedObjects<K> {
+    fn new(index: Index<K>) -> Self {
+        Self { index, by_value: BTreeMap::new() }
+    }
+}
+
+impl<K: Resource> IndexedObjects<K> {
+    fn values<'a>(&self, object: Option<&'a Arc<K>>) -> Vec<Cow<'a, str>> {
+        object.map(|object| (self.index.values)(object)).unwrap_or_default()
+    }
+
+    fn update(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        let (old_values, new_values) = (self.values(old), self.values(new));
+        for value in old_values.iter().filter(|value| !new_values.contains(value)) {
+            self.remove(value, old);
+        }
+        for value in new_values {
+            self.insert(value, new);
+        }
+    }
+
+    fn insert(&mut self, value: Cow<'_, str>, object: Option<&Arc<K>>) {
+        let Some(entry) = object.cloned().map(Entry) else { return };
+        if let Some(entries) = self.by_value.get_mut(&*value) {
+            // `insert` would keep the old object of that name.
+            entries.replace(entry);
+        } else {
+            self.by_value.insert(value.into_owned(), BTreeSet::from([entry]));
+        }
+    }
+
+    fn remove(&mut self, value: &str, object: Option<&Arc<K>>) {
+        let (Some(entries), Some(entry)) = (self.by_value.get_mut(value), object.cloned().map(Entry)) else { return };
+        entries.remove(&entry);
+        if entries.is_empty() {
+            self.by_value.remove(value);
+        }
+    }
+}
+
+/// The objects of one kind.
+#[derive(Debug)]
+pub(super) struct Indexer<K> {
+    filter: Option<Filter<K>>,
+    /// Whether two objects with the same uid and resource version are equal.
+    trusts_versions: bool,
+    by_namespace: BTreeMap<String, BTreeMap<String, Arc<K>>>,
+    indices: Vec<IndexedObjects<K>>,
+    len: usize,
 }
 
 impl<K> Indexer<K> {
-    pub(super) fn new(slot: Option<Slot<K>>, filter: Option<Filter<K>>) -> Self {
-        let (by_namespace, by_owner, departed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (forgotten, name_waiters) = (BTreeSet::new(), BTreeMap::new());
-        Self { slot, filter, trusts_versions: true, by_namespace, by_owner, departed, forgotten, name_waiters }
+    pub(super) fn new(filter: Option<Filter<K>>, indices: impl IntoIterator<Item = Index<K>>) -> Self {
+        let indices = indices.into_iter().map(IndexedObjects::new).collect();
+        Self { filter, trusts_versions: true, by_namespace: BTreeMap::new(), indices, len: 0 }
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.by_namespace.get(namespace)?.get(name).cloned()
     }
 
-    pub(super) fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        let children = self.by_owner.get(owner_uid).filter(|_| owner_uid != NO_OWNER);
-        children.into_iter().flat_map(BTreeMap::values).cloned().collect()
-    }
-
-    /// The objects of the namespace that nobody controls, sorted by name.
-    pub(super) fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
-        let first = (namespace.to_owned(), String::new());
-        let objects = self.by_owner.get(NO_OWNER).into_iter().flat_map(|objects| objects.range(first.clone()..));
-        objects.take_while(|((within, _), _)| within == namespace).map(|(_, object)| Arc::clone(object)).collect()
-    }
-
-    pub(super) fn departed(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        self.departed.get(owner_uid).into_iter().flat_map(BTreeMap::values).cloned().collect()
-    }
-
-    pub(super) fn forget_owner(&mut self, owner_uid: &str) {
-        self.departed.remove(owner_uid);
-        if self.by_owner.contains_key(owner_uid) {
-            self.forgotten.insert(owner_uid.to_owned());
+    /// The objects that have `value` in the index, sorted by namespace and name. Scans all objects if the informer was
+    /// started without the index.
+    pub(super) fn by_index(&self, index: &Index<K>, value: &str) -> Vec<Arc<K>> {
+        match self.indices.iter().find(|indexed| indexed.index.name == index.name) {
+            Some(indexed) => {
+                let entries = indexed.by_value.get(value).into_iter().flatten();
+                entries.map(|Entry(object)| Arc::clone(object)).collect()
+            }
+            None => {
+                let has_value = |object: &&Arc<K>| (index.values)(object).iter().any(|other| other == value);
+                self.iter().filter(has_value).cloned().collect()
+            }
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn forgets_nobody(&self) -> bool {
-        self.forgotten.is_empty()
-    }
-
     pub(super) fn all(&self) -> Vec<Arc<K>> {
-        self.by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
+        self.iter().cloned().collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_namespace.values().map(BTreeMap::len).sum()
+        self.len
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.by_namespace.values().flat_map(BTreeMap::values)
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Indexer<K> {
-    /// Takes a complete list: what it lacks has vanished, what it repeats has not changed, unless something in it is older
-    /// than it was known to be.
+impl<K: Resource> Indexer<K> {
+    /// Applies a complete list. A known object that the list does not contain was deleted. If an object of the list is older
+    /// than the known one, the server was restored from a backup.
     pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
         let is_outdated = |object: &K| {
             let (namespace, name) = key(object);
             self.get(&namespace, &name).is_some_and(|known| known.uid() == object.uid() && is_older(object, &*known))
         };
         if objects.iter().any(is_outdated) {
-            return self.replace_all(objects);
+            return self.replace_after_restore(objects);
         }
-        self.replace_with(objects)
+        self.replace_all(objects)
     }
 
-    fn replace_with(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
-        let mut vanished: BTreeMap<_, _> = self.all().into_iter().map(|object| (key(&*object), object)).collect();
-        let mut changes = vec![];
-        for object in objects {
-            vanished.remove(&key(&object));
-            changes.extend(self.apply(object));
-        }
-        let gone = vanished.into_values().flat_map(|object| self.remove_entry(object));
-        changes.splice(0..0, gone.collect::<Vec<_>>());
-        changes
-    }
-
-    /// The same, of a server that was set back: what looks the same may differ.
-    pub(super) fn replace_all(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
+    /// Applies a complete list of a server that was restored from a backup: an object may differ from the known one with
+    /// the same resource version.
+    pub(super) fn replace_after_restore(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
         self.trusts_versions = false;
-        let changes = self.replace_with(objects);
+        let deltas = self.replace_all(objects);
         self.trusts_versions = true;
-        changes
+        deltas
     }
 
-    /// Takes one object that came or changed. One that is not to be kept, or no longer, counts as gone.
+    fn replace_all(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
+        let mut deleted: BTreeMap<_, _> = self.iter().map(|object| (key(&**object), Arc::clone(object))).collect();
+        let mut deltas = vec![];
+        for object in objects {
+            deleted.remove(&key(&object));
+            deltas.extend(self.apply(object));
+        }
+        let deletes: Vec<_> = deleted.into_values().map(|object| self.remove(object)).collect();
+        deltas.splice(0..0, deletes);
+        deltas
+    }
+
+    /// Applies an object that was created or changed. One that does not pass the filter counts as deleted.
     pub(super) fn apply(&mut self, object: K) -> Vec<Delta<K>> {
         let (namespace, name) = key(&object);
-        let before = self.get(&namespace, &name);
+        let known = self.get(&namespace, &name);
         if self.filter.is_some_and(|filter| !filter(&object)) {
-            // What is remembered is what it was while it mattered.
-            return before.into_iter().flat_map(|before| self.remove_entry(before)).collect();
+            // The delta has the last object that passed the filter.
+            return known.into_iter().map(|known| self.remove(known)).collect();
         }
-        if self.trusts_versions && before.as_ref().is_some_and(|before| is_same_version(&**before, &object)) {
+        if self.trusts_versions && known.as_ref().is_some_and(|known| is_same_version(&**known, &object)) {
             return vec![];
         }
-        let is_successor = before.as_ref().is_some_and(|before| before.uid() != object.uid());
-        let mut changes = vec![];
-        let before = match before {
-            // The deletion in between went unseen.
-            Some(predecessor) if is_successor => {
-                changes.extend(self.remove_entry(predecessor));
-                None
-            }
-            other => other,
-        };
-        let after = Arc::new(object);
-        self.unlink(before.as_deref());
-        let siblings = self.by_owner.entry(owner_uid(&*after)).or_default();
-        siblings.insert((namespace.clone(), name.clone()), Arc::clone(&after));
-        self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&after));
-        changes.push(Delta { old: before, new: Some(after) });
-        changes
+        let is_successor = known.as_ref().is_some_and(|known| known.uid() != object.uid());
+        // The watch missed the deletion of the known object.
+        let mut deltas: Vec<_> = known.filter(|_| is_successor).map(|known| self.remove(known)).into_iter().collect();
+        let new = Arc::new(object);
+        let old = self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&new));
+        self.len += usize::from(old.is_none());
+        self.index(old.as_ref(), Some(&new));
+        deltas.push(Delta { old, new: Some(new) });
+        deltas
     }
 
-    /// Takes the final state of one object that was deleted.
-    pub(super) fn remove(&mut self, object: K) -> Vec<Delta<K>> {
+    /// Applies the final state of an object that was deleted.
+    pub(super) fn delete(&mut self, object: K) -> Option<Delta<K>> {
         let (namespace, name) = key(&object);
         let known = self.get(&namespace, &name);
         if known.as_ref().is_some_and(|known| known.uid() != object.uid()) {
-            // Its successor is here already; the change was told when that came.
-            return vec![];
+            // The delta of its successor came first, and reported this delete.
+            return None;
         }
-        if self.filter.is_some_and(|filter| !filter(&object)) {
-            return known.into_iter().flat_map(|known| self.remove_entry(known)).collect();
-        }
-        self.remove_entry(Arc::new(object))
+        let last = if self.filter.is_some_and(|filter| !filter(&object)) { known? } else { Arc::new(object) };
+        Some(self.remove(last))
     }
 
-    /// Remembers that `waiter` wants the name of that object, until the object changes.
-    pub(super) fn register_name_waiter(&mut self, namespace: &str, name: &str, waiter: NameWaiter) {
-        self.name_waiters.entry((namespace.to_owned(), name.to_owned())).or_default().insert(waiter);
-    }
-
-    /// Those of one kind that waited for this object to change. They are told once.
-    pub(super) fn take_name_waiters(&mut self, changed: &K, kind: &str) -> Vec<NameWaiter> {
-        if self.name_waiters.is_empty() {
-            return vec![];
-        }
-        let key = key(changed);
-        let Some(waiting) = self.name_waiters.get_mut(&key) else { return vec![] };
-        let told = waiting.extract_if(.., |waiter| waiter.kind == kind).collect();
-        if waiting.is_empty() {
-            self.name_waiters.remove(&key);
-        }
-        told
-    }
-
-    fn remove_entry(&mut self, last: Arc<K>) -> Vec<Delta<K>> {
-        let owner = owner_uid(&*last);
-        if let Some(slot) = self.slot.and_then(|slot| slot(&last))
-            && owner != NO_OWNER
-            && !self.forgotten.contains(&owner)
-        {
-            self.departed.entry(owner).or_default().insert(slot, Arc::clone(&last));
-        }
+    /// Removes the object with the name of `last`, its final state.
+    fn remove(&mut self, last: Arc<K>) -> Delta<K> {
         let (namespace, name) = key(&*last);
         if let Some(names) = self.by_namespace.get_mut(&namespace) {
             let known = names.remove(&name);
             if names.is_empty() {
                 self.by_namespace.remove(&namespace);
             }
-            self.unlink(known.as_deref());
+            self.len -= usize::from(known.is_some());
+            self.index(known.as_ref(), None);
         }
-        vec![Delta { old: Some(last), new: None }]
+        Delta { old: Some(last), new: None }
     }
 
-    fn unlink(&mut self, object: Option<&K>) {
-        let Some((object, owner)) = object.map(|object| (object, owner_uid(object))) else { return };
-        let Some(children) = self.by_owner.get_mut(&owner) else { return };
-        children.remove(&key(object));
-        if children.is_empty() {
-            self.by_owner.remove(&owner);
-            self.forgotten.remove(&owner);
+    fn index(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        for index in &mut self.indices {
+            index.update(old, new);
         }
     }
 }
 
 fn key<K: Resource>(object: &K) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
-}
-
-fn owner_uid<K: Resource>(object: &K) -> String {
-    controller_of(object.meta()).map_or_else(|| NO_OWNER.to_owned(), |owner| owner.uid.clone())
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

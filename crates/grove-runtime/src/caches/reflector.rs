@@ -270,6 +270,7 @@ where
         let requested = Duration::from_secs(seconds.into());
         let started = Instant::now();
         let mut events = with_timeout(self.api.watch(&params, &version)).await?.boxed();
+        self.metrics.record_watch(&self.kind);
         let mut received = 0;
         // Without this timeout a connection that broke unnoticed would stay silent for ever.
         while let Ok(event) = timeout(requested + Duration::from_secs(10), events.try_next()).await {

@@ -24,7 +24,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let pods = caches.pods.owned_by(&uid);
     let mut orphans = caches.pods.orphans(&namespace);
     orphans.retain(|pod| labelled_clique(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
-    let tombstones = caches.pods.departed(&uid);
+    // Read after the pods: a pod that was deleted in between has a tombstone.
+    let tombstones = caches.tombstones.of_clique(&uid);
     let known_pods = pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
     let expectations = ctx.expectations.get(&uid, known_pods, relists);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);

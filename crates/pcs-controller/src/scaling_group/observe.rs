@@ -9,7 +9,7 @@ use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::name_conflict::{NameConflict, name_conflicts};
+use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{Observed, set_replica};
@@ -30,7 +30,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
     let (pending_creates, group) = (ctx.pending_creates(group), group.clone());
     let mut observed =
         Observed { group, set, current_scale, cliques, active_gangs, name_conflicts, backed_off, pending_creates };
-    (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(caches, &observed);
+    (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed
 }
 
@@ -41,14 +41,15 @@ pub(super) fn children(caches: &Caches, group: &PodCliqueScalingGroup) -> ByName
 
 /// The active gangs that the cliques of the group belong to, and the name conflicts of its cliques. The names follow from
 /// the set and from the replica count of the group.
-fn gangs_and_conflicts(caches: &Caches, observed: &Observed) -> (BTreeSet<String>, Vec<NameConflict>) {
+fn gangs_and_conflicts(ctx: &Context, observed: &Observed) -> (BTreeSet<String>, Vec<NameConflict>) {
     let set = observed.set.as_ref().filter(|_| !observed.is_terminating());
     let desired = set.and_then(|set| Some((set, observed.desired_replica(set)?)));
     let group = desired.as_ref().and_then(|(set, replica)| Some((*set, observed.in_replica(replica)?)));
     let Some((set, group)) = group else { return Default::default() };
     let cliques = group.members.iter().flat_map(|member| &member.cliques);
-    let conflicts = name_conflicts(&caches.cliques, &observed.group, cliques.map(|clique| clique.name.as_str()));
-    (active_gangs(caches, set, group.members.iter().map(|member| &member.gang)), conflicts)
+    let cliques = cliques.map(|clique| clique.name.as_str());
+    let conflicts = ctx.name_waiters.groups.name_conflicts(&ctx.caches.cliques, &observed.group, cliques);
+    (active_gangs(&ctx.caches, set, group.members.iter().map(|member| &member.gang)), conflicts)
 }
 
 /// The groups of one replica of `set`.

@@ -6,7 +6,7 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
-use grove_controller::name_conflict::{NameConflict, name_conflicts};
+use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::Observed;
@@ -21,7 +21,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     let mut observed = Observed { set: defaulted, default_scheduler, ..children(caches, set) };
     if !observed.is_terminating() && !observed.is_too_large() {
         observed.adoptable_groups = adoptable_groups(caches, &observed);
-        observed.name_conflicts = name_conflicts_of_children(caches, &observed);
+        observed.name_conflicts = name_conflicts(ctx, &observed);
         observed.backed_off = ctx.create_backoffs.sets.active(set);
         observed.pending_creates = ctx.pending_creates(set);
     }
@@ -59,18 +59,19 @@ fn adoptable_groups(caches: &Caches, observed: &Observed) -> ByName<PodCliqueSca
 }
 
 /// The objects that have the name of a child of the set, and that the set does not control.
-fn name_conflicts_of_children(caches: &Caches, observed: &Observed) -> Vec<NameConflict> {
+fn name_conflicts(ctx: &Context, observed: &Observed) -> Vec<NameConflict> {
     let replicas = expansion::expand(&observed.set, &observed.current_scale());
     let gangs: Vec<_> = replicas.iter().flat_map(SetReplica::gangs).map(|gang| gang.name.to_string()).collect();
     let groups = replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
     let cliques = replicas.iter().flat_map(|replica| &replica.cliques).map(|clique| clique.name.as_str());
     let autoscalers: Vec<_> =
         replicas.iter().flat_map(SetReplica::autoscalers).map(|autoscaler| autoscaler.name.to_string()).collect();
-    let set = &observed.set;
-    let mut conflicts = name_conflicts(&caches.services, set, replicas.iter().map(|replica| replica.service.as_str()));
-    conflicts.extend(name_conflicts(&caches.gangs, set, gangs.iter().map(String::as_str)));
-    conflicts.extend(name_conflicts(&caches.groups, set, groups));
-    conflicts.extend(name_conflicts(&caches.cliques, set, cliques));
-    conflicts.extend(name_conflicts(&caches.autoscalers, set, autoscalers.iter().map(String::as_str)));
+    let services = replicas.iter().map(|replica| replica.service.as_str());
+    let (set, caches, waiters) = (&observed.set, &ctx.caches, &ctx.name_waiters.sets);
+    let mut conflicts = waiters.name_conflicts(&caches.services, set, services);
+    conflicts.extend(waiters.name_conflicts(&caches.gangs, set, gangs.iter().map(String::as_str)));
+    conflicts.extend(waiters.name_conflicts(&caches.groups, set, groups));
+    conflicts.extend(waiters.name_conflicts(&caches.cliques, set, cliques));
+    conflicts.extend(waiters.name_conflicts(&caches.autoscalers, set, autoscalers.iter().map(String::as_str)));
     conflicts
 }

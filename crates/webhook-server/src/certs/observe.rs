@@ -38,11 +38,11 @@ impl CertCaches {
         let api = Api::<Secret>::namespaced(runtime.watch_client(), &namespace);
         let by_name = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
         let ready = runtime.readiness().register("the Secret");
-        let (secrets, secret_events) = caches::start_informer(api, by_name, ready, (None, None), runtime.metrics());
+        let (secrets, secret_events) = caches::start_informer(api, &(), by_name.into(), ready, runtime.metrics());
         let (key, value) = WEBHOOK_LABEL;
         let by_label = || watcher::Config::default().labels(&[key, "=", value].concat());
-        let (mutating, mutating_events) = runtime.watch(by_label(), None);
-        let (validating, validating_events) = runtime.watch(by_label(), None);
+        let (mutating, mutating_events) = runtime.start_informer(by_label().into());
+        let (validating, validating_events) = runtime.start_informer(by_label().into());
         let events = stream::select_all([
             secret_events.map(drop).boxed(),
             mutating_events.map(drop).boxed(),

@@ -1,8 +1,8 @@
 //! The connection to the API server breaks for a while, or until the server has compacted the missed events, or the server
 //! denies requests. The services keep running and miss no change. Each broken connection leads to new lists. Tests of the
 //! informers show that a 410 response leads to a list, too
-//! (`after_410_within_the_watch_everything_is_listed_and_what_vanished_is_told`,
-//! `a_410_to_the_watch_request_itself_leads_to_a_list_too`).
+//! (`a_410_in_the_watch_leads_to_a_list_and_missing_objects_are_reported_as_deleted`,
+//! `a_410_to_the_watch_request_leads_to_a_list`).
 
 use std::sync::Arc;
 

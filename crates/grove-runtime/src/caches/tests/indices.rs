@@ -1,0 +1,164 @@
+//! Filters, indices and observers of a cache.
+
+use std::{borrow::Cow, collections::BTreeSet, sync::Mutex};
+
+use super::*;
+
+const HAS_OWNER: Filter<ConfigMap> = |object| !object.owner_references().is_empty();
+
+fn orphan(name: &str, version: u32) -> Value {
+    let mut object = map(name, version);
+    object["metadata"]["ownerReferences"] = json!([]);
+    object
+}
+
+fn object(value: &Value) -> ConfigMap {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_pass_the_filter_any_more_counts_as_deleted() {
+    let events = vec![
+        event("ADDED", &orphan("b", 6)),
+        event("MODIFIED", &orphan("a", 7)),
+        event("MODIFIED", &map("b", 8)),
+        event("DELETED", &orphan("b", 9)),
+        event("DELETED", &orphan("never-seen", 10)),
+        event("ADDED", &map("c", 11)),
+    ];
+    let mut informer = informer_with(
+        InformerOptions::default().with_filter(HAS_OWNER),
+        |_| config_maps(5, &[map("a", 1), orphan("z", 2)]),
+        move |_, _| MockResponse::Watch { events: events.clone(), stays_open: true },
+    );
+    let mut last_states = vec![];
+    for expected in ["+a", "-a", "+b", "-b", "+c"] {
+        let delta = informer.deltas.next().await.unwrap();
+        last_states.extend(delta.old.as_ref().and_then(|object| object.resource_version()));
+        assert_eq!(text(&delta), expected);
+    }
+    assert_eq!(informer.names(), ["c"]);
+    assert_eq!(last_states, ["1", "8"], "a delete has the last state that passed the filter");
+}
+
+#[test]
+fn orphans_are_found_by_namespace_and_by_no_uid() {
+    let elsewhere = json!({ "metadata": { "name": "b", "namespace": "other", "uid": "x" } });
+    for options in [InformerOptions::default(), InformerOptions::default().with_index(Index::ORPHANS)] {
+        let (cache, writer) = Cache::with_writer(options);
+        writer.replace(vec![object(&orphan("a", 1)), object(&map("c", 1)), object(&elsewhere)]);
+        let names = || names(&cache.orphans("ns"));
+        assert_eq!(names(), ["a"]);
+        assert!(cache.owned_by("").is_empty(), "an orphan has no owner, not an owner without a uid");
+        writer.apply(object(&map("a", 2)));
+        writer.apply(object(&orphan("c", 2)));
+        assert_eq!(names(), ["c"]);
+        assert_eq!(cache.owned_by("owner").len(), 1);
+    }
+}
+
+const COLOURS: Index<ConfigMap> = Index { name: "colours", values: colours };
+
+fn colours(object: &ConfigMap) -> Vec<Cow<'_, str>> {
+    object.labels().get("colours").into_iter().flat_map(|colours| colours.split('-')).map(Cow::Borrowed).collect()
+}
+
+fn coloured(name: &str, version: u32, colours: &str) -> ConfigMap {
+    let mut object = object(&map(name, version));
+    object.labels_mut().insert("colours".to_owned(), colours.to_owned());
+    object
+}
+
+fn names(objects: &[Arc<ConfigMap>]) -> Vec<String> {
+    objects.iter().map(|object| object.name_any()).collect()
+}
+
+#[test]
+fn an_index_finds_the_newest_objects_by_each_of_their_values() {
+    for options in [InformerOptions::default().with_index(COLOURS), InformerOptions::default()] {
+        let (cache, writer) = Cache::with_writer(options);
+        let found = |colour| names(&cache.by_index(&COLOURS, colour));
+        writer.replace(vec![coloured("c", 1, "red"), coloured("b", 1, "red-blue"), object(&map("a", 1))]);
+        assert_eq!((found("red"), found("blue")), (vec!["b".into(), "c".into()], vec!["b".into()]));
+        writer.apply(coloured("b", 2, "blue-green"));
+        assert_eq!(
+            (found("red"), found("blue"), found("green")),
+            (vec!["c".into()], vec!["b".into()], vec!["b".into()])
+        );
+        let version = |colour| cache.by_index(&COLOURS, colour)[0].resource_version();
+        assert_eq!((version("blue"), version("green")), (Some("2".into()), Some("2".into())));
+        // The final state has other values than the stored object.
+        writer.delete(coloured("b", 3, "black"));
+        assert!(found("blue").is_empty() && found("green").is_empty() && found("black").is_empty());
+        writer.replace(vec![]);
+        assert!(found("red").is_empty() && cache.is_empty());
+    }
+}
+
+/// Random events, and the same answers from the index as from a scan.
+#[test]
+fn an_index_answers_like_a_scan_after_any_events() {
+    let (cache, writer) = Cache::with_writer(InformerOptions::default().with_index(COLOURS).with_index(Index::ORPHANS));
+    let scan = |values: IndexFn<ConfigMap>, value: &str| {
+        let objects = cache.all();
+        names(&objects.into_iter().filter(|object| values(object).iter().any(|v| v == value)).collect::<Vec<_>>())
+    };
+    let (mut random, mut deltas) = (1_u32, BTreeSet::new());
+    for version in 1..3000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let choose = |from: &[&'static str], shift: u32| from[(random >> shift) as usize % from.len()];
+        let mut object = coloured(choose(&["a", "b", "c", "d"], 8), version, choose(&["red", "blue", "red-blue"], 12));
+        object.metadata.namespace = Some(choose(&["ns", "other"], 16).to_owned());
+        object.metadata.uid = Some(choose(&["u1", "u2"], 18).to_owned());
+        if choose(&["owned", "orphan"], 20) == "orphan" {
+            object.metadata.owner_references = None;
+        }
+        let written = match choose(&["apply", "apply", "apply", "delete", "list"], 24) {
+            "delete" => writer.delete(object),
+            "list" => writer.replace(vec![object]),
+            _ => writer.apply(object),
+        };
+        deltas.extend(written.iter().map(|delta| (delta.old.is_some(), delta.new.is_some())));
+        for colour in ["red", "blue"] {
+            assert_eq!(names(&cache.by_index(&COLOURS, colour)), scan(COLOURS.values, colour));
+        }
+        for namespace in ["ns", "other"] {
+            assert_eq!(names(&cache.orphans(namespace)), scan(Index::ORPHANS.values, namespace));
+        }
+        assert_eq!(names(&cache.owned_by("owner")), scan(Index::OWNER.values, "owner"));
+        assert_eq!(cache.len(), cache.all().len());
+    }
+    assert_eq!(deltas.len(), 3, "created, changed and deleted: {deltas:?}");
+}
+
+#[test]
+fn an_observer_receives_every_delta_before_a_reader_sees_its_effect() {
+    let deleted = Arc::new(Mutex::new(BTreeSet::new()));
+    let observed = Arc::clone(&deleted);
+    let options = InformerOptions::default().with_observer(move |delta: &Delta<ConfigMap>| {
+        if delta.is_delete() {
+            // Time for a reader that does not wait for the lock.
+            std::thread::sleep(Duration::from_millis(20));
+            observed.lock().unwrap().insert(delta.old.as_ref().unwrap().name_any());
+        }
+    });
+    let (cache, writer) = Cache::with_writer(options);
+    writer.replace(["a", "b", "c"].map(|name| object(&map(name, 1))).into());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !cache.is_empty() {
+                let missing: Vec<_> =
+                    ["a", "b", "c"].into_iter().filter(|name| cache.get("ns", name).is_none()).collect();
+                let deleted = deleted.lock().unwrap();
+                assert!(
+                    missing.iter().all(|name| deleted.contains(*name)),
+                    "{missing:?} missing, {deleted:?} observed"
+                );
+            }
+        });
+        writer.delete(object(&map("a", 2)));
+        writer.replace(vec![object(&map("c", 1))]);
+        writer.apply_event(Event::NotServed);
+        reader.join().unwrap();
+    });
+}

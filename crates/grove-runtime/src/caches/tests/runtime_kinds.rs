@@ -1,0 +1,56 @@
+//! An informer of a kind that is known only at run time.
+
+use std::sync::atomic::AtomicBool;
+
+use kube::{
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+};
+
+use super::*;
+
+fn pod_group(name: &str, version: u32) -> Value {
+    json!({ "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": { "name": name, "namespace": "ns",
+        "uid": name, "resourceVersion": version.to_string(),
+        "ownerReferences": [{ "apiVersion": "v1", "kind": "Owner", "name": "o", "uid": "owner", "controller": true }] },
+        "spec": { "minMember": version } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_known_only_at_run_time_is_watched_in_the_chosen_version_once_it_is_installed() {
+    let installed = Arc::new(AtomicBool::new(false));
+    let server = Arc::clone(&installed);
+    let (client, log) =
+        mock_api_server::client(move |request| match (server.load(Ordering::SeqCst), request.is_watch()) {
+            (false, _) => MockResponse::Text(404, "404 page not found\n"),
+            (true, false) => {
+                let metadata = json!({ "resourceVersion": "5" });
+                MockResponse::ok(json!({ "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroupList",
+                "metadata": metadata, "items": [pod_group("a", 1)] }))
+            }
+            (true, true) => {
+                MockResponse::Watch { events: vec![event("MODIFIED", &pod_group("a", 6))], stays_open: true }
+            }
+        });
+    // A controller reads the version from its configuration, or from discovery.
+    let version = "v2alpha2";
+    let kind = GroupVersionKind::gvk("scheduling.run.ai", version, "PodGroup");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "podgroups");
+    let (ready, metrics) = (Readiness::new(), Metrics::new().unwrap());
+    let api = Api::<DynamicObject>::all_with(client, &kind);
+    let handle = ready.register("podgroups");
+    let (cache, mut deltas) = start_informer(api, &kind, InformerOptions::default(), handle, &metrics);
+    ready.wait().await;
+    assert!(!cache.is_served() && cache.is_empty());
+
+    let mut served = cache.subscribe_served();
+    installed.store(true, Ordering::SeqCst);
+    served.changed().await.unwrap();
+    assert!(deltas.next().await.unwrap().old.is_none());
+    let changed = deltas.next().await.unwrap();
+    assert_eq!(changed.new.unwrap().data["spec"]["minMember"], 6);
+    assert_eq!(cache.owned_by("owner")[0].name_any(), "a");
+    assert!(log.requests().iter().all(|request| request.path == "/apis/scheduling.run.ai/v2alpha2/podgroups"));
+    let text = metrics.render().unwrap();
+    assert!(text.contains(r#"grove_cache_objects{kind="PodGroup"} 1"#), "{text}");
+}

@@ -1,0 +1,165 @@
+//! Tombstones: the last deleted pod of each index of a clique. The name of the next pod at the index depends on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api_types::ownership::controller_of;
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::slim::SlimPod;
+use grove_runtime::caches::{Cache, Delta};
+use kube::ResourceExt;
+use parking_lot::Mutex;
+
+use crate::pod::index;
+
+/// The tombstones of all cliques. A clone shares them.
+///
+/// A tombstone ends with its clique: the pod of a clique that is not in the cache any more leaves none.
+#[derive(Clone, Debug)]
+pub(crate) struct Tombstones {
+    cliques: Cache<PodClique>,
+    /// By the uid of the clique and the index of the pod.
+    pods: Arc<Mutex<BTreeMap<String, BTreeMap<i32, Arc<SlimPod>>>>>,
+}
+
+impl Tombstones {
+    /// No pod was deleted yet. `cliques` is the cache that cliques are reconciled from.
+    pub(crate) fn new(cliques: &Cache<PodClique>) -> Self {
+        Self { cliques: cliques.clone(), pods: Arc::default() }
+    }
+
+    /// Stores the pod if the delta is its deletion. The pod cache calls this before any reader misses the pod, so a reader
+    /// that reads the pods first and the tombstones second finds each deleted pod in one of them.
+    pub(crate) fn record(&self, delta: &Delta<SlimPod>) {
+        let Some(pod) = delta.old.as_ref().filter(|_| delta.is_delete()) else { return };
+        let (Some(owner), Some(index)) = (controller_of(&pod.metadata), index(pod)) else { return };
+        let mut pods = self.pods.lock();
+        // The check is under the lock: a clique that is still in the cache here is forgotten later.
+        let clique = self.cliques.get(&pod.namespace().unwrap_or_default(), &owner.name);
+        if clique.and_then(|clique| clique.uid()).as_ref() == Some(&owner.uid) {
+            pods.entry(owner.uid.clone()).or_default().insert(index, Arc::clone(pod));
+        }
+    }
+
+    /// The last deleted pod of each index of the clique.
+    pub(crate) fn of_clique(&self, uid: &str) -> Vec<Arc<SlimPod>> {
+        self.pods.lock().get(uid).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Removes the tombstones of a clique after its deletion.
+    pub(crate) fn forget(&self, clique_uid: &str) {
+        self.pods.lock().remove(clique_uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_runtime::caches::{InformerOptions, Writer};
+    use serde_json::json;
+
+    use super::*;
+
+    fn clique(uid: &str) -> PodClique {
+        let metadata = json!({ "namespace": "ns", "name": "c", "uid": uid });
+        let object = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": metadata,
+            "spec": { "roleName": "r", "replicas": 1, "podSpec": { "containers": [] } } });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn pod(name: &str, index: i32, version: u32, clique_uid: &str) -> SlimPod {
+        let owner = json!([{ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "c", "uid": clique_uid,
+            "controller": true }]);
+        let metadata = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": version.to_string(),
+            "ownerReferences": owner });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": { "hostname": format!("c-{index}") } })).unwrap()
+    }
+
+    struct Fixture {
+        cliques: Writer<PodClique>,
+        pods: Writer<SlimPod>,
+        pod_cache: Cache<SlimPod>,
+        tombstones: Tombstones,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let (clique_cache, cliques) = Cache::with_writer(InformerOptions::default());
+            let tombstones = Tombstones::new(&clique_cache);
+            let recorder = tombstones.clone();
+            let options = InformerOptions::default().with_observer(move |delta| recorder.record(delta));
+            let (pod_cache, pods) = Cache::with_writer(options);
+            Self { cliques, pods, pod_cache, tombstones }
+        }
+
+        fn of_clique(&self, uid: &str) -> Vec<String> {
+            self.tombstones.of_clique(uid).iter().map(|pod| pod.name_any()).collect()
+        }
+    }
+
+    #[test]
+    fn the_last_deleted_pod_of_each_index_leaves_a_tombstone() {
+        let fixture = Fixture::new();
+        fixture.cliques.apply(clique("u"));
+        let pods = [("a", 0), ("b", 1), ("c", 1), ("d", 2)];
+        for (name, index) in pods {
+            fixture.pods.apply(pod(name, index, 1, "u"));
+        }
+        assert!(fixture.of_clique("u").is_empty());
+        for (name, index) in &pods[..3] {
+            fixture.pods.delete(pod(name, *index, 2, "u"));
+        }
+        assert_eq!(fixture.of_clique("u"), ["a", "c"]);
+        assert_eq!(fixture.tombstones.of_clique("u")[0].resource_version().as_deref(), Some("2"), "the final state");
+        fixture.pods.replace(vec![]);
+        assert_eq!(fixture.of_clique("u"), ["a", "c", "d"], "a deletion that only a list reported");
+    }
+
+    #[test]
+    fn a_pod_that_changes_and_is_deleted_after_its_clique_leaves_no_tombstone() {
+        let fixture = Fixture::new();
+        fixture.cliques.apply(clique("u"));
+        fixture.pods.replace(vec![pod("a", 0, 1, "u"), pod("b", 1, 1, "u")]);
+        fixture.pods.delete(pod("a", 0, 2, "u"));
+        fixture.cliques.delete(clique("u"));
+        fixture.tombstones.forget("u");
+        // The last pod of the clique is terminating for a while.
+        fixture.pods.apply(pod("b", 1, 3, "u"));
+        fixture.pods.apply(pod("b", 1, 4, "u"));
+        fixture.pods.delete(pod("b", 1, 5, "u"));
+        assert!(fixture.tombstones.pods.lock().is_empty());
+    }
+
+    #[test]
+    fn a_pod_whose_clique_was_deleted_before_the_start_leaves_no_tombstone() {
+        let fixture = Fixture::new();
+        fixture.cliques.apply(clique("successor"));
+        fixture.pods.replace(vec![pod("a", 0, 1, "u"), pod("b", 0, 1, "successor")]);
+        fixture.pods.replace(vec![]);
+        assert!(fixture.of_clique("u").is_empty());
+        assert_eq!(fixture.of_clique("successor"), ["b"]);
+    }
+
+    #[test]
+    fn every_reader_that_misses_a_deleted_pod_finds_its_tombstone() {
+        let fixture = Fixture::new();
+        fixture.cliques.apply(clique("u"));
+        fixture.pods.apply(pod("p0", 0, 1, "u"));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 0..2000 {
+                    fixture.pods.delete(pod(&format!("p{round}"), 0, 2, "u"));
+                    fixture.pods.apply(pod(&format!("p{}", round + 1), 0, 1, "u"));
+                }
+            });
+            let mut newest = 0;
+            while !writer.is_finished() {
+                let pods = fixture.pod_cache.owned_by("u");
+                let tombstones = fixture.tombstones.of_clique("u");
+                let known = pods.iter().chain(&tombstones);
+                let seen = known.filter_map(|pod| pod.name_any()[1..].parse::<i32>().ok()).max().unwrap_or(-1);
+                assert!(seen >= newest, "p{newest} was there, and only p{seen} is known now");
+                newest = seen;
+            }
+        });
+    }
+}
