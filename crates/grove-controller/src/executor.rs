@@ -305,7 +305,7 @@ impl Executor {
     }
 }
 
-/// What of the stage can be done though some parts of the plan are blocked_domains.
+/// The stage without the creates in blocked failure domains.
 fn without_blocked_steps<'a>(plan: &Plan, stage: &'a Stage, blocked_domains: &BTreeSet<i32>) -> Cow<'a, Stage> {
     if blocked_domains.is_empty() {
         return Cow::Borrowed(stage);
