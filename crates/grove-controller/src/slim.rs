@@ -1,8 +1,8 @@
-//! Kinds reduced to the fields that the rules read: a cached pod costs two kilobytes instead of a hundred.
+//! Pods with only the fields that the reconcilers read: a pod in a cache takes two kilobytes instead of a hundred.
 
-use grove_api_types::deletion::is_terminating;
 use std::collections::BTreeMap;
 
+use grove_api_types::deletion::is_terminating;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
@@ -10,33 +10,33 @@ use k8s_openapi::{
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A pod as the caches hold it. Never send it back: what is not listed here would be lost.
+/// A pod in a cache. It must never be sent to the API server, because all fields that are missing here would be lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = Pod)]
 #[serde(rename_all = "camelCase")]
 pub struct SlimPod {
-    /// Without managed fields.
+    /// The metadata without managed fields.
     #[serde(default, deserialize_with = "metadata_without_managed_fields")]
     pub metadata: ObjectMeta,
-    /// What it was asked to be.
+    /// The desired state.
     #[serde(default)]
     pub spec: SlimPodSpec,
-    /// What became of it.
+    /// The observed state.
     #[serde(default)]
     pub status: SlimPodStatus,
 }
 
-/// The part of a pod's spec that the rules read.
+/// The fields of a pod's spec that the reconcilers read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SlimPodSpec {
-    /// Set once the scheduler decided.
+    /// The node; absent until the scheduler chose one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// What the scheduler must still wait for.
+    /// The scheduler ignores the pod until this list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub scheduling_gates: Vec<SlimSchedulingGate>,
-    /// The name under which its siblings find it.
+    /// The DNS name of the pod within its headless Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
@@ -44,24 +44,24 @@ pub struct SlimPodSpec {
 /// A scheduling gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlimSchedulingGate {
-    /// Whose gate it is.
+    /// The name of the gate.
     pub name: String,
 }
 
-/// The part of a pod's status that the rules read.
+/// The fields of a pod's status that the reconcilers read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SlimPodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Why, for example `Evicted`.
+    /// The reason for the phase, for example `Evicted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Among them `PodScheduled` and `Ready`.
+    /// The conditions, for example `PodScheduled` and `Ready`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub conditions: Vec<SlimPodCondition>,
-    /// One per container that has started once.
+    /// One entry per container that the kubelet has reported.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub container_statuses: Vec<SlimContainerStatus>,
 }
@@ -70,15 +70,15 @@ pub struct SlimPodStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SlimPodCondition {
-    /// For example `Ready`.
+    /// The type, for example `Ready`.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A word.
+    /// The reason as one word in camel case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// A sentence.
+    /// The reason as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When the status last changed.
@@ -86,7 +86,7 @@ pub struct SlimPodCondition {
     pub last_transition_time: Option<Time>,
 }
 
-/// What is known of one container.
+/// The state of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SlimContainerStatus {
@@ -97,43 +97,43 @@ pub struct SlimContainerStatus {
     /// Whether it passed its startup probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restart_count: i32,
 }
 
 impl SlimPod {
-    /// Neither leaving nor finished.
+    /// Whether the pod is neither terminating nor finished.
     pub fn is_live(&self) -> bool {
         !self.is_terminating() && !self.is_failed() && !self.is_succeeded()
     }
 
-    /// Was told to go.
+    /// Whether the pod has a deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         is_terminating(self)
     }
 
-    /// Ended badly; an evicted pod is one of these.
+    /// Whether the phase is `Failed`. An evicted pod has this phase.
     pub fn is_failed(&self) -> bool {
         self.status.phase.as_deref() == Some("Failed")
     }
 
-    /// Ended well.
+    /// Whether the phase is `Succeeded`.
     pub fn is_succeeded(&self) -> bool {
         self.status.phase.as_deref() == Some("Succeeded")
     }
 
-    /// Serves.
+    /// Whether the condition `Ready` is true.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(|condition| condition.status == "True")
     }
 
-    /// Has a node.
+    /// Whether the scheduler chose a node.
     pub fn is_scheduled(&self) -> bool {
         self.spec.node_name.is_some()
             || self.condition("PodScheduled").is_some_and(|condition| condition.status == "True")
     }
 
-    /// Waits for at least one scheduling gate.
+    /// Whether the pod has a scheduling gate.
     pub fn is_gated(&self) -> bool {
         !self.spec.scheduling_gates.is_empty()
     }
