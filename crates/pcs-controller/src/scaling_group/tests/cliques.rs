@@ -213,9 +213,9 @@ fn a_terminating_group_deletes_its_cliques() {
 #[test]
 fn a_backed_off_clique_is_not_created_and_blocks_no_delete() {
     let mut observed = executed(new(3));
-    let gone = observed.cliques.remove("m-0-g-0-d").expect("a clique");
+    let clique = observed.cliques.remove("m-0-g-0-d").expect("a clique");
     let quota = ApiError::new(403, "Forbidden", "exceeded quota: small");
-    observed.backed_off.children.push((Target::of(&*gone), quota));
+    observed.backed_off.children.push((Target::of(&*clique), quota));
     observed.group.spec.replicas = 2;
     check(
         &resized(observed),
