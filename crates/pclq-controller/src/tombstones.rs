@@ -12,14 +12,17 @@ use parking_lot::Mutex;
 
 use crate::pod::index;
 
+/// The last deleted pods of one clique, by index.
+type PodsByIndex = BTreeMap<i32, Arc<SlimPod>>;
+
 /// The tombstones of all cliques. A clone shares them.
 ///
 /// A tombstone ends with its clique: the pod of a clique that is not in the cache any more leaves none.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
     cliques: Cache<PodClique>,
-    /// By the uid of the clique and the index of the pod.
-    pods: Arc<Mutex<BTreeMap<String, BTreeMap<i32, Arc<SlimPod>>>>>,
+    /// By the uid of the clique.
+    pods: Arc<Mutex<BTreeMap<String, PodsByIndex>>>,
 }
 
 impl Tombstones {
@@ -43,7 +46,7 @@ impl Tombstones {
 
     /// The last deleted pod of each index of the clique.
     pub(crate) fn of_clique(&self, uid: &str) -> Vec<Arc<SlimPod>> {
-        self.pods.lock().get(uid).into_iter().flat_map(BTreeMap::values).cloned().collect()
+        self.pods.lock().get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 
     /// Removes the tombstones of a clique after its deletion.

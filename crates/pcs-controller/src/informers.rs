@@ -12,7 +12,6 @@ use grove_controller::triggers::fan_out;
 use grove_runtime::caches::{Cache, Delta, InformerOptions};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Resource, ResourceExt};
-
 use tokio::sync::watch;
 
 use crate::children::autoscaler::Autoscaler;
