@@ -1,6 +1,7 @@
 //! Waits for changes that the API server applies a moment after they are stored, because a component of it learns about them
 //! by a watch: RBAC rules, quotas, admission policies and CRDs. Each function polls that component.
 
+use grove_api_types::SERVICE_USER_PREFIX;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
@@ -35,7 +36,7 @@ pub async fn wait_for_permission(
         resource: Some(resource.to_owned()),
         ..ResourceAttributes::default()
     };
-    let user = format!("system:serviceaccount:grove-system:{service}");
+    let user = format!("{SERVICE_USER_PREFIX}{service}");
     let spec = SubjectAccessReviewSpec {
         user: Some(user),
         resource_attributes: Some(attributes),

@@ -29,3 +29,8 @@ pub mod syntax;
 pub mod topology;
 pub mod unsupported_fields;
 pub mod v1alpha1;
+
+/// The namespace that Grove's services run in.
+pub const SYSTEM_NAMESPACE: &str = "grove-system";
+/// The user name of the `ServiceAccount` of a service begins with this; the name of the service follows.
+pub const SERVICE_USER_PREFIX: &str = "system:serviceaccount:grove-system:";

@@ -16,7 +16,7 @@ use tower::{
     util::{Either, option_layer},
 };
 
-use crate::rbac::SYSTEM_NAMESPACE;
+use grove_api_types::SYSTEM_NAMESPACE;
 
 /// The time limit of a single request. A later observation shows whether the request was carried out.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

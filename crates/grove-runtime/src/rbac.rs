@@ -2,10 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use grove_api_types::SYSTEM_NAMESPACE;
 use kube::Resource;
-
-/// The namespace of the services.
-pub const SYSTEM_NAMESPACE: &str = "grove-system";
 
 /// An API verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

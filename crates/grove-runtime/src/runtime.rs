@@ -4,7 +4,10 @@ use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use futures::{Stream, StreamExt, stream};
-use grove_api_types::configuration::{OperatorConfiguration, RateLimit};
+use grove_api_types::{
+    SYSTEM_NAMESPACE,
+    configuration::{OperatorConfiguration, RateLimit},
+};
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -25,7 +28,6 @@ use crate::{
     leader_election::{LeaderElector, LeadershipLost, LeaseLock},
     leadership::Leadership,
     metrics::Metrics,
-    rbac::SYSTEM_NAMESPACE,
     ready::Readiness,
     signals::Signals,
     telemetry::{self, ServiceIdentity},

@@ -5,7 +5,7 @@
 
 use grove_api_types::admission::{ALWAYS_EXEMPT, RULED};
 use grove_api_types::labels::{MANAGED_BY, MANAGER};
-use grove_runtime::rbac::SYSTEM_NAMESPACE;
+use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
     ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
@@ -123,7 +123,7 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
 /// Matches all users except Grove's services and the Kubernetes controllers that delete objects. These work also while no
 /// replica of this service responds.
 fn non_exempt_users() -> String {
-    let own = GROVE_ACCOUNTS.iter().map(|account| format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"));
+    let own = GROVE_ACCOUNTS.iter().map(|account| format!("{SERVICE_USER_PREFIX}{account}"));
     let all = own.chain(ALWAYS_EXEMPT.map(str::to_owned));
     format!("!(request.userInfo.username in [{}])", cel_list(all))
 }

@@ -1,5 +1,6 @@
 //! The audit log of an API server: who sent which request, and how the server answered.
 
+use grove_api_types::SERVICE_USER_PREFIX;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 const FILE: &str = "audit.log";
-const SERVICE_ACCOUNTS: &str = "system:serviceaccount:grove-system:";
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 /// The fields of an `audit.k8s.io/v1` Event that the tests and the benchmark use. Absent fields are empty.
@@ -76,7 +76,7 @@ struct Annotations {
 impl Event {
     /// The ServiceAccount in `grove-system` that sent the request, or `None` for any other user.
     pub fn service_account(&self) -> Option<&str> {
-        self.user.username.strip_prefix(SERVICE_ACCOUNTS)
+        self.user.username.strip_prefix(SERVICE_USER_PREFIX)
     }
 
     /// When the API server received the request; `None` if the event has no valid timestamp.

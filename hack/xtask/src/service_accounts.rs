@@ -2,9 +2,10 @@
 
 use crate::credentials;
 use crate::processes::{ProcessSpec, Processes};
-use crate::suite::{NAMESPACE, SERVICES};
+use crate::suite::SERVICES;
 use crate::workspace;
 use anyhow::Result;
+use grove_api_types::SYSTEM_NAMESPACE;
 use grove_dev_harness::kubectl::Kubectl;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -36,7 +37,7 @@ async fn issue_token(kubectl: &Kubectl, dir: &Path, service: &str) -> Result<()>
     let folder = folder(dir, service);
     std::fs::create_dir_all(&folder)?;
     let duration = format!("--duration={}s", TOKEN_LIFETIME.as_secs());
-    let token = kubectl.run(&["create", "token", service, "-n", NAMESPACE, &duration]).await?;
+    let token = kubectl.run(&["create", "token", service, "-n", SYSTEM_NAMESPACE, &duration]).await?;
     workspace::write_private(&folder.join("token"), token.trim())
 }
 

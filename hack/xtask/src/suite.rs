@@ -1,8 +1,5 @@
 //! The services of the Grove suite, and the names of their processes and ports.
 
-/// The namespace of the services, as in `deploy/base/common`.
-pub(crate) const NAMESPACE: &str = "grove-system";
-
 /// The service that answers the admission webhooks.
 pub(crate) const WEBHOOK_SERVER: &str = "webhook-server";
 

@@ -4,6 +4,7 @@
 
 mod component;
 
+use grove_api_types::SYSTEM_NAMESPACE;
 use std::path::{Path, PathBuf};
 
 use e2e::service_replica::ServiceReplica;
@@ -84,7 +85,7 @@ async fn certificates_of_cert_manager_are_served_and_reloaded() {
 
 /// Asserts that the Secret is as cert-manager wrote it.
 async fn assert_secret(client: &Client, issued: &Issued) {
-    let secrets = Api::<Secret>::namespaced(client.clone(), "grove-system");
+    let secrets = Api::<Secret>::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let data = secrets.get("grove-webhook-server-cert").await.expect("the Secret").data.unwrap_or_default();
     assert_eq!(data["tls.crt"].0, issued.certificate.as_bytes(), "the certificate of cert-manager");
     assert_eq!(data["ca.crt"].0, issued.ca.as_bytes(), "the CA of cert-manager");
@@ -100,7 +101,7 @@ async fn write_and_mount(client: &Client, mount: &Path, issued: &Issued, version
     let metadata = json!({ "annotations": annotations, "labels": { "controller.cert-manager.io/fao": "true" } });
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata,
         "data": serde_json::Map::from_iter(bytes) });
-    let secrets = Api::<Secret>::namespaced(client.clone(), "grove-system");
+    let secrets = Api::<Secret>::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let params = PatchParams::apply("cert-manager-certificates-issuing").force();
     secrets.patch("grove-webhook-server-cert", &params, &Patch::Apply(secret)).await.expect("the Secret is written");
 

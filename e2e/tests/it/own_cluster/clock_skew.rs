@@ -1,6 +1,7 @@
 //! The wall clocks of the services jump forward and backward, each by itself. No replica loses or acquires a lease because
 //! of it, and reconciliation continues. The times that the services write follow their clocks.
 
+use grove_api_types::SYSTEM_NAMESPACE;
 use std::os::unix::fs::FileExt;
 
 use e2e::service_replica::ServiceReplica;
@@ -55,7 +56,7 @@ async fn compile_clock(cluster: &DevCluster) -> String {
 }
 
 fn leases(client: &Client) -> Api<Lease> {
-    Api::namespaced(client.clone(), "grove-system")
+    Api::namespaced(client.clone(), SYSTEM_NAMESPACE)
 }
 
 async fn lease(client: &Client, service: &str) -> LeaseSpec {
@@ -107,7 +108,7 @@ async fn roles<'a>(
 
 /// The service issues a new certificate with its skewed clock, and the API server accepts it with its own clock.
 async fn certificate_is_reissued(ns: &Namespace) {
-    let secrets = Api::<Secret>::namespaced(ns.client.clone(), "grove-system");
+    let secrets = Api::<Secret>::namespaced(ns.client.clone(), SYSTEM_NAMESPACE);
     let name = "grove-webhook-server-cert";
     let before = secrets.get(name).await.expect("the Secret");
     secrets.delete(name, &DeleteParams::default()).await.expect("the Secret is deleted");

@@ -4,6 +4,7 @@
 mod lease;
 mod tokens;
 
+use grove_api_types::SYSTEM_NAMESPACE;
 use std::time::Duration;
 
 use e2e::fixtures::three_cliques_are_ready;
@@ -95,7 +96,7 @@ async fn without_valid_token(cluster: &DevCluster, ns: &Namespace) {
 }
 
 async fn recreate_account(ns: &Namespace, service: &str) {
-    let accounts = Api::<ServiceAccount>::namespaced(ns.client.clone(), "grove-system");
+    let accounts = Api::<ServiceAccount>::namespaced(ns.client.clone(), SYSTEM_NAMESPACE);
     accounts.delete(service, &DeleteParams::default()).await.expect("the account is deleted");
     let metadata = ObjectMeta { name: Some(service.to_owned()), ..ObjectMeta::default() };
     let account = ServiceAccount { metadata, ..ServiceAccount::default() };

@@ -3,6 +3,7 @@
 use e2e::{DevCluster, Namespace, NamespaceState, audit, fixtures};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use grove_api_types::SYSTEM_NAMESPACE;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -27,7 +28,7 @@ struct WatchedLease {
 
 impl WatchedLease {
     fn start(client: &Client, lease: &'static str) -> Self {
-        let leases = Api::<Lease>::namespaced(client.clone(), "grove-system");
+        let leases = Api::<Lease>::namespaced(client.clone(), SYSTEM_NAMESPACE);
         let config = watcher::Config::default().fields(&format!("metadata.name={lease}"));
         let leases = watcher(leases, config).default_backoff().applied_objects();
         let changes = leases.map(|lease| lease.expect("a watch").spec.expect("a spec")).boxed();

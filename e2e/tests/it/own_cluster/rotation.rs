@@ -3,6 +3,7 @@
 
 mod new_connections;
 
+use grove_api_types::SYSTEM_NAMESPACE;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +83,7 @@ struct SecretHistory {
 
 /// Waits until certificate and CA bundle have changed this often.
 async fn rotated(client: &Client, times: usize) -> SecretHistory {
-    let secrets = Api::<Secret>::namespaced(client.clone(), "grove-system");
+    let secrets = Api::<Secret>::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let config = watcher::Config::default().fields("metadata.name=grove-webhook-server-cert");
     let mut secrets = watcher(secrets, config).default_backoff().applied_objects().boxed();
     let mut seen = SecretHistory::default();

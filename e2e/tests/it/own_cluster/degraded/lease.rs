@@ -3,6 +3,7 @@
 use e2e::service_replica::ServiceReplica;
 use e2e::standalone::StandaloneService;
 use e2e::{DevCluster, Namespace};
+use grove_api_types::SYSTEM_NAMESPACE;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
@@ -15,7 +16,7 @@ use super::three_cliques_are_ready;
 
 /// Renewals are forbidden: the leader reports that, stops writing, and leads again when they are allowed.
 pub(super) async fn forbidden(cluster: &DevCluster, ns: &Namespace, service: &str) {
-    let roles = Api::<Role>::namespaced(ns.client.clone(), "grove-system");
+    let roles = Api::<Role>::namespaced(ns.client.clone(), SYSTEM_NAMESPACE);
     let granted = roles.get(service).await.expect("the Role");
     let mut restricted = granted.clone();
     restricted
@@ -41,7 +42,7 @@ fn covers_leases(rule: &PolicyRule) -> bool {
 pub(super) async fn acquired_by_another(cluster: &DevCluster, ns: &Namespace) {
     let service = "pcs-controller";
     let replica = ServiceReplica::take_over(cluster, service, &[]).await;
-    let leases = Api::<Lease>::namespaced(ns.client.clone(), "grove-system");
+    let leases = Api::<Lease>::namespaced(ns.client.clone(), SYSTEM_NAMESPACE);
     let is_held = |lease: Option<&Lease>| {
         let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_deref());
         holder.is_some_and(|holder| !holder.is_empty())

@@ -1,5 +1,6 @@
 //! Tokens of the services' `ServiceAccount`s: issued by the API server, or with a lifetime of seconds, which it never issues.
 
+use grove_api_types::SYSTEM_NAMESPACE;
 use std::time::Duration;
 
 use e2e::DevCluster;
@@ -18,7 +19,7 @@ pub(super) fn replace(cluster: &DevCluster, service: &str, token: &str) {
 
 /// A new token of the API server.
 pub(super) async fn issue(cluster: &DevCluster, service: &str) -> String {
-    let issued = kubectl_on(cluster, &["--namespace", "grove-system", "create", "token", service], "").await;
+    let issued = kubectl_on(cluster, &["--namespace", SYSTEM_NAMESPACE, "create", "token", service], "").await;
     issued.expect("a token").trim().to_owned()
 }
 
