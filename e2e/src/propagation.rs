@@ -71,7 +71,7 @@ pub async fn wait_for_dry_run_create(ns: &Namespace, yaml: &str, rejection: Opti
 
 /// The error of the webhook server about a topology that its cache lacks. The cache may lack a topology that was just
 /// stored.
-pub const TOPOLOGY_NOT_CACHED: &str = "not found; create it or name another one";
+pub const TOPOLOGY_NOT_CACHED: &str = "not found; create it or choose another topology";
 
 /// Runs kubectl until it succeeds. `input` is its standard input.
 ///

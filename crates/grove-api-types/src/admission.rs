@@ -1,29 +1,30 @@
-//! What is done to objects before they are stored and before they are acted on: defaults, and the rules by which they are
-//! accepted or refused.
+//! Admission: defaults, and the rules that decide whether an object is accepted.
 //!
-//! All of it are functions of the object, the object before, and facts about the cluster. Every service applies the same
-//! defaults to what it reads, so that an object stored without the webhook is understood the same way.
+//! All of it are functions of the object, of the old object and of facts about the cluster. Every service applies the same
+//! defaults to the objects that it reads, so that it also understands objects that were stored without the webhook.
 
 mod authorize;
 mod cluster_topology;
 pub mod default;
+mod error_collector;
 mod facts;
-mod findings;
+mod field_path;
+pub(crate) mod messages;
 mod mutate;
 mod rule;
 mod scale;
-pub(crate) mod texts;
 mod validate;
-mod verdict;
+mod validation_result;
 
-pub use authorize::{ALWAYS_EXEMPT, Authorization, Operation, Parent, Request, authorize};
+pub use authorize::{ALWAYS_EXEMPT, Attributes, Authorization, Operation, ParentSet, authorize};
 pub use cluster_topology::{
     validate_cluster_topology_create, validate_cluster_topology_update, validate_topology_binding_create,
     validate_topology_binding_update,
 };
-pub use facts::{Facts, Referring, TopologyFacts};
-pub use mutate::{Change, default_cluster_topology, default_pod_clique_set};
+pub use facts::{Facts, ReferencingSet, TopologyFacts};
+pub use field_path::FieldPath;
+pub use mutate::{default_cluster_topology, default_pod_clique_set};
 pub use rule::Rule;
-pub use scale::{Scaled, validate_scale};
-pub use validate::{RULED, validate_create, validate_update};
-pub use verdict::{Fault, FieldError, FieldPath, Verdict};
+pub use scale::{ScaleTarget, validate_scale};
+pub use validate::{VALIDATED_KEYS, validate_create, validate_update};
+pub use validation_result::{ValidationResult, Violation};

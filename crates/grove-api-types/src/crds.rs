@@ -1,4 +1,4 @@
-//! The custom resource definitions of every kind, ready to be written out and applied.
+//! The `CustomResourceDefinition`s of all kinds.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -11,18 +11,18 @@ use crate::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCli
 mod kubernetes;
 mod rules;
 
-/// Fields whose type is Kubernetes' own, and what is said of them.
-const FOREIGN: [(&str, &str); 3] = [
-    ("podSpec", "The pods, as Kubernetes knows them: a core/v1 PodSpec."),
+/// Fields with a type of Kubernetes, and their descriptions.
+const KUBERNETES_FIELDS: [(&str, &str); 3] = [
+    ("podSpec", "The template of the pods: a core/v1 PodSpec."),
     (
         "metrics",
-        "What the autoscaler looks at: autoscaling/v2 MetricSpecs. Without any, Kubernetes aims at 80 % of the requested CPU.",
+        "The metrics of the autoscaler: autoscaling/v2 MetricSpecs. Without metrics, Kubernetes targets 80 % of the requested CPU.",
     ),
-    ("templateSpec", "What the claims ask for: a resource.k8s.io/v1 ResourceClaimTemplateSpec."),
+    ("templateSpec", "The template of the claims: a resource.k8s.io/v1 ResourceClaimTemplateSpec."),
 ];
 
-/// All definitions, in the order of the reference. What Kubernetes says of its own fields is left out: with it a
-/// definition would be too large for a plain `kubectl apply`.
+/// All CRDs. The schemas of Kubernetes' own types have no descriptions: with them a CRD would be too large for a plain
+/// `kubectl apply`.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![
         PodCliqueSet::crd(),
@@ -35,7 +35,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for spec in crds.iter_mut().map(|crd| &mut crd.spec) {
         for schema in spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()) {
             if let Some(root) = &mut schema.open_api_v3_schema {
-                // What the kind is for is said of its spec; `kubectl explain` asks for it here.
+                // `kubectl explain` shows the description of the root, the derive macro describes the spec.
                 root.description = root.properties.as_ref().and_then(|fields| fields.get("spec")?.description.clone());
                 finish(root);
                 rules::add(&spec.names.kind, root);
@@ -45,12 +45,12 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// Finishes the schema of our own fields, and those of Kubernetes within them. No field is nullable, so a null is
-/// dropped by the API server before it is stored, as everywhere in Kubernetes.
+/// Completes the schema of our own fields, and of the fields with a type of Kubernetes. No field is nullable: the API server
+/// drops a null before it stores the object, as for Kubernetes' own kinds.
 fn finish(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     for (name, field) in schema.properties.iter_mut().flatten() {
-        if let Some((_, description)) = FOREIGN.iter().find(|(foreign, _)| foreign == name) {
+        if let Some((_, description)) = KUBERNETES_FIELDS.iter().find(|(known, _)| known == name) {
             kubernetes::finish(field, name);
             field.description = Some((*description).to_owned());
         } else {

@@ -77,7 +77,7 @@ impl JsonSchema for Duration {
         json_schema!({
             "type": "string",
             "maxLength": LONGEST,
-            "x-kubernetes-validations": [{ "rule": RULE, "message": "no duration; write it like 4h, 15m or 1m30s" }],
+            "x-kubernetes-validations": [{ "rule": RULE, "message": "is not a duration; valid examples: 4h, 15m, 1m30s" }],
         })
     }
 

@@ -1,7 +1,8 @@
-//! The vocabulary of Grove: API types, names, labels, hashes, defaults, and what a `PodCliqueSet` implies.
+//! The API of Grove: API types, names, labels, hashes, defaults, validation, and the expansion of a `PodCliqueSet` into the
+//! objects that it implies.
 //!
-//! Everything here is a value or a function over values. What may never be here: I/O, a client, an async runtime, a
-//! clock, and decisions about what to do next; those live in the services.
+//! The crate contains values and pure functions only: no I/O, no client, no async runtime and no clock. The services decide
+//! which objects to write.
 
 #![deny(missing_docs)]
 
@@ -15,6 +16,7 @@ pub mod environment;
 pub mod error_codes;
 pub mod events;
 pub mod expansion;
+pub mod field_error;
 pub mod hash;
 pub mod labels;
 pub mod mnnvl;

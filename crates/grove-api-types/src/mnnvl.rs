@@ -13,7 +13,7 @@ const GPU: &str = "nvidia.com/gpu";
 
 /// Whether a container or init container of the pod asks for GPUs, in its limits or its requests. GPUs that come through
 /// resource claims do not count.
-pub fn asks_for_gpu(pod: &RawPodSpec) -> bool {
+pub fn requests_gpu(pod: &RawPodSpec) -> bool {
     let containers = ["containers", "initContainers"].into_iter().filter_map(|field| pod.get(field)?.as_array());
     containers.flatten().any(|container| {
         let amount = |kind: &str| container.get("resources")?.get(kind)?.get(GPU);
@@ -31,14 +31,14 @@ fn is_some_of_it(quantity: &Value) -> bool {
 }
 
 /// Whether the pod has a claim of its own under the name that the claim of a fabric gets.
-pub fn brings_own_claim(pod: &RawPodSpec) -> bool {
+pub fn has_own_claim(pod: &RawPodSpec) -> bool {
     let name = PodClaimName::of_compute_domain();
     let claims = pod.get("resourceClaims").and_then(Value::as_array);
     claims.into_iter().flatten().any(|claim| claim.get("name").and_then(Value::as_str) == Some(name.as_str()))
 }
 
 /// Whether each replica of the set has a fabric of its own, for all its cliques with GPUs.
-pub fn is_automatic(set: &PodCliqueSet) -> bool {
+pub fn is_auto_mnnvl(set: &PodCliqueSet) -> bool {
     set.annotations().get(AUTO_MNNVL).is_some_and(|value| value == AUTO_MNNVL_ENABLED)
 }
 

@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     /// Whether it learns what a gang is from `PodGroup`s of an API of its own.
-    pub const fn has_pod_groups_of_its_own(self) -> bool {
+    pub const fn has_own_pod_groups(self) -> bool {
         match self {
             Self::Kai | Self::Volcano => true,
             Self::Kube | Self::Lpx => false,

@@ -23,9 +23,9 @@ const ENVIRONMENT: &str = "a valid environment variable name must consist of alp
     is '[-._a-zA-Z][-._a-zA-Z0-9]*')";
 
 /// The longest label of DNS, value of a label, and name within a key.
-pub(crate) const LONGEST_LABEL: usize = 63;
+pub(crate) const MAX_LABEL_LENGTH: usize = 63;
 /// The longest name of an object.
-pub(crate) const LONGEST_NAME: usize = 253;
+pub(crate) const MAX_NAME_LENGTH: usize = 253;
 
 fn is_end(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
@@ -39,16 +39,16 @@ fn is_spelt(text: &str, is_end: fn(u8) -> bool, within: &[u8]) -> bool {
 
 /// What is wrong with a name that must be a DNS label.
 pub(crate) fn dns_label(name: &str) -> Result<(), String> {
-    if name.len() > LONGEST_LABEL {
-        return Err(format!("must be no more than {LONGEST_LABEL} bytes"));
+    if name.len() > MAX_LABEL_LENGTH {
+        return Err(format!("must be no more than {MAX_LABEL_LENGTH} bytes"));
     }
     if is_spelt(name, is_end, b"-") { Ok(()) } else { Err(LABEL.to_owned()) }
 }
 
 /// What is wrong with a name that must be a DNS subdomain, as the names of most objects.
 pub(crate) fn dns_subdomain(name: &str) -> Result<(), String> {
-    if name.len() > LONGEST_NAME {
-        return Err(format!("must be no more than {LONGEST_NAME} bytes"));
+    if name.len() > MAX_NAME_LENGTH {
+        return Err(format!("must be no more than {MAX_NAME_LENGTH} bytes"));
     }
     if name.split('.').all(|part| is_spelt(part, is_end, b"-")) { Ok(()) } else { Err(SUBDOMAIN.to_owned()) }
 }
@@ -68,8 +68,8 @@ pub(crate) fn key(key: &str) -> Result<(), String> {
     if let Some(prefix) = prefix {
         dns_subdomain(prefix).map_err(|said| format!("prefix part {said}"))?;
     }
-    if name.len() > LONGEST_LABEL {
-        return Err(format!("name part must be no more than {LONGEST_LABEL} bytes"));
+    if name.len() > MAX_LABEL_LENGTH {
+        return Err(format!("name part must be no more than {MAX_LABEL_LENGTH} bytes"));
     }
     if is_spelt(name, |byte| byte.is_ascii_alphanumeric(), b"-_.") { Ok(()) } else { Err(KEY_NAME.to_owned()) }
 }
@@ -81,8 +81,8 @@ pub(crate) fn is_label_key(text: &str) -> bool {
 
 /// What is wrong with the value of a label.
 pub(crate) fn label_value(value: &str) -> Result<(), String> {
-    if value.len() > LONGEST_LABEL {
-        return Err(format!("must be no more than {LONGEST_LABEL} bytes"));
+    if value.len() > MAX_LABEL_LENGTH {
+        return Err(format!("must be no more than {MAX_LABEL_LENGTH} bytes"));
     }
     let is_fine = value.is_empty() || is_spelt(value, |byte| byte.is_ascii_alphanumeric(), b"-_.");
     if is_fine { Ok(()) } else { Err(LABEL_VALUE.to_owned()) }

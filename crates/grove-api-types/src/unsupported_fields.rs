@@ -42,7 +42,7 @@ pub fn message(fields: &[String]) -> Option<String> {
         (_, 0) => named,
         _ => format!("{named} and {more} more"),
     };
-    Some(format!("kept, and not acted on by this version: {named}; remove them, or run a version that acts on them"))
+    Some(format!("not supported by this version: {named}; remove these fields, or run a version that supports them"))
 }
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl Found {
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
         // Pods carry the name, but the scheduler is not told of their gang.
         let named = clique.spec.pod_spec.text("schedulerName");
-        let waits = named.and_then(Scheduler::named).is_some_and(Scheduler::has_pod_groups_of_its_own);
+        let waits = named.and_then(Scheduler::named).is_some_and(Scheduler::has_own_pod_groups);
         self.add(waits, &format!("{path}.spec.podSpec"), "schedulerName");
     }
 

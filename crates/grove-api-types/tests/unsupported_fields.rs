@@ -102,7 +102,7 @@ spec:
 fn a_message_names_the_first_and_counts_the_rest() {
     let fields = |count: usize| (0..count).map(|index| index.to_string()).collect::<Vec<_>>();
     assert_eq!(unsupported_fields::message(&fields(0)), None);
-    let two = "kept, and not acted on by this version: 0, 1; remove them, or run a version that acts on them";
+    let two = "not supported by this version: 0, 1; remove these fields, or run a version that supports them";
     assert_eq!(unsupported_fields::message(&fields(2)).as_deref(), Some(two));
     assert!(unsupported_fields::message(&fields(20)).is_some_and(|message| message.contains(", 18, 19; ")));
     assert!(unsupported_fields::message(&fields(25)).is_some_and(|message| message.contains(", 19 and 5 more; ")));

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_file_is_loaded_with_its_warnings_and_its_hash() {
         let loaded = parse("f".into(), &format!("{HEAD}logFormat: text\nlogLevl: debug\n")).unwrap();
-        assert_eq!(loaded.warnings, ["logLevl: unknown key, nothing reads it; logLevel was probably meant"]);
+        assert_eq!(loaded.warnings, ["logLevl: unknown key, ignored; did you mean logLevel?"]);
         // printf … | sha256sum
         assert_eq!(loaded.hash, "40500f97b0d4efaf");
     }

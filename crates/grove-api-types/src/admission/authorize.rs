@@ -1,5 +1,5 @@
-//! Who may change what Grove manages. Grove's own accounts may, and those that the configuration exempts; everybody may
-//! delete pods, take finalizers away, and change what belongs to a set that was opened for it.
+//! The protection of managed objects: only Grove's accounts and the exempt users may change them. Every user may delete pods,
+//! remove finalizers, and change the managed objects of a set that disables the protection.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::labels::{PART_OF, PROTECTION_DISABLED, is_grove_label};
 
-/// Controllers of Kubernetes that must be able to delete and to release whatever they find, and the one that fills in the
-/// tokens of service accounts.
+/// Controllers of Kubernetes that are always exempt: those that must delete any object and remove any finalizer, and the one
+/// that writes the tokens of `ServiceAccount`s.
 pub const ALWAYS_EXEMPT: [&str; 4] = [
     "system:serviceaccount:kube-system:namespace-controller",
     "system:serviceaccount:kube-system:generic-garbage-collector",
@@ -16,56 +16,56 @@ pub const ALWAYS_EXEMPT: [&str; 4] = [
     "system:kube-controller-manager",
 ];
 
-/// Kinds that others work on, too: of these only some parts are Grove's.
+/// Kinds that other controllers write too: Grove manages only a part of their fields.
 const SHARED_KINDS: [&str; 2] = ["ResourceClaim", "ComputeDomain"];
-/// Metadata that the API server writes.
-const BOOKKEEPING: [&str; 3] = ["managedFields", "resourceVersion", "generation"];
+/// Metadata fields that the API server writes.
+const SERVER_METADATA: [&str; 3] = ["managedFields", "resourceVersion", "generation"];
 
-/// What is done to an object.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// It is created.
+    /// Creates the object.
     Create,
-    /// It is changed.
+    /// Updates the object.
     Update,
-    /// It is deleted.
+    /// Deletes the object.
     Delete,
-    /// Somebody connects to it.
+    /// Connects to a subresource of the object, for example `exec`.
     Connect,
 }
 
-/// A request for a change of something that Grove manages.
+/// A request for a managed object (`admission.Attributes` of apiserver).
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// What is done.
+pub struct Attributes<'a> {
+    /// The operation.
     pub operation: Operation,
     /// The kind of the object.
     pub kind: &'a str,
     /// `namespace/name` of the object.
     pub resource: &'a str,
-    /// Who asks.
+    /// The name of the user.
     pub user: &'a str,
-    /// The object as it is to be; absent on deletion.
+    /// The new object; absent on deletion.
     pub object: Option<&'a Value>,
-    /// The object as it is; absent on creation.
-    pub old: Option<&'a Value>,
+    /// The stored object; absent on creation.
+    pub old_object: Option<&'a Value>,
 }
 
-/// What is known of the set that an object belongs to.
+/// The set that the object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parent<'a> {
-    /// There is none of that name.
-    Absent,
-    /// It is there, with the value of its annotation that opens what belongs to it.
-    Present(Option<&'a str>),
+pub enum ParentSet<'a> {
+    /// No set has that name.
+    NotFound,
+    /// The set exists; with the value of its annotation [`PROTECTION_DISABLED`].
+    Found(Option<&'a str>),
 }
 
-/// The answer.
+/// The decision about a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authorization {
-    /// Why not; absent if the request is allowed.
+    /// The reason for the denial; absent if the request is allowed.
     pub denied: Option<String>,
-    /// What the user is told either way.
+    /// Warnings for the user, whether or not the request is denied.
     pub warnings: Vec<String>,
 }
 
@@ -79,17 +79,18 @@ impl Authorization {
     }
 }
 
-impl<'a> Request<'a> {
-    /// The set that the object belongs to. Whoever takes the label away is still judged by it.
+impl<'a> Attributes<'a> {
+    /// The name of the set that the object belongs to. On an update the label of the stored object counts, so that a user
+    /// cannot avoid the denial by removing the label.
     pub fn set(&self) -> Option<&'a str> {
-        let judged = self.old.or(self.object)?;
-        judged.get("metadata")?.get("labels")?.get(PART_OF)?.as_str().filter(|name| !name.is_empty())
+        let object = self.old_object.or(self.object)?;
+        object.get("metadata")?.get("labels")?.get(PART_OF)?.as_str().filter(|name| !name.is_empty())
     }
 }
 
-/// Judges a request. `parent` tells of the set that [`Request::set`] names; `accounts` are those of Grove and those that
-/// the configuration exempts.
-pub fn authorize(request: &Request<'_>, parent: Parent<'_>, accounts: &BTreeSet<String>) -> Authorization {
+/// Decides whether a request is allowed. `parent` is the set that [`Attributes::set`] names; `exempt_users` are the accounts
+/// of Grove and the users that the configuration exempts.
+pub fn authorize(request: &Attributes<'_>, parent: ParentSet<'_>, exempt_users: &BTreeSet<String>) -> Authorization {
     let resource = request.resource;
     if request.operation == Operation::Connect {
         return Authorization::default();
@@ -99,60 +100,61 @@ pub fn authorize(request: &Request<'_>, parent: Parent<'_>, accounts: &BTreeSet<
             "missing required label {PART_OF} on resource {resource}, could not determine parent PodCliqueSet"
         ));
     };
-    let is_open = match parent {
-        Parent::Absent => {
+    let is_unprotected = match parent {
+        ParentSet::NotFound => {
             return Authorization::warned(format!("parent PodCliqueSet {set} not found for resource: {resource}"));
         }
-        Parent::Present(annotation) => annotation == Some("true"),
+        ParentSet::Found(annotation) => annotation == Some("true"),
     };
-    let is_exempt = ALWAYS_EXEMPT.contains(&request.user) || accounts.contains(request.user);
-    if is_open || is_exempt || is_free(request) {
+    let is_exempt = ALWAYS_EXEMPT.contains(&request.user) || exempt_users.contains(request.user);
+    if is_unprotected || is_exempt || is_always_allowed(request) {
         return Authorization::default();
     }
-    let what = match request.operation {
+    let operation = match request.operation {
         Operation::Delete => "deletion",
         Operation::Create | Operation::Update | Operation::Connect => "creation/updation",
     };
     Authorization::denied(format!(
-        "admission denied, {what} of resource: {resource} is not allowed; change PodCliqueSet {set}, to which it belongs, or \
-         annotate that with {PROTECTION_DISABLED}: \"true\""
+        "admission denied, {operation} of resource: {resource} is not allowed; change PodCliqueSet {set} instead, or \
+         annotate the set with {PROTECTION_DISABLED}: \"true\""
     ))
 }
 
-/// What everybody may do who has the permission.
-fn is_free(request: &Request<'_>) -> bool {
-    match (request.operation, request.old, request.object) {
+/// Whether every user with the RBAC permission may send the request.
+fn is_always_allowed(request: &Attributes<'_>) -> bool {
+    match (request.operation, request.old_object, request.object) {
         (Operation::Delete, _, _) => ["Pod", "ComputeDomain"].contains(&request.kind),
         (Operation::Update, Some(old), Some(new)) => {
-            let spares_ours = SHARED_KINDS.contains(&request.kind) && ours(old) == ours(new);
-            spares_ours || only_releases(old, new)
+            let is_foreign = SHARED_KINDS.contains(&request.kind) && managed_fields(old) == managed_fields(new);
+            is_foreign || only_removes_finalizers(old, new)
         }
         (Operation::Create | Operation::Update | Operation::Connect, _, _) => false,
     }
 }
 
-/// What of a claim or domain is Grove's: its spec, Grove's labels, its owners.
-fn ours(object: &Value) -> (Option<&Value>, Vec<(&String, &Value)>, Option<&Value>) {
+/// The fields of a claim or compute domain that Grove manages: the spec, Grove's labels, the owner references.
+fn managed_fields(object: &Value) -> (Option<&Value>, Vec<(&String, &Value)>, Option<&Value>) {
     let metadata = object.get("metadata");
     let labels = metadata.and_then(|metadata| metadata.get("labels")?.as_object());
     let labels = labels.into_iter().flatten().filter(|(key, _)| is_grove_label(key)).collect();
     (object.get("spec"), labels, metadata.and_then(|metadata| metadata.get("ownerReferences")))
 }
 
-/// Whether nothing changes but that finalizers go.
-fn only_releases(old: &Value, new: &Value) -> bool {
+/// Whether the only change is the removal of finalizers.
+fn only_removes_finalizers(old: &Value, new: &Value) -> bool {
     let finalizers = |object: &Value| {
         let listed = object.get("metadata").and_then(|metadata| metadata.get("finalizers")?.as_array().cloned());
         listed.unwrap_or_default()
     };
     let before = finalizers(old);
-    finalizers(new).iter().all(|finalizer| before.contains(finalizer)) && without_upkeep(old) == without_upkeep(new)
+    finalizers(new).iter().all(|finalizer| before.contains(finalizer))
+        && without_finalizers_and_server_metadata(old) == without_finalizers_and_server_metadata(new)
 }
 
-fn without_upkeep(object: &Value) -> Map<String, Value> {
+fn without_finalizers_and_server_metadata(object: &Value) -> Map<String, Value> {
     let mut object = object.as_object().cloned().unwrap_or_default();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|key, _| key != "finalizers" && !BOOKKEEPING.contains(&key.as_str()));
+        metadata.retain(|key, _| key != "finalizers" && !SERVER_METADATA.contains(&key.as_str()));
     }
     object
 }

@@ -1,122 +1,133 @@
-//! The rules of topologies, of either kind, on creation and on update.
+//! The rules of topologies, of both kinds, on creation and on update.
 
 use std::collections::BTreeSet;
 
 use kube::{Resource, ResourceExt};
 
-use super::findings::Findings;
-use super::{FieldPath, Referring, Rule, TopologyFacts, Verdict};
+use super::error_collector::ErrorCollector;
+use super::{FieldPath, ReferencingSet, Rule, TopologyFacts, ValidationResult};
 use crate::configuration::TopologyDomain;
 use crate::deletion::is_terminating;
 use crate::scheduler::Scheduler;
-use crate::syntax::{LONGEST_LABEL, key};
+use crate::syntax::{MAX_LABEL_LENGTH, key};
 use crate::topology::{Level, Topology};
 use crate::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
-/// As many sets are named in a message; the others are counted.
-const NAMED: usize = 3;
-const MOST_LEVELS: usize = 7;
+/// A message names at most this many sets, and counts the others.
+const MAX_NAMED_SETS: usize = 3;
+const MAX_LEVELS: usize = 7;
 
-/// Judges a `ClusterTopology` that is created.
-pub fn validate_cluster_topology_create(topology: &ClusterTopology, facts: &TopologyFacts) -> Verdict {
-    created(topology, facts, "ClusterTopologyBinding", of_topology)
+/// Validates a new `ClusterTopology`.
+pub fn validate_cluster_topology_create(topology: &ClusterTopology, facts: &TopologyFacts) -> ValidationResult {
+    validate_create(topology, facts, "ClusterTopologyBinding", validate_levels)
 }
 
-/// Judges what a `ClusterTopology` is changed to.
+/// Validates the update of a `ClusterTopology`.
 pub fn validate_cluster_topology_update(
     new: &ClusterTopology,
     old: &ClusterTopology,
     facts: &TopologyFacts,
-) -> Verdict {
-    if new.spec == old.spec { Verdict::default() } else { updated(new, old, facts, of_topology) }
+) -> ValidationResult {
+    if new.spec == old.spec { ValidationResult::default() } else { validate_update(new, old, facts, validate_levels) }
 }
 
-/// Judges a `ClusterTopologyBinding` that is created.
-pub fn validate_topology_binding_create(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> Verdict {
-    created(binding, facts, "ClusterTopology", of_binding)
+/// Validates a new `ClusterTopologyBinding`.
+pub fn validate_topology_binding_create(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> ValidationResult {
+    validate_create(binding, facts, "ClusterTopology", validate_binding)
 }
 
-/// Judges what a `ClusterTopologyBinding` is changed to.
+/// Validates the update of a `ClusterTopologyBinding`.
 pub fn validate_topology_binding_update(
     new: &ClusterTopologyBinding,
     old: &ClusterTopologyBinding,
     facts: &TopologyFacts,
-) -> Verdict {
-    if new.spec == old.spec { Verdict::default() } else { updated(new, old, facts, of_binding) }
+) -> ValidationResult {
+    if new.spec == old.spec { ValidationResult::default() } else { validate_update(new, old, facts, validate_binding) }
 }
 
-/// What of a topology has to do with itself alone.
-type Judge<K> = fn(&K, &TopologyFacts, &mut Findings);
+/// Validates a topology by itself.
+type Validator<K> = fn(&K, &TopologyFacts, &mut ErrorCollector);
 
-fn created<K: Resource>(topology: &K, facts: &TopologyFacts, other_kind: &str, judge: Judge<K>) -> Verdict {
-    let mut found = Findings::default();
-    judge(topology, facts, &mut found);
-    identity(&topology.name_any(), (other_kind, facts), &mut found);
-    found.verdict()
+fn validate_create<K: Resource>(
+    topology: &K,
+    facts: &TopologyFacts,
+    other_kind: &str,
+    validate: Validator<K>,
+) -> ValidationResult {
+    let mut errors = ErrorCollector::default();
+    validate(topology, facts, &mut errors);
+    validate_name(&topology.name_any(), (other_kind, facts), &mut errors);
+    errors.finish()
 }
 
-/// The spec has changed.
-fn updated<'a, K: Resource>(new: &'a K, old: &'a K, facts: &TopologyFacts, judge: Judge<K>) -> Verdict
+/// Validates an update that changes the spec.
+fn validate_update<'a, K: Resource>(
+    new: &'a K,
+    old: &'a K,
+    facts: &TopologyFacts,
+    validate: Validator<K>,
+) -> ValidationResult
 where
     Topology: From<&'a K>,
 {
     if is_terminating(new) {
-        return Verdict::default();
+        return ValidationResult::default();
     }
-    let mut found = Findings::of_stored();
-    judge(old, facts, &mut found);
-    let mut found = found.of_change();
-    judge(new, facts, &mut found);
-    in_use(&new.into(), &old.into(), &facts.referring, &mut found);
-    found.verdict()
+    let mut errors = ErrorCollector::for_stored();
+    validate(old, facts, &mut errors);
+    let mut errors = errors.for_update();
+    validate(new, facts, &mut errors);
+    validate_levels_in_use(&new.into(), &old.into(), &facts.referencing_sets, &mut errors);
+    errors.finish()
 }
 
-fn identity(name: &str, (other_kind, facts): (&str, &TopologyFacts), found: &mut Findings) {
+fn validate_name(name: &str, (other_kind, facts): (&str, &TopologyFacts), errors: &mut ErrorCollector) {
     let path = FieldPath::new("metadata.name");
-    if facts.is_taken {
-        let text =
-            format!("there is a {other_kind} of this name, and sets could not tell the two apart; choose another");
-        found.invalid(Rule::TopologyIdentity, &path, name, text);
+    if facts.has_name_conflict {
+        let text = format!(
+            "a {other_kind} has this name, and a set refers to a topology by its name only; choose another name"
+        );
+        errors.invalid(Rule::TopologyIdentity, &path, name, text);
     }
     let default = &facts.topology;
-    if default.enabled && !default.levels.is_empty() && default.name == name && !facts.is_grove {
-        let text = "is the name of the default topology, which Grove creates from its configuration; choose another, or \
-                    change topologyAwareScheduling.levels there";
-        found.invalid(Rule::TopologyIdentity, &path, name, text);
+    if default.enabled && !default.levels.is_empty() && default.name == name && !facts.is_grove_user {
+        let text = "is the name of the default topology, which Grove creates from its configuration; choose another \
+                    name, or change topologyAwareScheduling.levels in the configuration";
+        errors.invalid(Rule::TopologyIdentity, &path, name, text);
     }
-    if name.len() > LONGEST_LABEL {
-        let text = format!("must be no more than {LONGEST_LABEL} bytes: it becomes the value of a label");
-        found.invalid(Rule::TopologyIdentity, &path, name, text);
+    if name.len() > MAX_LABEL_LENGTH {
+        let text = format!("must be no more than {MAX_LABEL_LENGTH} bytes, because it becomes the value of a label");
+        errors.invalid(Rule::TopologyIdentity, &path, name, text);
     }
 }
 
-fn of_topology(topology: &ClusterTopology, _: &TopologyFacts, found: &mut Findings) {
+fn validate_levels(topology: &ClusterTopology, _: &TopologyFacts, errors: &mut ErrorCollector) {
     let levels: Vec<Level> = topology.spec.levels.iter().map(Level::from).collect();
-    unique(&levels, found);
+    validate_unique_levels(&levels, errors);
     let path = FieldPath::new("spec.levels");
     match levels.len() {
-        0 => found.required(Rule::Levels, &path, "name at least one level"),
-        1..=MOST_LEVELS => {}
-        count => found.invalid(Rule::Levels, &path, count, format!("must have at most {MOST_LEVELS} items")),
+        0 => errors.required(Rule::Levels, &path, "must contain at least one level"),
+        1..=MAX_LEVELS => {}
+        count => errors.invalid(Rule::Levels, &path, count, format!("must have at most {MAX_LEVELS} items")),
     }
     for (at, level) in levels.iter().enumerate() {
         let path = path.item(at, &level.domain);
         if !TopologyDomain::ALL.iter().any(|(name, _)| *name == level.domain) {
             let known: Vec<_> = TopologyDomain::ALL.iter().map(|(name, _)| format!("{name:?}")).collect();
             let supported = format!("supported values: {}", known.join(", "));
-            found.not_supported(Rule::LevelSyntax, &path.field("domain"), level.domain.as_str(), &supported);
+            errors.not_supported(Rule::LevelSyntax, &path.field("domain"), level.domain.as_str(), &supported);
         }
-        if let Err(said) = key(&level.key) {
-            found.invalid(Rule::LevelSyntax, &path.field("key"), level.key.as_str(), said);
+        if let Err(error) = key(&level.key) {
+            errors.invalid(Rule::LevelSyntax, &path.field("key"), level.key.as_str(), error);
         }
     }
 }
 
-fn of_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts, found: &mut Findings) {
+fn validate_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts, errors: &mut ErrorCollector) {
     let levels: Vec<Level> = binding.spec.levels.iter().map(Level::from).collect();
-    unique(&levels, found);
+    validate_unique_levels(&levels, errors);
     if levels.is_empty() {
-        found.required(Rule::Levels, &FieldPath::new("spec.levels"), "name at least one level");
+        errors.required(Rule::Levels, &FieldPath::new("spec.levels"), "must contain at least one level");
     }
     let path = FieldPath::new("spec.schedulerTopologyBindings");
     let mut seen = BTreeSet::new();
@@ -124,61 +135,67 @@ fn of_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts, found: &m
         let name = reference.scheduler_name.as_str();
         let path = path.item(at, name).field("schedulerName");
         if !seen.insert(name) {
-            found.duplicate(Rule::SchedulerBinding, &path, name);
+            errors.duplicate(Rule::SchedulerBinding, &path, name);
         }
         let scheduler = facts.schedulers.profiles.iter().find(|profile| profile.name.name() == name);
         match scheduler.map(|profile| profile.name) {
             Some(Scheduler::Kai) => {}
-            None => found.invalid(Rule::SchedulerBinding, &path, name, "scheduler backend is not enabled in Grove"),
+            None => errors.invalid(Rule::SchedulerBinding, &path, name, "scheduler backend is not enabled in Grove"),
             Some(Scheduler::Kube | Scheduler::Volcano | Scheduler::Lpx) => {
                 let text = "scheduler backend does not implement topology-aware scheduling";
-                found.invalid(Rule::SchedulerBinding, &path, name, text);
+                errors.invalid(Rule::SchedulerBinding, &path, name, text);
             }
         }
     }
 }
 
-fn unique(levels: &[Level], found: &mut Findings) {
+fn validate_unique_levels(levels: &[Level], errors: &mut ErrorCollector) {
     let (mut domains, mut keys) = (BTreeSet::new(), BTreeSet::new());
     for (at, level) in levels.iter().enumerate() {
         let path = FieldPath::new("spec.levels").item(at, &level.domain);
         if !domains.insert(&level.domain) {
-            found.duplicate(Rule::LevelUnique, &path.field("domain"), level.domain.as_str());
+            errors.duplicate(Rule::LevelUnique, &path.field("domain"), level.domain.as_str());
         }
         if !keys.insert(&level.key) {
-            found.duplicate(Rule::LevelUnique, &path.field("key"), level.key.as_str());
+            errors.duplicate(Rule::LevelUnique, &path.field("key"), level.key.as_str());
         }
     }
 }
 
-/// Levels stay while pods are packed by them; domains that anybody names stay anyway.
-fn in_use(new: &Topology, old: &Topology, referring: &[Referring], found: &mut Findings) {
+/// Denies a change of the levels while pods are scheduled by them, and the removal of a domain that a set uses.
+fn validate_levels_in_use(
+    new: &Topology,
+    old: &Topology,
+    referencing_sets: &[ReferencingSet],
+    errors: &mut ErrorCollector,
+) {
     if new.levels == old.levels {
         return;
     }
     let path = FieldPath::new("spec.levels");
-    let scheduled: Vec<_> = referring.iter().filter(|set| set.is_scheduled).collect();
+    let scheduled: Vec<_> = referencing_sets.iter().filter(|set| set.is_scheduled).collect();
     if !scheduled.is_empty() {
-        let sets = named(&scheduled);
+        let sets = names_of(&scheduled);
         let text = format!(
             "cannot be changed while PodCliqueSets with scheduled pods refer to the topology: {sets}. Create another \
              topology, or delete those sets first"
         );
-        found.forbidden(Rule::LevelsInUse, &path, text);
+        errors.forbidden(Rule::LevelsInUse, &path, text);
     }
-    let kept: BTreeSet<&str> = new.domains().into_iter().collect();
-    for domain in old.domains().into_iter().filter(|domain| !kept.contains(domain)) {
-        let users: Vec<_> = referring.iter().filter(|set| set.domains.contains(domain)).collect();
+    let remaining: BTreeSet<&str> = new.domains().into_iter().collect();
+    for domain in old.domains().into_iter().filter(|domain| !remaining.contains(domain)) {
+        let users: Vec<_> = referencing_sets.iter().filter(|set| set.domains.contains(domain)).collect();
         if !users.is_empty() {
-            let text = format!("domain {domain:?} cannot be removed, PodCliqueSets use it: {}", named(&users));
-            found.forbidden(Rule::LevelsInUse, &path, text);
+            let text = format!("domain {domain:?} cannot be removed, PodCliqueSets use it: {}", names_of(&users));
+            errors.forbidden(Rule::LevelsInUse, &path, text);
         }
     }
 }
 
-fn named(sets: &[&Referring]) -> String {
-    let names: Vec<_> = sets.iter().take(NAMED).map(|referring| referring.set.as_str()).collect();
-    match sets.len().saturating_sub(NAMED) {
+fn names_of(sets: &[&ReferencingSet]) -> String {
+    let names: Vec<_> =
+        sets.iter().take(MAX_NAMED_SETS).map(|referencing_sets| referencing_sets.set.as_str()).collect();
+    match sets.len().saturating_sub(MAX_NAMED_SETS) {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
     }

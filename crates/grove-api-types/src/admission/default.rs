@@ -1,4 +1,4 @@
-//! The defaults of a `PodCliqueSet` and a `PodClique`, applied to whatever was stored.
+//! The defaults of a `PodCliqueSet` and of a `PodClique`.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::duration::Duration;
 use crate::syntax::is_blank;
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 
-/// Seconds a pod gets to end when its template says nothing: Kubernetes' own default.
+/// The default of `terminationGracePeriodSeconds`, which is that of Kubernetes.
 const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
-/// How long a replica may be below its minimum when its template says nothing.
+/// The default of `terminationDelay`.
 pub(crate) const TERMINATION_DELAY: &str = "4h0m0s";
 
-/// A set with every default filled in. Applying it twice changes nothing more.
+/// The set with all defaults. The function is idempotent.
 pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {
     let mut set = set.clone();
     let template = &mut set.spec.template;
@@ -26,29 +26,29 @@ pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {
     set
 }
 
-/// The same for what a set is changed to. A minimum that is left out stays what it was: it is decided at creation, and
-/// whoever replaces the whole object does not mean to change it.
-pub fn pod_clique_set_after(new: &PodCliqueSet, old: &PodCliqueSet) -> PodCliqueSet {
+/// The updated set with all defaults. A clique without `minAvailable` keeps that of the old set: the field is immutable, and
+/// a client that replaces the whole object (PUT) may omit it.
+pub fn pod_clique_set_on_update(new: &PodCliqueSet, old: &PodCliqueSet) -> PodCliqueSet {
     let mut set = new.clone();
     let before = pod_clique_set(old);
-    let stored = Counterparts::new(&before.spec.template.cliques, |clique| &clique.name);
+    let stored = OldItems::new(&before.spec.template.cliques, |clique| &clique.name);
     for (at, clique) in set.spec.template.cliques.iter_mut().enumerate() {
-        let stored = stored.of(at, &clique.name);
+        let stored = stored.get(at, &clique.name);
         clique.spec.min_available = clique.spec.min_available.or(stored.and_then(|stored| stored.spec.min_available));
     }
     pod_clique_set(&set)
 }
 
-/// What the items of a list were before.
+/// Finds the old version of each item of a list.
 #[derive(Debug)]
-pub(super) struct Counterparts<'a, T> {
+pub(super) struct OldItems<'a, T> {
     items: &'a [T],
     name: fn(&T) -> &String,
-    /// The first of each name.
+    /// The first item of each name.
     by_name: BTreeMap<&'a str, &'a T>,
 }
 
-impl<'a, T> Counterparts<'a, T> {
+impl<'a, T> OldItems<'a, T> {
     pub(super) fn new(items: &'a [T], name: fn(&T) -> &String) -> Self {
         let mut by_name = BTreeMap::new();
         for item in items {
@@ -57,8 +57,8 @@ impl<'a, T> Counterparts<'a, T> {
         Self { items, name, by_name }
     }
 
-    /// The one in its place if that has the name, else the one that has it elsewhere.
-    pub(super) fn of(&self, at: usize, name: &str) -> Option<&'a T> {
+    /// The old item of this name: the one at the same index if it has the name, otherwise the first one that has it.
+    pub(super) fn get(&self, at: usize, name: &str) -> Option<&'a T> {
         let in_place = self.items.get(at).filter(|item| (self.name)(item) == name);
         in_place.or_else(|| self.by_name.get(name).copied())
     }
@@ -72,7 +72,8 @@ fn scaling_group(group: &mut PodCliqueScalingGroupConfig) {
     }
 }
 
-/// Fills in the defaults of a clique: one replica, all of them needed, and the pod's restart policy and grace period.
+/// Sets the defaults of a clique: one replica, `minAvailable` equal to `replicas`, and the restart policy and the grace period
+/// of its pods.
 pub fn pod_clique_spec(spec: &mut PodCliqueSpec) {
     if spec.replicas == 0 {
         spec.replicas = 1;

@@ -1,11 +1,11 @@
-//! What the rules have to know of the cluster, as plain data: whoever asks gathers it first.
+//! Facts about the cluster that the rules need, as plain data. The caller collects them from its caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::configuration::{Schedulers, TopologyAwareScheduling};
 use crate::topology::Topology;
 
-/// What is known of the configuration and of the cluster when a set is judged.
+/// The configuration and the state of the cluster for the validation of a set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// `topologyAwareScheduling` of the configuration.
@@ -14,39 +14,39 @@ pub struct Facts {
     pub mnnvl_enabled: bool,
     /// `scheduler` of the configuration.
     pub schedulers: Schedulers,
-    /// The topologies that exist, of either kind.
+    /// The existing topologies, of both kinds.
     pub topologies: Vec<Topology>,
-    /// The queues of Volcano, and whether each is open.
+    /// The Volcano queues, and whether each is open.
     pub volcano_queues: BTreeMap<String, bool>,
     /// Whether any `PodClique` of the set has `status.scheduledReplicas` above 0.
     pub is_scheduled: bool,
 }
 
 impl Facts {
-    /// The topology of that name, if new references may be made to it.
+    /// The topology of that name. A terminating topology counts as not found, because new references to it are denied.
     pub fn topology(&self, name: &str) -> Option<&Topology> {
         self.topologies.iter().find(|topology| topology.name == name && !topology.is_terminating)
     }
 }
 
-/// What is known of the configuration and of the cluster when a topology is judged.
+/// The configuration and the state of the cluster for the validation of a topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopologyFacts {
     /// `topologyAwareScheduling` of the configuration.
     pub topology: TopologyAwareScheduling,
     /// `scheduler` of the configuration.
     pub schedulers: Schedulers,
-    /// Whether a topology of the other kind has the name.
-    pub is_taken: bool,
-    /// Whether one of Grove's own accounts asks.
-    pub is_grove: bool,
+    /// Whether a topology of the other kind has the same name.
+    pub has_name_conflict: bool,
+    /// Whether an account of Grove sent the request.
+    pub is_grove_user: bool,
     /// The sets that refer to the topology.
-    pub referring: Vec<Referring>,
+    pub referencing_sets: Vec<ReferencingSet>,
 }
 
 /// A set that refers to a topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Referring {
+pub struct ReferencingSet {
     /// Its namespace and name: `namespace/name`.
     pub set: String,
     /// Whether any of its `PodClique`s has `status.scheduledReplicas` above 0.

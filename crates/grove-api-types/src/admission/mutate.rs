@@ -1,53 +1,31 @@
-//! Defaults as the smallest changes of an object as it was sent: what nobody knows here stays untouched.
+//! Defaults as JSON patches with the fewest operations, so that fields that this version does not know stay unchanged.
 
 use std::collections::BTreeMap;
 
+use json_patch::jsonptr::{Pointer, PointerBuf};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use kube::ResourceExt;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Facts, default};
 use crate::configuration::TopologyDomain;
 use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
-use crate::mnnvl::{asks_for_gpu, brings_own_claim};
+use crate::mnnvl::{has_own_claim, requests_gpu};
 use crate::syntax::is_blank;
 use crate::topology::{domain_rank, resolve_topology_name_on_create, resolve_topology_name_on_update};
 use crate::v1alpha1::{AutoScalingConfig, PodCliqueSet};
 
-/// The definition refuses a set with more cliques; reading it would only cost memory.
-const MOST_CLIQUES: usize = 4096;
+/// The CRD denies a set with more cliques, so reading one would only cost memory.
+const MAX_CLIQUES: usize = 4096;
 
-/// One operation of a JSON patch.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "op", rename_all = "lowercase")]
-pub enum Change {
-    /// Sets what is absent.
-    Add {
-        /// Where.
-        path: String,
-        /// To what.
-        value: Value,
-    },
-    /// Sets what is there.
-    Replace {
-        /// Where.
-        path: String,
-        /// To what.
-        value: Value,
-    },
-    /// Takes away what is there.
-    Remove {
-        /// Where.
-        path: String,
-    },
-}
-
-/// What is filled in of a set that is created, or changed from `old`. In what is no set nothing is: the API server asks
-/// for defaults before it looks at the definition, and that says what is wrong with which field.
-pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts) -> Vec<Change> {
+/// The defaults of a new set, or of a set that is updated from `old`. There are none for an object that is not a valid
+/// `PodCliqueSet`: the API server calls the mutating webhook before it validates against the CRD, whose errors name the invalid
+/// fields.
+pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts) -> Vec<PatchOperation> {
     let cliques = object.pointer("/spec/template/cliques").and_then(Value::as_array);
-    if cliques.is_some_and(|cliques| cliques.len() > MOST_CLIQUES) {
+    if cliques.is_some_and(|cliques| cliques.len() > MAX_CLIQUES) {
         return vec![];
     }
     let read = |object: &Value| PodCliqueSet::deserialize(object);
@@ -55,156 +33,153 @@ pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts
     if is_terminating(&set) {
         return vec![];
     }
-    let mut changes = Changes { object, list: vec![] };
+    let mut patch = PatchBuilder { object, operations: vec![] };
     let Some(old_object) = old else {
-        changes.spec(&default::pod_clique_set(&set));
-        changes.fabric(&set, facts);
-        changes.label_of_new(&set, facts);
-        return changes.list;
+        patch.spec(&default::pod_clique_set(&set));
+        patch.auto_mnnvl(&set, facts);
+        patch.topology_label_on_create(&set, facts);
+        return patch.operations;
     };
-    // One that was stored and cannot be read any more must not keep its own repair out.
+    // A stored set that this version cannot read must not prevent its own repair.
     let Ok(old) = read(old_object) else {
-        changes.spec(&default::pod_clique_set(&set));
-        return changes.list;
+        patch.spec(&default::pod_clique_set(&set));
+        return patch.operations;
     };
     if object.get("spec") != old_object.get("spec") {
-        changes.spec(&default::pod_clique_set_after(&set, &old));
+        patch.spec(&default::pod_clique_set_on_update(&set, &old));
     }
-    changes.label(&set, &old, facts);
-    changes.list
+    patch.topology_label_on_update(&set, &old, facts);
+    patch.operations
 }
 
-/// Puts the levels of a `ClusterTopology` in order, the broadest first. Those of which one is unknown stay as they are, so
-/// that whoever refuses it names its place as it was written.
-pub fn default_cluster_topology(object: &Value) -> Vec<Change> {
+/// Sorts the levels of a `ClusterTopology`, the broadest first. If a domain is unknown, the order stays, so that the error about
+/// it contains the index that the user wrote.
+pub fn default_cluster_topology(object: &Value) -> Vec<PatchOperation> {
     let written = object.get("spec").and_then(|spec| spec.get("levels")?.as_array()).cloned().unwrap_or_default();
     let domain = |level: &Value| level.get("domain").and_then(Value::as_str).map_or(usize::MAX, domain_rank);
     let mut ordered = written.clone();
     ordered.sort_by_key(domain);
-    let is_leaving = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
+    let is_terminating = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     let is_known = written.iter().all(|level| domain(level) < TopologyDomain::ALL.len());
-    if is_leaving || !is_known || ordered == written {
+    if is_terminating || !is_known || ordered == written {
         return vec![];
     }
-    vec![Change::Replace { path: "/spec/levels".to_owned(), value: ordered.into() }]
+    let path = PointerBuf::from_tokens(["spec", "levels"]);
+    vec![PatchOperation::Replace(ReplaceOperation { path, value: ordered.into() })]
 }
 
-struct Changes<'a> {
+/// Builds the patch of one object.
+struct PatchBuilder<'a> {
     object: &'a Value,
-    list: Vec<Change>,
+    operations: Vec<PatchOperation>,
 }
 
-impl Changes<'_> {
-    fn set(&mut self, path: String, value: Value) {
-        let change = match self.object.pointer(&path) {
-            None => Change::Add { path, value },
-            Some(_) => Change::Replace { path, value },
-        };
-        self.list.push(change);
+impl PatchBuilder<'_> {
+    /// Sets a field to a value, whether or not the object has the field.
+    fn set(&mut self, path: PointerBuf, value: Value) {
+        self.operations.push(match self.object.pointer(path.as_str()) {
+            None => PatchOperation::Add(AddOperation { path, value }),
+            Some(_) => PatchOperation::Replace(ReplaceOperation { path, value }),
+        });
     }
 
-    /// Everything that may be left out of a spec.
+    /// Sets a field of the spec to its default, if the object has no value for it.
+    fn default_field(&mut self, parent: &Pointer, field: &str, default: Option<Value>) {
+        let path = parent.with_trailing_token(field);
+        let value = self.object.pointer(path.as_str());
+        let is_empty = is_blank(value) || value == Some(&json!(0));
+        if let Some(default) = default.filter(|default| is_empty && Some(default) != value) {
+            self.set(path, default);
+        }
+    }
+
+    /// The defaults of the spec. `defaulted` is the set with all defaults.
     fn spec(&mut self, defaulted: &PodCliqueSet) {
         let template = &defaulted.spec.template;
-        let object = self.object;
-        let written = object.pointer("/spec/template");
-        let place = "/spec/template";
-        self.fill((written, place), "terminationDelay", template.termination_delay.as_ref().map(|it| json!(it)));
-        self.fill(
-            (written, place),
-            "headlessServiceConfig",
-            template.headless_service_config.as_ref().map(|it| json!(it)),
-        );
+        let path = Pointer::from_static("/spec/template");
+        self.default_field(path, "terminationDelay", template.termination_delay.as_ref().map(|it| json!(it)));
+        let headless_service = template.headless_service_config.as_ref().map(|it| json!(it));
+        self.default_field(path, "headlessServiceConfig", headless_service);
         for (at, clique) in template.cliques.iter().enumerate() {
-            let (spec, place) = (&clique.spec, format!("/spec/template/cliques/{at}/spec"));
-            let written = object.pointer(&place);
-            self.fill((written, &place), "replicas", Some(spec.replicas.into()));
-            self.fill((written, &place), "minAvailable", spec.min_available.map(Value::from));
-            self.bounds((written, &place), "autoScalingConfig", spec.auto_scaling_config.as_ref());
-            let pod = (written.and_then(|spec| spec.get("podSpec")), &*format!("{place}/podSpec"));
+            let spec = &clique.spec;
+            let path = path.with_trailing_token("cliques").with_trailing_token(at).with_trailing_token("spec");
+            self.default_field(&path, "replicas", Some(spec.replicas.into()));
+            self.default_field(&path, "minAvailable", spec.min_available.map(Value::from));
+            self.autoscaling(&path.with_trailing_token("autoScalingConfig"), spec.auto_scaling_config.as_ref());
+            let path = path.with_trailing_token("podSpec");
             for field in ["restartPolicy", "terminationGracePeriodSeconds"] {
-                self.fill(pod, field, spec.pod_spec.get(field).cloned());
+                self.default_field(&path, field, spec.pod_spec.get(field).cloned());
             }
         }
         for (at, group) in template.pod_clique_scaling_groups.iter().enumerate() {
-            let place = format!("/spec/template/podCliqueScalingGroups/{at}");
-            let written = object.pointer(&place);
-            self.fill((written, &place), "replicas", group.replicas.map(Value::from));
-            self.fill((written, &place), "minAvailable", group.min_available.map(Value::from));
-            self.bounds((written, &place), "scaleConfig", group.scale_config.as_ref());
+            let path = path.with_trailing_token("podCliqueScalingGroups").with_trailing_token(at);
+            self.default_field(&path, "replicas", group.replicas.map(Value::from));
+            self.default_field(&path, "minAvailable", group.min_available.map(Value::from));
+            self.autoscaling(&path.with_trailing_token("scaleConfig"), group.scale_config.as_ref());
         }
     }
 
-    fn bounds(&mut self, (written, place): (Option<&Value>, &str), field: &str, config: Option<&AutoScalingConfig>) {
-        let Some(config) = config else { return };
-        let config_written = written.and_then(|written| written.get(field));
-        self.fill((config_written, &[place, "/", field].concat()), "minReplicas", config.min_replicas.map(Value::from));
+    fn autoscaling(&mut self, path: &Pointer, config: Option<&AutoScalingConfig>) {
+        if let Some(config) = config {
+            self.default_field(path, "minReplicas", config.min_replicas.map(Value::from));
+        }
     }
 
-    /// Sets a field of the object that stands at `place`, if nothing is written there and it has a value by default.
-    fn fill(&mut self, (written, place): (Option<&Value>, &str), field: &str, value: Option<Value>) {
-        let written = written.and_then(|written| written.get(field));
-        let is_empty = is_blank(written) || written == Some(&json!(0));
-        let Some(value) = value.filter(|value| is_empty && Some(value) != written) else { return };
-        let path = [place, "/", field].concat();
-        self.list.push(if written.is_none() { Change::Add { path, value } } else { Change::Replace { path, value } });
-    }
-
-    /// A set with GPUs gets fabrics of its own, where the feature is on and nobody has said a word about fabrics; a claim
-    /// of the name that Grove's gets is such a word.
-    fn fabric(&mut self, set: &PodCliqueSet, facts: &Facts) {
+    /// Enables automatic MNNVL for a set with GPUs, if the feature is enabled and the user has not configured MNNVL. An own
+    /// claim with the name of Grove's claim counts as configured.
+    fn auto_mnnvl(&mut self, set: &PodCliqueSet, facts: &Facts) {
         let template = &set.spec.template;
-        let says = |annotations: &BTreeMap<String, String>| {
+        let has_key = |annotations: &BTreeMap<String, String>| {
             [AUTO_MNNVL, MNNVL_GROUP].iter().any(|key| annotations.contains_key(*key))
         };
-        let is_said = says(set.annotations())
-            || template.cliques.iter().any(|clique| says(&clique.annotations))
-            || template.pod_clique_scaling_groups.iter().any(|group| says(&group.annotations));
-        let is_said = is_said || template.cliques.iter().any(|clique| brings_own_claim(&clique.spec.pod_spec));
-        let has_gpu = template.cliques.iter().any(|clique| asks_for_gpu(&clique.spec.pod_spec));
-        if facts.mnnvl_enabled && has_gpu && !is_said {
-            self.metadata("annotations", AUTO_MNNVL, AUTO_MNNVL_ENABLED);
+        let is_configured = has_key(set.annotations())
+            || template.cliques.iter().any(|clique| has_key(&clique.annotations))
+            || template.pod_clique_scaling_groups.iter().any(|group| has_key(&group.annotations))
+            || template.cliques.iter().any(|clique| has_own_claim(&clique.spec.pod_spec));
+        let has_gpu = template.cliques.iter().any(|clique| requests_gpu(&clique.spec.pod_spec));
+        if facts.mnnvl_enabled && has_gpu && !is_configured {
+            self.set_metadata("annotations", AUTO_MNNVL, AUTO_MNNVL_ENABLED);
         }
     }
 
-    /// On a new set the label is written over whatever the user put.
-    fn label_of_new(&mut self, set: &PodCliqueSet, facts: &Facts) {
+    /// On a new set, the resolved name replaces the user's value of the label.
+    fn topology_label_on_create(&mut self, set: &PodCliqueSet, facts: &Facts) {
         let topology = &facts.topology;
-        let target = resolve_topology_name_on_create(set, &topology.name).filter(|_| topology.enabled);
+        let resolved = resolve_topology_name_on_create(set, &topology.name).filter(|_| topology.enabled);
         let label = set.labels().get(TOPOLOGY_NAME).map(String::as_str);
-        self.relabel(label, target);
+        self.set_topology_label(label, resolved);
     }
 
-    /// After an update the label follows the reference. One that the user changed is left for the rules to refuse.
-    fn label(&mut self, new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) {
+    /// After an update the label contains the resolved name. A label that the user changed stays, so that the rules deny the
+    /// update.
+    fn topology_label_on_update(&mut self, new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) {
         let before = old.labels().get(TOPOLOGY_NAME).map(String::as_str);
         let label = new.labels().get(TOPOLOGY_NAME).map(String::as_str);
-        let is_tracked = facts.topology.enabled || before.is_some();
-        let target = resolve_topology_name_on_update(new, old, &facts.topology.name).filter(|_| is_tracked);
+        let has_label = facts.topology.enabled || before.is_some();
+        let resolved = resolve_topology_name_on_update(new, old, &facts.topology.name).filter(|_| has_label);
         if label.is_none() || label == before {
-            self.relabel(label, target);
+            self.set_topology_label(label, resolved);
         }
     }
 
-    fn relabel(&mut self, label: Option<&str>, target: Option<&str>) {
-        match target {
-            _ if label == target => {}
-            Some(target) => self.metadata("labels", TOPOLOGY_NAME, target),
-            None => self.list.push(Change::Remove { path: metadata_path("labels", TOPOLOGY_NAME) }),
+    fn set_topology_label(&mut self, label: Option<&str>, resolved: Option<&str>) {
+        match resolved {
+            _ if label == resolved => {}
+            Some(resolved) => self.set_metadata("labels", TOPOLOGY_NAME, resolved),
+            None => {
+                let path = PointerBuf::from_tokens(["metadata", "labels", TOPOLOGY_NAME]);
+                self.operations.push(PatchOperation::Remove(RemoveOperation { path }));
+            }
         }
     }
 
-    fn metadata(&mut self, map: &str, key: &str, value: &str) {
-        let parent = format!("/metadata/{map}");
-        if self.object.pointer(&parent).is_some_and(Value::is_object) {
-            self.set(metadata_path(map, key), value.into());
+    /// Sets one label or annotation.
+    fn set_metadata(&mut self, map: &str, key: &str, value: &str) {
+        let parent = PointerBuf::from_tokens(["metadata", map]);
+        if self.object.pointer(parent.as_str()).is_some_and(Value::is_object) {
+            self.set(parent.with_trailing_token(key), value.into());
         } else {
             self.set(parent, json!({ key: value }));
         }
     }
-}
-
-/// A pointer to a label or annotation; the slash of its key is escaped.
-fn metadata_path(map: &str, key: &str) -> String {
-    format!("/metadata/{map}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

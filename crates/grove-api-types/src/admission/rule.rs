@@ -1,149 +1,149 @@
-//! The rules by name, and what each of them says. The names count refusals in metrics and title the rows of the tests.
+//! The rules by name, with a description of each. Metrics count denials by these names, and test rows have them as titles.
 
-/// A closed set of rules: what each says is written once, for the documentation of the code and for that of users.
+/// Defines a closed set of rules. The doc comment of a rule is also its description for users.
 macro_rules! rules {
-    ($($(#[doc = $says:literal])+ $rule:ident = $name:literal,)+) => {
+    ($($(#[doc = $description:literal])+ $rule:ident = $name:literal,)+) => {
         /// A rule of admission.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Rule {
-            $($(#[doc = $says])+ $rule,)+
+            $($(#[doc = $description])+ $rule,)+
         }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &'static [Self] = &[$(Self::$rule),+];
 
-            /// The name, as metrics and tests have it.
+            /// The name in metrics and tests.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$rule => $name),+ }
             }
 
-            /// What the rule says.
-            pub const fn says(self) -> &'static str {
-                match self { $(Self::$rule => concat!($($says),+).trim_ascii()),+ }
+            /// The description for users.
+            pub const fn description(self) -> &'static str {
+                match self { $(Self::$rule => concat!($($description),+).trim_ascii()),+ }
             }
         }
     };
 }
 
 rules! {
-    /// The name of a set has no dots: it becomes part of hostnames.
+    /// The name of a set contains no dots, because it becomes part of hostnames.
     SetName = "set-name",
     /// A set has zero or more replicas.
     SetReplicas = "set-replicas",
-    /// A set has at most 100,000 objects, its pods and all that is made for them.
+    /// A set expands to at most 100,000 objects, pods included.
     SetSize = "set-size",
     /// A set has at least one clique.
     Cliques = "cliques",
-    /// The name of a clique is a DNS label of its own.
+    /// The name of a clique is a DNS label, and unique within the set.
     CliqueName = "clique-name",
-    /// The roles of cliques differ.
+    /// The role names of cliques are unique within the set.
     CliqueRole = "clique-role",
-    /// The labels and annotations of a clique have Kubernetes' syntax.
+    /// The labels and annotations of a clique have the syntax of Kubernetes.
     CliqueMetadata = "clique-metadata",
-    /// The names of set, group and clique have 45 letters together.
+    /// The names of set, group and clique have at most 45 characters together.
     CombinedNameLength = "combined-name-length",
-    /// A hostname has 63 letters, the digits of the largest indices included.
+    /// A hostname has at most 63 characters, including the digits of the largest indices.
     HostnameLength = "hostname-length",
-    /// No two cliques become `PodClique`s of one name, and no two autoscalers share one.
+    /// No two generated `PodClique`s and no two autoscalers have the same name.
     NameClash = "name-clash",
-    /// A clique begins with at least one pod.
+    /// The replicas of a clique are greater than 0.
     CliqueReplicas = "clique-replicas",
-    /// Of a clique at least one pod and at most all must be available.
+    /// The `minAvailable` of a clique is greater than 0 and at most its replicas.
     CliqueMinAvailable = "clique-min-available",
-    /// An autoscaler of a clique stays at or above `minAvailable`, and reaches at least `replicas`.
+    /// The autoscaler of a clique has `minReplicas` of at least `minAvailable`, and `maxReplicas` of at least `minReplicas` and `replicas`.
     CliqueAutoScaling = "clique-autoscaling",
-    /// With explicit startup, `startsAfter` names other cliques of the set, each once.
+    /// With explicit startup, `startsAfter` contains names of other cliques of the set, each once.
     StartsAfter = "starts-after",
-    /// With explicit startup, no clique waits for itself by way of others.
+    /// With explicit startup, the dependencies of cliques are not circular.
     StartupCycle = "startup-cycle",
-    /// All pods of a set have one scheduler.
+    /// All pods of a set have the same scheduler.
     OneScheduler = "one-scheduler",
     /// The scheduler is one of the configured ones.
     EnabledScheduler = "enabled-scheduler",
-    /// A new set leaves it to the scheduler where its pods go.
+    /// A new set does not choose nodes: `nodeName` and `topologySpreadConstraints` are not set.
     PodPlacement = "pod-placement",
-    /// Environment variables have valid names, each once per container.
+    /// The names of environment variables are valid, and unique within a container.
     Environment = "environment",
-    /// The name of a scaling group is a DNS label of its own.
+    /// The name of a scaling group is a DNS label, and unique within the set.
     GroupName = "group-name",
     /// The cliques of a scaling group exist.
     GroupCliques = "group-cliques",
-    /// A clique is in one scaling group, once.
+    /// A clique is in at most one scaling group, once.
     OneGroup = "one-group",
-    /// A scaling group begins with at least one replica.
+    /// The replicas of a scaling group are greater than 0.
     GroupReplicas = "group-replicas",
-    /// Of a scaling group at least one replica and at most all must be available.
+    /// The `minAvailable` of a scaling group is greater than 0 and at most its replicas.
     GroupMinAvailable = "group-min-available",
-    /// An autoscaler of a scaling group stays at or above `minAvailable`, and reaches at least `replicas`.
+    /// The autoscaler of a scaling group has `minReplicas` of at least `minAvailable`, and `maxReplicas` of at least `minReplicas` and `replicas`.
     GroupAutoScaling = "group-autoscaling",
-    /// A clique of a scaling group has no autoscaler of its own.
+    /// A clique of a scaling group has no autoscaler.
     MemberAutoScaling = "member-autoscaling",
-    /// The termination delay is a duration above zero.
+    /// The termination delay is a duration greater than 0.
     TerminationDelay = "termination-delay",
-    /// A template of claims within the set has a name of its own, and asks for devices.
+    /// A claim template of the set has a unique name and requests devices.
     ClaimTemplate = "claim-template",
-    /// What is shared has the name of a template, each once per level.
+    /// A `resourceSharing` entry refers to a template by name, and each level refers to a template once.
     SharedTemplate = "shared-template",
-    /// A namespace is given only for templates outside the set.
+    /// A `resourceSharing` entry has a namespace only if its template is outside the set.
     SharedNamespace = "shared-namespace",
-    /// A filter names something, and what it names exists at its level.
+    /// A filter is not empty, and its names exist at its level.
     SharingFilter = "sharing-filter",
-    /// The names of claims and of fabrics are valid, no two claims have one name, and no claim of a pod has that of one that
-    /// Grove adds.
+    /// The names of generated claims and compute domains are valid, no two claims have the same name, and no pod has an own
+    /// claim with the name of a generated one.
     ClaimName = "claim-name",
-    /// Constraints, and names of topologies, need topology-aware scheduling.
+    /// Topology constraints and topology names require topology-aware scheduling.
     TopologyEnabled = "topology-enabled",
-    /// A constraint names a domain, and not two for the same.
+    /// A constraint names a domain, and `packDomain` and `pack.required` do not differ.
     TopologyDomain = "topology-domain",
-    /// All names of a topology in one set agree, and belong to a constraint.
+    /// All topology names in a set are equal, and a set with a topology name has a constraint.
     TopologyName = "topology-name",
     /// The topology exists.
     TopologyExists = "topology-exists",
     /// The domains of constraints are levels of the topology.
     TopologyLevel = "topology-level",
-    /// A clique or scaling group is packed at least as narrowly as what it is part of.
+    /// The constraint of a clique or scaling group is at least as narrow as that of its parent.
     TopologyHierarchy = "topology-hierarchy",
-    /// The topology of a set stays while any of its pods is scheduled.
+    /// The topology of a set is immutable while a pod of the set is scheduled.
     TopologyFrozen = "topology-frozen",
-    /// The label with the topology is Grove's.
+    /// Only Grove changes the label `grove.io/topology-name`.
     TopologyLabel = "topology-label",
     /// `grove.io/auto-mnnvl` is `enabled` or `disabled`.
     AutoMnnvl = "auto-mnnvl",
     /// `grove.io/mnnvl-group` is a DNS label or `none`.
     MnnvlGroup = "mnnvl-group",
-    /// Fabrics need the feature to be on.
+    /// The annotations require that the configuration enables MNNVL.
     MnnvlEnabled = "mnnvl-enabled",
-    /// A set has automatic fabrics or groups, not both.
+    /// A set uses automatic MNNVL or MNNVL groups, not both.
     MnnvlForm = "mnnvl-form",
-    /// The annotations about fabrics stay as they were created.
+    /// The MNNVL annotations are immutable.
     MnnvlImmutable = "mnnvl-immutable",
     /// With KAI, the set has exactly one queue.
     KaiQueue = "kai-queue",
-    /// With Volcano, the set has one queue, which exists and is open.
+    /// With Volcano, the set has exactly one queue, which exists and is open.
     VolcanoQueue = "volcano-queue",
-    /// Volcano and LPX take no topology constraints.
+    /// With Volcano and LPX, a set has no topology constraints.
     SchedulerTopology = "scheduler-topology",
-    /// The cliques of a set stay the same.
+    /// The cliques of a set are immutable: an update adds and removes none.
     CliqueComposition = "clique-composition",
-    /// The order of cliques stays where startup follows it.
+    /// The order of cliques is immutable if the startup type uses it.
     CliqueOrder = "clique-order",
-    /// The scaling groups of a set stay the same.
+    /// The scaling groups of a set are immutable: an update adds and removes none.
     GroupComposition = "group-composition",
-    /// What is decided at creation stays.
+    /// Immutable fields do not change.
     Immutable = "immutable",
-    /// What is scaled has no replicas, or at least `minAvailable` of them, names that fit, and a set that stays small enough.
+    /// The scale subresource accepts 0 replicas, or at least `minAvailable` if hostnames and the set keep their limits.
     Scale = "scale",
-    /// Each level of a topology has a domain and a key of its own.
+    /// The domains and the keys of the levels of a topology are unique.
     LevelUnique = "level-unique",
-    /// The key of a level is the key of a label, and its domain is known.
+    /// The key of a level is a valid label key, and its domain is a known domain.
     LevelSyntax = "level-syntax",
     /// A topology has between one and seven levels.
     Levels = "levels",
-    /// Two topologies do not share a name, and the default one that Grove keeps is created by Grove.
+    /// No two topologies of the two kinds have the same name, and only Grove creates the default topology.
     TopologyIdentity = "topology-identity",
-    /// The levels of a topology stay while pods are packed by them, and domains in use stay.
+    /// The levels of a topology are immutable while a set with scheduled pods refers to it, and domains in use are not removed.
     LevelsInUse = "levels-in-use",
-    /// A binding names schedulers that pack by topology, each once.
+    /// A binding refers to schedulers that support topologies, each once.
     SchedulerBinding = "scheduler-binding",
 }

@@ -1,75 +1,86 @@
-//! The rule of the scale subresource: nothing is scaled to a number below its minimum, or to more than its names can tell.
+//! The rule of the scale subresource: the new number of replicas is 0 or at least `minAvailable`, hostnames keep their length
+//! limit, and the set keeps its size limit.
 
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use super::findings::Findings;
-use super::texts::too_large;
+use super::error_collector::ErrorCollector;
+use super::messages::too_large;
 use super::validate::warnings;
-use super::{Facts, FieldPath, Rule, Verdict, validate_update};
+use super::{Facts, FieldPath, Rule, ValidationResult, validate_update};
 use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
-use crate::syntax::LONGEST_LABEL;
+use crate::syntax::MAX_LABEL_LENGTH;
 use crate::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 
-/// What is scaled.
+/// The object that a request scales.
 #[derive(Clone, Copy, Debug)]
-pub enum Scaled<'a> {
+pub enum ScaleTarget<'a> {
     /// A set.
     Set(&'a PodCliqueSet),
-    /// A scaling group, and its set if that is known.
+    /// A scaling group, and its set if the caller knows it.
     Group(&'a PodCliqueScalingGroup, Option<&'a PodCliqueSet>),
-    /// A clique, and its set if that is known.
+    /// A clique, and its set if the caller knows it.
     Clique(&'a PodClique, Option<&'a PodCliqueSet>),
 }
 
-/// Judges the number of replicas that something is scaled to.
-pub fn validate_scale(scaled: Scaled<'_>, replicas: i32, facts: &Facts) -> Verdict {
-    let mut found = Findings::default();
-    match scaled {
-        Scaled::Set(set) => {
+/// Validates the new number of replicas.
+pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> ValidationResult {
+    let mut errors = ErrorCollector::default();
+    match target {
+        ScaleTarget::Set(set) => {
             let mut new = set.clone();
             new.spec.replicas = replicas;
-            let mut verdict = validate_update(&new, set, facts);
-            if !verdict.warnings.is_empty() {
-                // What the set is warned about as it stands has nothing to do with the number.
+            let mut result = validate_update(&new, set, facts);
+            if !result.warnings.is_empty() {
+                // The user of the scale subresource gets no warnings about the unchanged set.
                 let before = warnings(set, facts);
-                verdict.warnings.retain(|warning| !before.contains(warning));
+                result.warnings.retain(|warning| !before.contains(warning));
             }
-            return verdict;
+            return result;
         }
-        Scaled::Group(group, set) => {
-            minimum(replicas, group.spec.min_available.unwrap_or(1), &mut found);
+        ScaleTarget::Group(group, set) => {
+            validate_minimum(replicas, group.spec.min_available.unwrap_or(1), &mut errors);
             if replicas > group.spec.replicas.max(0) {
-                size(replicas, set, |set| growth_of_group(set, &group.name_any(), replicas), &mut found);
-                hostnames(replicas, &longest_of_group(group, set, replicas), &mut found);
+                validate_object_count(
+                    replicas,
+                    set,
+                    |set| growth_of_group(set, &group.name_any(), replicas),
+                    &mut errors,
+                );
+                validate_hostname(replicas, &longest_hostname_of_group(group, set, replicas), &mut errors);
             }
         }
-        Scaled::Clique(clique, set) => {
-            minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut found);
+        ScaleTarget::Clique(clique, set) => {
+            validate_minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut errors);
             if replicas > clique.spec.replicas.max(0) {
                 let name = PodCliqueName::new(clique.name_any());
-                size(replicas, set, |set| growth_of_clique(set, &clique.name_any(), replicas), &mut found);
-                hostnames(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut found);
+                validate_object_count(
+                    replicas,
+                    set,
+                    |set| growth_of_clique(set, &clique.name_any(), replicas),
+                    &mut errors,
+                );
+                validate_hostname(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut errors);
             }
         }
     }
-    found.verdict()
+    errors.finish()
 }
 
-/// A number of replicas that is too small to be available is a slip; none at all is a decision.
-fn minimum(replicas: i32, least: i32, found: &mut Findings) {
+/// A number below `minAvailable` is most likely a mistake; 0 is intended.
+fn validate_minimum(replicas: i32, min_available: i32, errors: &mut ErrorCollector) {
     let path = FieldPath::new("spec.replicas");
     if replicas < 0 {
-        found.invalid(Rule::Scale, &path, replicas, "must be greater than or equal to 0");
-    } else if replicas > 0 && replicas < least {
-        let text = format!("must be 0, or greater than or equal to minAvailable, which is {least}");
-        found.invalid(Rule::Scale, &path, replicas, text);
+        errors.invalid(Rule::Scale, &path, replicas, "must be greater than or equal to 0");
+    } else if replicas > 0 && replicas < min_available {
+        let text = format!("must be 0, or greater than or equal to minAvailable, which is {min_available}");
+        errors.invalid(Rule::Scale, &path, replicas, text);
     }
 }
 
-fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, replicas: i32) -> Hostname {
+fn longest_hostname_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, replicas: i32) -> Hostname {
     let name = PodCliqueScalingGroupName::new(group.name_any());
     let templates = set.map_or(&[][..], |set| &set.spec.template.cliques);
     let pods: BTreeMap<&str, i32> = templates.iter().map(|it| (it.name.as_str(), it.spec.replicas)).collect();
@@ -81,52 +92,57 @@ fn longest_of_group(group: &PodCliqueScalingGroup, set: Option<&PodCliqueSet>, r
     longest.unwrap_or_else(|| hostname(&String::new()))
 }
 
-/// The set as it is created, but for the part of it that is scaled.
-fn size(replicas: i32, set: Option<&PodCliqueSet>, growth: impl Fn(&PodCliqueSet) -> u64, found: &mut Findings) {
+/// Counts the objects of the set with the replicas of its template, except for the scaled part.
+fn validate_object_count(
+    replicas: i32,
+    set: Option<&PodCliqueSet>,
+    growth: impl Fn(&PodCliqueSet) -> u64,
+    errors: &mut ErrorCollector,
+) {
     let Some(set) = set else { return };
     let growth = growth(set);
     let total = object_count::of_template(set).saturating_add(growth);
     if growth > 0 && total > MAX_OBJECTS {
-        found.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_large(total));
+        errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_large(total));
     }
 }
 
 fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
     let template = &set.spec.template;
-    let part = part_of(name, &set.name_any());
+    let part = suffix_after(name, &set.name_any());
     let config = template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name));
     config.map_or(0, |config| ObjectCount::of(template).growth(&config.name, replicas))
 }
 
-/// Whether it stands alone or is one of a group, a clique grows by its pods.
+/// The number of pods that the clique gets in addition to those of its template.
 fn growth_of_clique(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
     let growth = template_of(set, name).map_or(0, |spec| replicas.saturating_sub(spec.replicas.max(0)));
     u64::try_from(growth).unwrap_or(0)
 }
 
-/// What a clique is made from: `<set>-<replica>-<clique>`, or `<set>-<replica>-<group>-<replica>-<clique>`.
+/// The template of a clique. The name is `<set>-<replica>-<clique>` or `<set>-<replica>-<group>-<replica>-<clique>`.
 fn template_of<'a>(set: &'a PodCliqueSet, name: &str) -> Option<&'a PodCliqueSpec> {
     let template = &set.spec.template;
-    let part = part_of(name, &set.name_any())?;
+    let part = suffix_after(name, &set.name_any())?;
     let member_of = |group: &PodCliqueScalingGroupConfig| {
-        part_of(part, &group.name).filter(|clique| group.clique_names.iter().any(|name| name == clique))
+        suffix_after(part, &group.name).filter(|clique| group.clique_names.iter().any(|name| name == clique))
     };
     let clique = template.pod_clique_scaling_groups.iter().find_map(member_of).unwrap_or(part);
     template.cliques.iter().find(|it| it.name == clique).map(|it| &it.spec)
 }
 
-/// What follows `<owner>-<replica>-`.
-fn part_of<'a>(name: &'a str, owner: &str) -> Option<&'a str> {
+/// The rest of the name after `<owner>-<replica>-`.
+fn suffix_after<'a>(name: &'a str, owner: &str) -> Option<&'a str> {
     let (replica, part) = name.strip_prefix(owner)?.strip_prefix('-')?.split_once('-')?;
     replica.bytes().all(|digit| digit.is_ascii_digit()).then_some(part)
 }
 
-fn hostnames(replicas: i32, longest: &Hostname, found: &mut Findings) {
+fn validate_hostname(replicas: i32, longest: &Hostname, errors: &mut ErrorCollector) {
     let length = longest.as_str().len();
-    if length > LONGEST_LABEL {
+    if length > MAX_LABEL_LENGTH {
         let text = format!(
-            "hostname '{longest}' of the last pod would have {length} characters, and {LONGEST_LABEL} is the most"
+            "hostname '{longest}' of the last pod would have {length} characters; at most {MAX_LABEL_LENGTH} are allowed"
         );
-        found.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, text);
+        errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, text);
     }
 }

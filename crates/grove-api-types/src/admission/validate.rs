@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use super::default::Counterparts;
-use super::findings::Findings;
-use super::{Facts, FieldPath, Verdict, default};
+use super::default::OldItems;
+use super::error_collector::ErrorCollector;
+use super::{Facts, FieldPath, ValidationResult, default};
 use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
 use crate::topology::{resolve_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update};
@@ -16,8 +16,8 @@ mod claims;
 mod cliques;
 mod groups;
 mod mnnvl;
+mod name_collisions;
 mod names;
-mod namesakes;
 mod object_count;
 mod pods;
 mod scaling;
@@ -27,74 +27,74 @@ mod startup;
 mod topology;
 mod update;
 
-/// Labels and annotations of a set that rules are about.
-pub const RULED: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE];
+/// The labels and annotations of a set that the rules read.
+pub const VALIDATED_KEYS: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE];
 
-/// Judges a set that is created.
-pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> Verdict {
+/// Validates a new set.
+pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> ValidationResult {
     if is_terminating(set) {
-        return Verdict::default();
+        return ValidationResult::default();
     }
     let set = default::pod_clique_set(set);
-    let reference = resolve_topology_name_on_create(&set, &facts.topology.name);
-    let judged = Judged::new(&set, facts, reference);
-    let mut findings = Findings::default();
-    judged.at_any_time(&mut findings);
-    cliques::at_creation(&judged, &mut findings);
-    pods::placement(&judged, &mut findings);
-    mnnvl::at_creation(&judged, &mut findings);
-    findings.verdict()
+    let topology_name = resolve_topology_name_on_create(&set, &facts.topology.name);
+    let context = ValidationContext::new(&set, facts, topology_name);
+    let mut errors = ErrorCollector::default();
+    context.check(&mut errors);
+    cliques::check_create(&context, &mut errors);
+    pods::check_create(&context, &mut errors);
+    mnnvl::check_create(&context, &mut errors);
+    errors.finish()
 }
 
-/// Judges what a set is changed to. Not judged are sets that are being deleted, changes of what no rule is about, and
-/// mistakes that were stored already: they must not keep anybody from changing something else.
-pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) -> Verdict {
+/// Validates the update of a set. The function accepts terminating sets and updates that change no validated field. It ignores
+/// the errors that the old set has too (ratcheting), so that they do not block the change of another field.
+pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) -> ValidationResult {
     if is_terminating(new) {
-        return Verdict::default();
+        return ValidationResult::default();
     }
-    let (new, old) = (default::pod_clique_set_after(new, old), default::pod_clique_set(old));
-    if new.spec == old.spec && RULED.iter().all(|key| is_kept(&new, &old, key)) {
-        return Verdict::default();
+    let (new, old) = (default::pod_clique_set_on_update(new, old), default::pod_clique_set(old));
+    if new.spec == old.spec && VALIDATED_KEYS.iter().all(|key| is_unchanged(&new, &old, key)) {
+        return ValidationResult::default();
     }
     let default = &facts.topology.name;
-    let mut stored = Findings::of_stored();
-    Judged::new(&old, facts, resolve_topology_name(&old, default)).at_any_time(&mut stored);
-    let judged = Judged::new(&new, facts, resolve_topology_name_on_update(&new, &old, default));
-    let mut findings = stored.of_change();
-    judged.at_any_time(&mut findings);
-    pods::moved(&judged, &old, &mut findings);
-    update::check(&judged, &old, &mut findings);
-    mnnvl::on_update(&judged, &old, &mut findings);
-    topology::on_update(&judged, &old, &mut findings);
-    findings.verdict()
+    let mut stored = ErrorCollector::for_stored();
+    ValidationContext::new(&old, facts, resolve_topology_name(&old, default)).check(&mut stored);
+    let context = ValidationContext::new(&new, facts, resolve_topology_name_on_update(&new, &old, default));
+    let mut errors = stored.for_update();
+    context.check(&mut errors);
+    pods::check_update(&context, &old, &mut errors);
+    update::check(&context, &old, &mut errors);
+    mnnvl::check_update(&context, &old, &mut errors);
+    topology::check_update(&context, &old, &mut errors);
+    errors.finish()
 }
 
-/// What is told about a set as it stands.
+/// The warnings about a set that does not change.
 pub(super) fn warnings(set: &PodCliqueSet, facts: &Facts) -> Vec<String> {
     let set = default::pod_clique_set(set);
-    let mut findings = Findings::default();
-    Judged::new(&set, facts, resolve_topology_name(&set, &facts.topology.name)).at_any_time(&mut findings);
-    findings.verdict().warnings
+    let mut errors = ErrorCollector::default();
+    ValidationContext::new(&set, facts, resolve_topology_name(&set, &facts.topology.name)).check(&mut errors);
+    errors.finish().warnings
 }
 
-fn is_kept(new: &PodCliqueSet, old: &PodCliqueSet, key: &str) -> bool {
+fn is_unchanged(new: &PodCliqueSet, old: &PodCliqueSet, key: &str) -> bool {
     new.labels().get(key) == old.labels().get(key) && new.annotations().get(key) == old.annotations().get(key)
 }
 
-/// A set with its defaults, and what is known about the cluster.
-struct Judged<'a> {
+/// A set with its defaults, the facts about the cluster, and indices of the cliques and groups.
+struct ValidationContext<'a> {
     set: &'a PodCliqueSet,
     facts: &'a Facts,
-    /// The topology that the set refers to.
-    reference: Option<&'a str>,
-    /// The cliques by name, the first of each.
+    /// The name of the topology that the set refers to.
+    topology_name: Option<&'a str>,
+    /// The first clique of each name.
     by_name: BTreeMap<&'a str, &'a PodCliqueTemplateSpec>,
-    /// The scaling groups by the names of their cliques, the first of each.
+    /// The first scaling group of each clique, by the name of the clique.
     by_member: BTreeMap<&'a str, &'a PodCliqueScalingGroupConfig>,
 }
 
-impl<'a> Judged<'a> {
-    fn new(set: &'a PodCliqueSet, facts: &'a Facts, reference: Option<&'a str>) -> Self {
+impl<'a> ValidationContext<'a> {
+    fn new(set: &'a PodCliqueSet, facts: &'a Facts, topology_name: Option<&'a str>) -> Self {
         let template = &set.spec.template;
         let (mut by_name, mut by_member) = (BTreeMap::new(), BTreeMap::new());
         for clique in &template.cliques {
@@ -105,23 +105,23 @@ impl<'a> Judged<'a> {
                 by_member.entry(name.as_str()).or_insert(group);
             }
         }
-        Self { set, facts, reference, by_name, by_member }
+        Self { set, facts, topology_name, by_name, by_member }
     }
 
-    /// The rules that hold at any time.
-    fn at_any_time(&self, found: &mut Findings) {
-        names::check(self, found);
-        object_count::check(self, found);
-        cliques::check(self, found);
-        startup::check(self, found);
-        pods::check(self, found);
-        groups::check(self, found);
-        scaling::check(self, found);
-        sharing::check(self, found);
-        claims::check(self, found);
-        topology::check(self, found);
-        mnnvl::check(self, found);
-        schedulers::check(self, found);
+    /// The rules for new and for updated sets.
+    fn check(&self, errors: &mut ErrorCollector) {
+        names::check(self, errors);
+        object_count::check(self, errors);
+        cliques::check(self, errors);
+        startup::check(self, errors);
+        pods::check(self, errors);
+        groups::check(self, errors);
+        scaling::check(self, errors);
+        sharing::check(self, errors);
+        claims::check(self, errors);
+        topology::check(self, errors);
+        mnnvl::check(self, errors);
+        schedulers::check(self, errors);
     }
 
     fn template(&self) -> &'a PodCliqueSetTemplateSpec {
@@ -139,23 +139,23 @@ impl<'a> Judged<'a> {
         groups.map(move |(at, group)| (path.item(at, &group.name), group))
     }
 
-    /// The cliques, each with what it was before.
-    fn cliques_since(
+    /// The cliques, each with its old version.
+    fn cliques_with_old(
         &self,
-        before: &'a [PodCliqueTemplateSpec],
+        old: &'a [PodCliqueTemplateSpec],
     ) -> impl Iterator<Item = (FieldPath, &'a PodCliqueTemplateSpec, Option<&'a PodCliqueTemplateSpec>)> {
-        let stored = Counterparts::new(before, |clique| &clique.name);
-        self.cliques().enumerate().map(move |(at, (path, clique))| (path, clique, stored.of(at, &clique.name)))
+        let stored = OldItems::new(old, |clique| &clique.name);
+        self.cliques().enumerate().map(move |(at, (path, clique))| (path, clique, stored.get(at, &clique.name)))
     }
 
-    /// The scaling groups, each with what it was before.
-    fn groups_since(
+    /// The scaling groups, each with its old version.
+    fn groups_with_old(
         &self,
-        before: &'a [PodCliqueScalingGroupConfig],
+        old: &'a [PodCliqueScalingGroupConfig],
     ) -> impl Iterator<Item = (FieldPath, &'a PodCliqueScalingGroupConfig, Option<&'a PodCliqueScalingGroupConfig>)>
     {
-        let stored = Counterparts::new(before, |group| &group.name);
-        self.groups().enumerate().map(move |(at, (path, group))| (path, group, stored.of(at, &group.name)))
+        let stored = OldItems::new(old, |group| &group.name);
+        self.groups().enumerate().map(move |(at, (path, group))| (path, group, stored.get(at, &group.name)))
     }
 
     fn clique(&self, name: &str) -> Option<&'a PodCliqueTemplateSpec> {

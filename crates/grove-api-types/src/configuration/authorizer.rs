@@ -1,23 +1,24 @@
-//! `authorizer`: who may change what Grove manages.
+//! `authorizer`: the protection of managed objects.
 
 use super::document::Section;
 
-/// Who may change what Grove manages, as the webhook server enforces it.
+/// The protection of managed objects, which webhook-server enforces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authorizer {
-    /// `enabled`
+    /// Whether managed objects are protected. Default: false.
     pub enabled: bool,
-    /// User names that may, beside Grove's own accounts, for example `system:serviceaccount:kube-system:job-controller`.
+    /// Users that may change managed objects, in addition to Grove's accounts. Example:
+    /// `system:serviceaccount:kube-system:job-controller`.
     pub exempt_users: Vec<String>,
 }
 
 impl Authorizer {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        // Written by the Go operator's chart, and read by nobody there either.
-        section.text("reconcilerServiceAccountUserName");
+        // The chart of the Go operator writes this key, and the Go operator ignores it.
+        section.string("reconcilerServiceAccountUserName");
         Self {
-            enabled: section.flag("enabled").unwrap_or_default(),
-            exempt_users: section.texts("exemptServiceAccountUserNames").unwrap_or_default(),
+            enabled: section.bool("enabled").unwrap_or_default(),
+            exempt_users: section.strings("exemptServiceAccountUserNames").unwrap_or_default(),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! `controllers`: how many objects of each kind are reconciled at the same time.
+//! `controllers`: the number of concurrent reconciles of each kind.
 
 use super::document::Section;
 
-/// How many objects of each kind are reconciled at the same time.
+/// The number of concurrent reconciles of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controllers {
     /// `podCliqueSet`
     pub pod_clique_set: Controller<10>,
-    /// `podClique`. As many as writes may be in flight.
+    /// `podClique`. The default equals the limit of concurrent writes of a service.
     pub pod_clique: Controller<32>,
     /// `podCliqueScalingGroup`
     pub pod_clique_scaling_group: Controller<5>,
@@ -15,7 +15,7 @@ pub struct Controllers {
     pub pod_gang: Controller<5>,
 }
 
-/// One controller, with `SYNCS` reconciliations at a time unless another number is written.
+/// One controller. `SYNCS` is the default number of concurrent reconciles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller<const SYNCS: u16> {
     /// `concurrentSyncs`
@@ -41,8 +41,8 @@ impl Controllers {
 
 impl<const SYNCS: u16> Controller<SYNCS> {
     fn read(section: &Section<'_>) -> Self {
-        let Some(written) = section.whole("concurrentSyncs") else { return Self::default() };
-        let concurrent_syncs = u16::try_from(written).unwrap_or_default();
+        let Some(syncs) = section.integer("concurrentSyncs") else { return Self::default() };
+        let concurrent_syncs = u16::try_from(syncs).unwrap_or_default();
         if concurrent_syncs == 0 {
             section.invalid("concurrentSyncs", "must be greater than 0 and at most 65535");
         }

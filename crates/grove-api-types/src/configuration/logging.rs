@@ -1,14 +1,14 @@
 //! `logLevel` and `logFormat`.
 
-/// How much is logged.
+/// The lowest level of the logged messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Everything.
+    /// All messages.
     Debug,
-    /// What operators want to know.
+    /// Messages for operators.
     #[default]
     Info,
-    /// Only what needs attention.
+    /// Errors only.
     Error,
 }
 
@@ -16,7 +16,7 @@ impl LogLevel {
     pub(super) const ALL: [(&'static str, Self); 3] =
         [("debug", Self::Debug), ("info", Self::Info), ("error", Self::Error)];
 
-    /// The word for it.
+    /// The value in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -26,13 +26,13 @@ impl LogLevel {
     }
 }
 
-/// How log lines look.
+/// The format of a log message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object per line.
     #[default]
     Json,
-    /// For people.
+    /// Text for humans.
     Text,
 }
 

@@ -1,41 +1,41 @@
-//! `network` and `computeDomain`: `NVLink` between nodes.
+//! `network` and `computeDomain`: MNNVL (`NVLink` between nodes).
 
 use super::document::Section;
 
 /// `network`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// Whether sets with GPUs get `NVLink` domains by themselves.
+    /// Whether a set with GPUs gets compute domains without an annotation of the user. Default: false.
     pub auto_mnnvl_enabled: bool,
 }
 
 impl Network {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        let read = Self { auto_mnnvl_enabled: section.flag("autoMNNVLEnabled").unwrap_or_default() };
+        let read = Self { auto_mnnvl_enabled: section.bool("autoMNNVLEnabled").unwrap_or_default() };
         if read.auto_mnnvl_enabled {
             section.warn(
                 "autoMNNVLEnabled",
-                "sets are annotated, but no service of this version makes ComputeDomains yet",
+                "the webhook annotates sets, but no service of this version creates ComputeDomains",
             );
         }
         read
     }
 }
 
-/// `computeDomain`: the state of NVIDIA's `ComputeDomain`s.
+/// `computeDomain`: the synchronization of the state of NVIDIA's `ComputeDomain`s.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ComputeDomains {
-    /// Who keeps the state.
+    /// The writer of the state. Default: `external`.
     pub state_sync: StateSync,
-    /// The gate `ComputeDomainCliques`: state lies in one object per clique of nodes.
+    /// The feature gate `ComputeDomainCliques`: one object per clique of nodes contains the state. Default: false.
     pub cliques: bool,
-    /// How the state is written, whatever the gate says.
+    /// The write strategy; overrides the feature gate.
     pub sync_strategy: Option<SyncStrategy>,
-    /// Whether `status.nodes` of a domain is kept for old readers, too.
+    /// Whether the writer also updates `status.nodes` of a domain, for old readers. Default: false.
     pub mirror_nodes: bool,
 }
 
-/// Who keeps the state of `ComputeDomain`s.
+/// The writer of the state of `ComputeDomain`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateSync {
     /// NVIDIA's driver.
@@ -49,16 +49,16 @@ impl StateSync {
     const ALL: [(&'static str, Self); 2] = [("external", Self::External), ("grove", Self::Grove)];
 }
 
-/// Where the state of a domain lies, and how it is written there.
+/// The object that contains the state of a domain, and the way to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStrategy {
-    /// In the domain's status, read, changed and written back.
+    /// The status of the domain, by read-modify-write.
     RmwStatus,
-    /// In the domain's status, by server-side apply.
+    /// The status of the domain, by server-side apply.
     SsaStatus,
-    /// In one object per clique, read, changed and written back.
+    /// One object per clique, by read-modify-write.
     RmwClique,
-    /// In one object per clique, by server-side apply.
+    /// One object per clique, by server-side apply.
     SsaClique,
 }
 
@@ -74,19 +74,19 @@ impl SyncStrategy {
 impl ComputeDomains {
     pub(super) fn read(section: &Section<'_>) -> Self {
         let read = Self {
-            state_sync: section.one_of("stateSync", &StateSync::ALL).unwrap_or_default(),
-            cliques: section.section("featureGates").flag("ComputeDomainCliques").unwrap_or_default(),
-            sync_strategy: section.one_of("syncStrategy", &SyncStrategy::ALL),
-            mirror_nodes: section.flag("mirrorNodes").unwrap_or_default(),
+            state_sync: section.enum_value("stateSync", &StateSync::ALL).unwrap_or_default(),
+            cliques: section.section("featureGates").bool("ComputeDomainCliques").unwrap_or_default(),
+            sync_strategy: section.enum_value("syncStrategy", &SyncStrategy::ALL),
+            mirror_nodes: section.bool("mirrorNodes").unwrap_or_default(),
         };
-        let asked = [
+        let configured = [
             ("stateSync", read.state_sync != StateSync::default()),
             ("featureGates.ComputeDomainCliques", read.cliques),
             ("syncStrategy", read.sync_strategy.is_some()),
             ("mirrorNodes", read.mirror_nodes),
         ];
-        for (key, _) in asked.into_iter().filter(|(_, asked)| *asked) {
-            section.warn(key, "has no effect yet, no service of this version keeps the state of ComputeDomains");
+        for (key, _) in configured.into_iter().filter(|(_, configured)| *configured) {
+            section.warn(key, "has no effect: no service of this version synchronizes the state of ComputeDomains");
         }
         read
     }

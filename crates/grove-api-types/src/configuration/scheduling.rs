@@ -1,26 +1,26 @@
-//! `scheduler` and `nativeGangs`: the schedulers that sets may choose from.
+//! `scheduler` and `nativeGangs`: the schedulers that a set may use.
 
 use serde_json::{Map, Value};
 
 use super::document::Section;
-use super::problem::Problem;
+use crate::field_error::FieldError;
 use crate::scheduler::Scheduler;
 
-/// The schedulers that sets may choose from.
+/// The schedulers that a set may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedulers {
-    /// `profiles`; Kubernetes' own is always among them.
+    /// `profiles`; the list always contains the default scheduler of Kubernetes.
     pub profiles: Vec<SchedulerProfile>,
-    /// What a clique without a `schedulerName` gets.
+    /// The scheduler of a clique without a `schedulerName`.
     pub default_profile: Scheduler,
 }
 
 /// One scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerProfile {
-    /// Which.
+    /// The scheduler.
     pub name: Scheduler,
-    /// Its own settings, as written.
+    /// The settings of the scheduler, as in the file.
     pub config: Value,
 }
 
@@ -36,16 +36,16 @@ impl SchedulerProfile {
     }
 
     fn read(section: &Section<'_>) -> Option<Self> {
-        let config = section.anything("config").cloned().unwrap_or_default();
+        let config = section.value("config").cloned().unwrap_or_default();
         if ![Value::Null, Value::Object(Map::new())].contains(&config) {
-            section.warn("config", "has no effect, no service sets a scheduler up");
+            section.warn("config", "has no effect: no service configures a scheduler");
         }
-        if section.text("name").unwrap_or_default().is_empty() {
-            section.report(Problem::required(section.path_of("name"), "scheduler profile name is required"));
+        if section.string("name").unwrap_or_default().is_empty() {
+            section.report(FieldError::required(section.path_of("name"), "scheduler profile name is required"));
         }
-        let name = section.one_of("name", &Scheduler::ALL)?;
-        if name.has_pod_groups_of_its_own() {
-            section.warn("name", "pods are given to it, but no service of this version makes its PodGroups yet");
+        let name = section.enum_value("name", &Scheduler::ALL)?;
+        if name.has_own_pod_groups() {
+            section.warn("name", "pods use this scheduler, but no service of this version creates its PodGroups");
         }
         Some(Self { name, config })
     }
@@ -59,8 +59,8 @@ impl Schedulers {
             let Some(profile) = profile else { continue };
             if profiles.iter().any(|earlier| earlier.name == profile.name) {
                 let field = section.path_of(&format!("profiles[{at}].name"));
-                let problem = Problem::duplicate(field, profile.name.name().into(), "name each scheduler once");
-                section.report(problem);
+                let value = profile.name.name().into();
+                section.report(FieldError::duplicate(field, &value, "each scheduler may have one profile"));
             } else {
                 profiles.push(profile.clone());
             }
@@ -77,27 +77,27 @@ impl Schedulers {
         read: &[Option<SchedulerProfile>],
         profiles: &[SchedulerProfile],
     ) -> Scheduler {
-        let name = section.one_of("defaultProfileName", &Scheduler::ALL).unwrap_or_default();
-        let is_there = profiles.iter().any(|profile| profile.name == name);
-        if read.is_empty() && !is_there {
-            section.warn("defaultProfileName", "has no effect without profiles, default-scheduler is the default");
+        let name = section.enum_value("defaultProfileName", &Scheduler::ALL).unwrap_or_default();
+        let is_configured = profiles.iter().any(|profile| profile.name == name);
+        if read.is_empty() && !is_configured {
+            section.warn("defaultProfileName", "has no effect without profiles: the default is default-scheduler");
             return Scheduler::Kube;
         }
-        // What is wrong with a profile has been told already.
-        if !is_there && read.iter().all(Option::is_some) {
-            section.invalid("defaultProfileName", "must be one of the configured profiles; add it to profiles");
+        // An invalid profile has its own error.
+        if !is_configured && read.iter().all(Option::is_some) {
+            section.invalid("defaultProfileName", "must be the name of a profile; add it to profiles");
         }
         name
     }
 }
 
-/// Whether Kubernetes' own gangs are used where the API server has them.
+/// Whether Grove uses the workload API of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NativeGangs {
-    /// They are, where it has.
+    /// Yes, if the API server serves the workload API.
     #[default]
     Auto,
-    /// They are not; for installations without topology-controller.
+    /// No; for installations without topology-controller.
     Off,
 }
 

@@ -1,22 +1,22 @@
-//! `server`: where a service listens, and where the webhook's certificate comes from.
+//! `server`: the addresses of a service, and the certificate of the webhook.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::document::Section;
 use crate::syntax::is_dns_subdomain;
 
-/// Where a service listens.
+/// The addresses of a service, and the certificate of the webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     /// `server.webhooks`
     pub webhooks: WebhookServer,
-    /// `server.healthProbes`: `/healthz`, `/readyz`.
+    /// `server.healthProbes`: serves `/healthz` and `/readyz`. Default port: 2751.
     pub health_probes: Address<2751>,
-    /// `server.metrics`: `/metrics`.
+    /// `server.metrics`: serves `/metrics`. Default port: 2752.
     pub metrics: Address<2752>,
 }
 
-/// An address that a service listens on; `PORT` unless another is written.
+/// An address that a service listens on. `PORT` is the default port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address<const PORT: u16>(pub SocketAddr);
 
@@ -26,26 +26,26 @@ impl<const PORT: u16> Default for Address<PORT> {
     }
 }
 
-/// How the API server reaches the webhooks, and how it knows them.
+/// The address and the certificate of the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookServer {
-    /// `bindAddress` and `port`.
+    /// `bindAddress` and `port`. Default port: 2750.
     pub address: Address<2750>,
-    /// The folder with `tls.crt` and `tls.key`.
+    /// The directory with `tls.crt` and `tls.key`.
     pub server_cert_dir: String,
-    /// The Secret that the certificate is kept in.
+    /// The Secret that contains the certificate.
     pub secret_name: String,
-    /// Who makes the certificate.
+    /// The issuer of the certificate. Default: `auto`.
     pub cert_provision_mode: CertProvisionMode,
 }
 
-/// Who makes the webhook's certificate.
+/// The issuer of the webhook's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertProvisionMode {
-    /// The webhook server itself.
+    /// webhook-server issues and rotates it.
     #[default]
     Auto,
-    /// Somebody else, who puts it into the folder.
+    /// An administrator or another controller writes it into the directory.
     Manual,
 }
 
@@ -67,8 +67,8 @@ impl Default for WebhookServer {
 impl Server {
     pub(super) fn read(section: &Section<'_>) -> Self {
         let probes = section.section("healthProbes");
-        if probes.flag("enable") == Some(false) {
-            probes.warn("enable", "has no effect, probes are always served");
+        if probes.bool("enable") == Some(false) {
+            probes.warn("enable", "has no effect: the services always serve probes");
         }
         Self {
             webhooks: WebhookServer::read(&section.section("webhooks")),
@@ -81,15 +81,15 @@ impl Server {
 impl WebhookServer {
     fn read(section: &Section<'_>) -> Self {
         let default = Self::default();
-        let secret_name = section.written("secretName").unwrap_or(default.secret_name);
+        let secret_name = section.non_empty_string("secretName").unwrap_or(default.secret_name);
         if !is_dns_subdomain(&secret_name) {
             section.invalid("secretName", "must be the name of a Secret");
         }
         Self {
             address: Address::read(section),
-            server_cert_dir: section.written("serverCertDir").unwrap_or(default.server_cert_dir),
+            server_cert_dir: section.non_empty_string("serverCertDir").unwrap_or(default.server_cert_dir),
             secret_name,
-            cert_provision_mode: section.one_of("certProvisionMode", &CertProvisionMode::ALL).unwrap_or_default(),
+            cert_provision_mode: section.enum_value("certProvisionMode", &CertProvisionMode::ALL).unwrap_or_default(),
         }
     }
 }
@@ -97,12 +97,12 @@ impl WebhookServer {
 impl<const PORT: u16> Address<PORT> {
     fn read(section: &Section<'_>) -> Self {
         let Self(default) = Self::default();
-        let host = section.written("bindAddress").map(|host| parse_host(&host));
+        let host = section.non_empty_string("bindAddress").map(|host| parse_host(&host));
         if host == Some(None) {
-            section.invalid("bindAddress", "must be an IP address; leave it out to listen on all of the machine's");
+            section.invalid("bindAddress", "must be an IP address; omit it to listen on all addresses");
         }
-        // Zero is unset, as in the Go operator.
-        let port = section.whole("port").filter(|port| *port != 0).map(|port| u16::try_from(port).ok());
+        // 0 means unset, as in the Go operator.
+        let port = section.integer("port").filter(|port| *port != 0).map(|port| u16::try_from(port).ok());
         if port == Some(None) {
             section.invalid("port", "must be between 1 and 65535");
         }

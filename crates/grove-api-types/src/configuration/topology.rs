@@ -1,38 +1,38 @@
-//! `topologyAwareScheduling` and its other name `topology`: the cluster's default topology.
+//! `topologyAwareScheduling` and its alias `topology`: topology-aware scheduling and the default topology.
 
 use super::document::Section;
-use super::problem::Problem;
+use crate::field_error::FieldError;
 use crate::syntax::{is_dns_subdomain, is_label_key};
 
 const NAME: &str = "grove-topology";
-const MOST_LEVELS: usize = 7;
+const MAX_LEVELS: usize = 7;
 
-/// Whether pods are packed by the cluster's topology, and which one is the default.
+/// Whether Grove packs pods by the topology of the cluster, and the default topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyAwareScheduling {
-    /// `enabled`
+    /// Whether topology constraints are allowed. Default: false.
     pub enabled: bool,
-    /// The default topology.
+    /// The name of the default topology. Default: `grove-topology`.
     pub name: String,
-    /// Its levels, the broadest first; none means that somebody else creates it.
+    /// The levels of the default topology, the broadest first. If empty, an administrator creates the topology.
     pub levels: Vec<TopologyLevel>,
 }
 
 /// One level of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TopologyLevel {
-    /// What users call it.
+    /// The name of the level in constraints.
     pub domain: TopologyDomain,
-    /// The label of nodes that says which one they are in.
+    /// The node label whose value is the domain of the node.
     pub key: String,
 }
 
 /// The levels that a topology may have, the broadest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TopologyDomain {
-    /// A cloud's region.
+    /// A region of a cloud.
     Region,
-    /// A zone of it.
+    /// A zone of a region.
     Zone,
     /// A data centre.
     DataCenter,
@@ -40,14 +40,14 @@ pub enum TopologyDomain {
     Block,
     /// A rack.
     Rack,
-    /// A machine.
+    /// A node.
     Host,
-    /// A part of a machine's memory.
+    /// A NUMA node of a machine.
     Numa,
 }
 
 impl TopologyDomain {
-    /// All of them with their words, the broadest first.
+    /// All domains with their names, the broadest first.
     pub const ALL: [(&'static str, Self); 7] = [
         ("region", Self::Region),
         ("zone", Self::Zone),
@@ -58,7 +58,7 @@ impl TopologyDomain {
         ("numa", Self::Numa),
     ];
 
-    /// The word for it.
+    /// The name in constraints.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Region => "region",
@@ -82,45 +82,45 @@ impl TopologyAwareScheduling {
     pub(super) fn read(root: &Section<'_>) -> Self {
         let section = root.section("topologyAwareScheduling");
         let alias = root.section("topology");
-        let enabled = agreed(&alias, "enabled", section.flag("enabled"), alias.flag("enabled"));
-        let name = agreed(&alias, "name", section.written("name"), alias.written("name"));
+        let enabled = merged(&alias, "enabled", section.bool("enabled"), alias.bool("enabled"));
+        let name = merged(&alias, "name", section.non_empty_string("name"), alias.non_empty_string("name"));
         for named in [&section, &alias] {
             check_name(named);
         }
         if enabled == Some(true) {
-            let why = "what sets ask for is checked and kept, but no service of this version packs pods yet";
-            root.warn("topologyAwareScheduling.enabled", why);
+            let reason = "the webhook validates topology constraints, but no service of this version packs pods";
+            root.warn("topologyAwareScheduling.enabled", reason);
         }
         let levels = levels(&section);
         if !levels.is_empty() {
-            let why = "no service of this version makes a topology of them yet; create one, and leave them out";
-            root.warn("topologyAwareScheduling.levels", why);
+            let reason = "no service of this version creates the default topology; create it and omit the levels";
+            root.warn("topologyAwareScheduling.levels", reason);
         }
         Self { enabled: enabled.unwrap_or_default(), name: name.unwrap_or_else(|| NAME.into()), levels }
     }
 }
 
-/// The value under either name of the section; two different values are an error.
-fn agreed<T: PartialEq>(alias: &Section<'_>, key: &str, value: Option<T>, other: Option<T>) -> Option<T> {
+/// The value under the name or the alias of the section; two different values are an error.
+fn merged<T: PartialEq>(alias: &Section<'_>, key: &str, value: Option<T>, other: Option<T>) -> Option<T> {
     if value.is_some() && other.is_some() && value != other {
-        let remedy = format!("differs from topologyAwareScheduling.{key}, which means the same; write one of them");
+        let remedy = format!("differs from topologyAwareScheduling.{key}, which has the same meaning; set one of them");
         alias.invalid(key, remedy);
     }
     value.or(other)
 }
 
-/// The name becomes the value of a label, too.
+/// The name must also be valid as the value of a label.
 fn check_name(section: &Section<'_>) {
     let fits = |name: &String| name.len() <= 63 && is_dns_subdomain(name);
-    if section.is_present() && section.written("name").is_some_and(|name| !fits(&name)) {
+    if section.is_present() && section.non_empty_string("name").is_some_and(|name| !fits(&name)) {
         section.invalid("name", "must be lower-case letters, digits, '-' and '.', at most 63 of them");
     }
 }
 
 fn levels(section: &Section<'_>) -> Vec<TopologyLevel> {
     let read = section.items("levels", TopologyLevel::read);
-    if read.len() > MOST_LEVELS {
-        section.invalid_as("levels", read.len(), format!("must have at most {MOST_LEVELS} items"));
+    if read.len() > MAX_LEVELS {
+        section.invalid_effective("levels", read.len(), format!("must have at most {MAX_LEVELS} items"));
     }
     let mut levels: Vec<TopologyLevel> = vec![];
     for (at, level) in read.into_iter().enumerate() {
@@ -128,9 +128,9 @@ fn levels(section: &Section<'_>) -> Vec<TopologyLevel> {
         let field = |key: &str| section.path_of(&format!("levels[{at}].{key}"));
         if levels.iter().any(|earlier| earlier.domain == level.domain) {
             let value = level.domain.as_str().into();
-            section.report(Problem::duplicate(field("domain"), value, "name each domain once"));
+            section.report(FieldError::duplicate(field("domain"), &value, "each domain must be unique"));
         } else if levels.iter().any(|earlier| earlier.key == level.key) {
-            section.report(Problem::duplicate(field("key"), level.key.into(), "each level has a label of its own"));
+            section.report(FieldError::duplicate(field("key"), &level.key.into(), "each node label must be unique"));
         } else {
             levels.push(level);
         }
@@ -141,13 +141,16 @@ fn levels(section: &Section<'_>) -> Vec<TopologyLevel> {
 
 impl TopologyLevel {
     fn read(section: &Section<'_>) -> Option<Self> {
-        let key = section.written("key");
-        if section.written("domain").is_none() {
-            section.report(Problem::required(section.path_of("domain"), "name the level, for example rack"));
+        let key = section.non_empty_string("key");
+        if section.non_empty_string("domain").is_none() {
+            section.report(FieldError::required(
+                section.path_of("domain"),
+                "must be the name of a level, for example rack",
+            ));
         }
-        let domain = section.one_of("domain", &TopologyDomain::ALL);
+        let domain = section.enum_value("domain", &TopologyDomain::ALL);
         match &key {
-            None => section.report(Problem::required(section.path_of("key"), "name the label of the level's nodes")),
+            None => section.report(FieldError::required(section.path_of("key"), "must be the node label of the level")),
             Some(key) if !is_label_key(key) => {
                 section.invalid("key", "must be the key of a label, for example topology.kubernetes.io/zone");
             }

@@ -1,5 +1,5 @@
-//! What the schemas of Kubernetes' own types lack when they come from k8s-openapi: how lists and objects merge under
-//! server-side apply, and defaults. An end-to-end test compares the outcome with what a running API server says.
+//! Adds what k8s-openapi omits in the schemas of Kubernetes' own types: list types and map types for server-side apply, and
+//! defaults. An end-to-end test compares the result with the schema of a running API server.
 //!
 //! A row applies to each field whose path ends in the row's: `[]` is an item of a list, and all three lists of
 //! containers are `containers`.
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::within;
 
-/// Lists whose items are told apart by keys; two who apply different items get both. All other lists are replaced as a
-/// whole.
+/// Lists of type `map` with their keys. Server-side apply merges their items, and replaces all other lists as a whole.
 const KEYED_LISTS: [(&str, &[&str]); 14] = [
     ("podSpec.containers", &["name"]),
     ("containers[].env", &["name"]),
@@ -28,10 +27,10 @@ const KEYED_LISTS: [(&str, &[&str]); 14] = [
     ("podSpec.evictionResponders", &["name"]),
 ];
 
-/// Lists in which each value stands once.
+/// Lists of type `set`.
 const SETS: [&str; 2] = ["exitCodes.values", "metadata.finalizers"];
 
-/// Objects that are replaced as a whole.
+/// Objects that server-side apply replaces as a whole.
 const ATOMIC_OBJECTS: [&str; 23] = [
     "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
     "nodeSelectorTerms[]",
@@ -62,10 +61,10 @@ const CONDITION_TYPE: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
-/// Fields that may be left out, and what they are then.
+/// The default of a field.
 fn default(path: &str) -> Option<Value> {
     let ends = |row: &&str| is_end(row, path);
-    // A reference without a name is a valid object of Kubernetes, if a useless one.
+    // Kubernetes accepts a reference without a name.
     let references = [
         "configMapKeyRef.name",
         "secretKeyRef.name",
@@ -97,8 +96,8 @@ fn default(path: &str) -> Option<Value> {
     text.or_else(|| flags.iter().any(ends).then_some(Value::Bool(false)))
 }
 
-/// Completes the schema of a list of conditions with what Kubernetes asks of each. The length of a message stays
-/// unlimited: it may carry the words of an API server.
+/// Completes the schema of a list of conditions with the constraints of Kubernetes. The length of a message stays unlimited,
+/// because a message may contain an error of an API server.
 pub(super) fn finish_conditions(schema: &mut JSONSchemaProps) {
     let fields = within(schema).and_then(|condition| condition.properties.as_mut());
     for (name, field) in fields.into_iter().flatten() {
@@ -115,7 +114,7 @@ pub(super) fn finish_conditions(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Completes the schema of the field `name`, whose type is Kubernetes' own. Descriptions go.
+/// Completes the schema of the field `name`, which has a type of Kubernetes, and removes all descriptions.
 pub(super) fn finish(schema: &mut JSONSchemaProps, name: &str) {
     at(schema, name);
 }
@@ -128,7 +127,7 @@ fn at(schema: &mut JSONSchemaProps, path: &str) {
         schema.default = Some(JSON(value));
     }
     if path.ends_with("templateSpec.metadata") {
-        // A claim made from the template gets labels of Grove, and nothing else.
+        // Grove ignores the metadata of the template: a claim has Grove's labels only.
         schema.properties = None;
     }
     if path.ends_with("templateSpec") {
@@ -169,7 +168,7 @@ fn require_only_what_has_no_default(schema: &mut JSONSchemaProps) {
     schema.required.take_if(|required| required.is_empty());
 }
 
-/// Whether `row` is the end of `path`, in whole steps.
+/// Whether the last fields of `path` are `row`.
 fn is_end(row: &str, path: &str) -> bool {
     path.strip_suffix(row).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }

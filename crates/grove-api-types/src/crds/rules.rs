@@ -1,23 +1,25 @@
-//! Rules of admission that a definition can tell by itself, in CEL: they hold when no webhook answers, and in the same words.
+//! Admission rules as CEL in the CRDs, with the messages of the webhook. They apply also when no webhook is installed.
 //!
-//! A rule within a list costs what its longest list would, so what compares lists with one another is left to the webhook.
-//! Most rules let pass what the stored object broke already: `@` stands for the object and, for that, for the stored one.
+//! The API server estimates the cost of a rule from the maximum length of each list, so the webhook alone compares lists with
+//! one another. Most rules ratchet: an update passes if the stored object violates the rule too. In a rule, `@` is the object;
+//! for ratcheting it is replaced by the stored object.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, ValidationRule,
 };
 
-use crate::admission::texts::{
-    ABOVE_REPLICAS, ABOVE_ZERO, Bounds, CLIQUE_BOUNDS, CLIQUE_NAME, CLIQUES_CHANGE, GROUP_BOUNDS, GROUP_NAME,
-    GROUPS_CHANGE, IMMUTABLE, NO_CLIQUE, NO_DELAY, NO_FILTER, NO_NAME, NO_SHARED_NAME, NOTHING_PACKED, SET_NAME,
+use crate::admission::messages::{
+    BoundsMessages, CLIQUE_BOUNDS, CLIQUES_CHANGED, DELAY_NOT_POSITIVE, EMPTY_FILTER, EMPTY_NAME, EMPTY_REFERENCE_NAME,
+    GROUP_BOUNDS, GROUPS_CHANGED, IMMUTABLE, INVALID_CLIQUE_NAME, INVALID_GROUP_NAME, MIN_AVAILABLE_ABOVE_REPLICAS,
+    NO_CLIQUES, NOT_POSITIVE, SET_NAME_WITH_DOTS, TOPOLOGY_WITHOUT_CONSTRAINT,
 };
 
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-const NO_TIME: &str = r"^\\+?((0+(\\.0*)?|\\.0+)(ns|us|µs|μs|ms|s|m|h))+$";
-/// What a clique of a template begins with: 0 means 1.
+const ZERO_DURATION: &str = r"^\\+?((0+(\\.0*)?|\\.0+)(ns|us|µs|μs|ms|s|m|h))+$";
+/// The initial replicas of a clique of a template: 0 means 1.
 const REPLICAS: &str = "(@.replicas == 0 ? 1 : @.replicas)";
 
-/// How a rule is told apart from the others by an API server.
+/// The reason of a validation rule.
 #[derive(Clone, Copy)]
 enum Reason {
     Invalid,
@@ -25,22 +27,22 @@ enum Reason {
     Forbidden,
 }
 
-/// Where a rule stands, what it says, and at which field.
-struct Place<'a> {
+/// The schema that a rule belongs to.
+struct Location<'a> {
     kind: &'a str,
-    /// Fields from the root of the schema; `[]` is an item of a list.
-    at: &'a str,
+    /// The fields from the root of the schema; `[]` is an item of a list.
+    path: &'a str,
 }
 
-/// A rule for what is written: `@` is the object.
-fn holds(rule: &str, message: &str, (field, reason): (&str, Reason)) -> ValidationRule {
+/// A rule about the object `@`, with ratcheting.
+fn ratcheting(rule: &str, message: &str, (field, reason): (&str, Reason)) -> ValidationRule {
     let stored = rule.replace('@', "oldSelf.value()");
     let rule = format!("({}) || (oldSelf.hasValue() && !({stored}))", rule.replace('@', "self"));
-    ValidationRule { optional_old_self: Some(true), ..stays(&rule, message, (field, reason)) }
+    ValidationRule { optional_old_self: Some(true), ..transition(&rule, message, (field, reason)) }
 }
 
-/// A rule for what is changed: it has both `self` and `oldSelf`.
-fn stays(rule: &str, message: &str, (field, reason): (&str, Reason)) -> ValidationRule {
+/// A transition rule with `self` and `oldSelf`.
+fn transition(rule: &str, message: &str, (field, reason): (&str, Reason)) -> ValidationRule {
     let reason = match reason {
         Reason::Invalid => None,
         Reason::Required => Some("FieldValueRequired"),
@@ -55,43 +57,47 @@ fn stays(rule: &str, message: &str, (field, reason): (&str, Reason)) -> Validati
     }
 }
 
-/// A field that may be left out and does not change.
-fn immutable(field: &str, if_absent: &str) -> ValidationRule {
-    let value = |of: &str| format!("(has({of}.{field}) ? {of}.{field} : {if_absent})");
+/// An optional immutable field.
+fn immutable(field: &str, default: &str) -> ValidationRule {
+    let value = |of: &str| format!("(has({of}.{field}) ? {of}.{field} : {default})");
     let rule = format!("{} == {}", value("self"), value("oldSelf"));
-    stays(&rule, IMMUTABLE, (&format!(".{field}"), Reason::Invalid))
+    transition(&rule, IMMUTABLE, (&format!(".{field}"), Reason::Invalid))
 }
 
-/// The rules of an autoscaler, which stands in the field `config` beside the numbers that bound it.
-fn bounds(config: &str, (least, replicas): (&str, &str), says: &Bounds) -> Vec<ValidationRule> {
+/// The rules about the autoscaler in the field `config`.
+fn bounds(config: &str, (min_available, replicas): (&str, &str), messages: &BoundsMessages) -> Vec<ValidationRule> {
     let min = format!("(has(@.{config}.minReplicas) ? @.{config}.minReplicas : {replicas})");
-    let of = |rule: String, says: &str, field: &str| {
-        holds(&format!("!has(@.{config}) || {rule}"), says, (&format!(".{config}.{field}"), Reason::Invalid))
+    let rule = |rule: String, message: &str, field: &str| {
+        ratcheting(&format!("!has(@.{config}) || {rule}"), message, (&format!(".{config}.{field}"), Reason::Invalid))
     };
     vec![
-        of(format!("!has(@.{config}.minReplicas) || @.{config}.minReplicas >= {least}"), says.least, "minReplicas"),
-        of(format!("@.{config}.maxReplicas >= {min}"), says.min, "maxReplicas"),
-        of(format!("@.{config}.maxReplicas >= {replicas}"), says.most, "maxReplicas"),
+        rule(
+            format!("!has(@.{config}.minReplicas) || @.{config}.minReplicas >= {min_available}"),
+            messages.min_below_min_available,
+            "minReplicas",
+        ),
+        rule(format!("@.{config}.maxReplicas >= {min}"), messages.max_below_min, "maxReplicas"),
+        rule(format!("@.{config}.maxReplicas >= {replicas}"), messages.max_below_replicas, "maxReplicas"),
     ]
 }
 
-fn of_template() -> Vec<ValidationRule> {
+fn template_rules() -> Vec<ValidationRule> {
     let packed = "!has(@.clusterTopologyName) || @.clusterTopologyName == '' || has(@.topologyConstraint) || \
                   @.cliques.exists(clique, has(clique.topologyConstraint)) || (has(@.podCliqueScalingGroups) && \
                   @.podCliqueScalingGroups.exists(group, has(group.topologyConstraint)))";
     let size = |of: &str| format!("(has({of}.podCliqueScalingGroups) ? {of}.podCliqueScalingGroups.size() : 0)");
-    let delay = format!("!has(@.terminationDelay) || !@.terminationDelay.matches('{NO_TIME}')");
+    let delay = format!("!has(@.terminationDelay) || !@.terminationDelay.matches('{ZERO_DURATION}')");
     vec![
-        holds("@.cliques.size() > 0", NO_CLIQUE, (".cliques", Reason::Required)),
-        holds(&delay, NO_DELAY, (".terminationDelay", Reason::Invalid)),
-        holds(packed, NOTHING_PACKED, (".clusterTopologyName", Reason::Invalid)),
-        stays("self.cliques.size() == oldSelf.cliques.size()", CLIQUES_CHANGE, (".cliques", Reason::Forbidden)),
-        stays(
+        ratcheting("@.cliques.size() > 0", NO_CLIQUES, (".cliques", Reason::Required)),
+        ratcheting(&delay, DELAY_NOT_POSITIVE, (".terminationDelay", Reason::Invalid)),
+        ratcheting(packed, TOPOLOGY_WITHOUT_CONSTRAINT, (".clusterTopologyName", Reason::Invalid)),
+        transition("self.cliques.size() == oldSelf.cliques.size()", CLIQUES_CHANGED, (".cliques", Reason::Forbidden)),
+        transition(
             &format!("{} == {}", size("self"), size("oldSelf")),
-            GROUPS_CHANGE,
+            GROUPS_CHANGED,
             (".podCliqueScalingGroups", Reason::Forbidden),
         ),
-        stays(
+        transition(
             "self.cliqueStartupType == oldSelf.cliqueStartupType",
             IMMUTABLE,
             (".cliqueStartupType", Reason::Invalid),
@@ -101,116 +107,118 @@ fn of_template() -> Vec<ValidationRule> {
     ]
 }
 
-fn of_name(says: &str) -> Vec<ValidationRule> {
+fn name_rules(message: &str) -> Vec<ValidationRule> {
     let blank = r"@.name.matches('^\\s*$')";
     vec![
-        holds(&format!("!{blank}"), NO_NAME, (".name", Reason::Required)),
-        holds(&format!("{blank} || @.name.matches('{LABEL}')"), says, (".name", Reason::Invalid)),
+        ratcheting(&format!("!{blank}"), EMPTY_NAME, (".name", Reason::Required)),
+        ratcheting(&format!("{blank} || @.name.matches('{LABEL}')"), message, (".name", Reason::Invalid)),
     ]
 }
 
-fn of_clique_spec() -> Vec<ValidationRule> {
-    let least = format!("(has(@.minAvailable) ? @.minAvailable : {REPLICAS})");
-    let below = format!("!has(@.minAvailable) || @.minAvailable <= {REPLICAS}");
-    // A minimum that a PUT leaves out stays what it was.
-    let same_least =
+fn clique_spec_rules() -> Vec<ValidationRule> {
+    let min_available = format!("(has(@.minAvailable) ? @.minAvailable : {REPLICAS})");
+    let at_most_replicas = format!("!has(@.minAvailable) || @.minAvailable <= {REPLICAS}");
+    // A PUT without minAvailable keeps the stored value.
+    let same_min_available =
         "!has(self.minAvailable) || !has(oldSelf.minAvailable) || self.minAvailable == oldSelf.minAvailable";
     let mut rules = vec![
-        holds("!has(@.minAvailable) || @.minAvailable > 0", ABOVE_ZERO, (".minAvailable", Reason::Invalid)),
-        holds(&below, ABOVE_REPLICAS, (".minAvailable", Reason::Invalid)),
-        stays(same_least, IMMUTABLE, (".minAvailable", Reason::Invalid)),
+        ratcheting("!has(@.minAvailable) || @.minAvailable > 0", NOT_POSITIVE, (".minAvailable", Reason::Invalid)),
+        ratcheting(&at_most_replicas, MIN_AVAILABLE_ABOVE_REPLICAS, (".minAvailable", Reason::Invalid)),
+        transition(same_min_available, IMMUTABLE, (".minAvailable", Reason::Invalid)),
         immutable("roleName", "''"),
         immutable("startsAfter", "[]"),
     ];
-    rules.extend(bounds("autoScalingConfig", (&least, REPLICAS), &CLIQUE_BOUNDS));
+    rules.extend(bounds("autoScalingConfig", (&min_available, REPLICAS), &CLIQUE_BOUNDS));
     rules
 }
 
-fn of_group() -> Vec<ValidationRule> {
+fn group_rules() -> Vec<ValidationRule> {
     let mut rules = vec![
-        holds(&format!("@.name.matches('{LABEL}')"), GROUP_NAME, (".name", Reason::Invalid)),
-        holds("@.replicas > 0", ABOVE_ZERO, (".replicas", Reason::Invalid)),
-        holds("@.minAvailable > 0", ABOVE_ZERO, (".minAvailable", Reason::Invalid)),
-        holds("@.minAvailable <= @.replicas", ABOVE_REPLICAS, (".minAvailable", Reason::Invalid)),
-        stays("self.minAvailable == oldSelf.minAvailable", IMMUTABLE, (".minAvailable", Reason::Invalid)),
-        stays("self.cliqueNames == oldSelf.cliqueNames", IMMUTABLE, (".cliqueNames", Reason::Invalid)),
+        ratcheting(&format!("@.name.matches('{LABEL}')"), INVALID_GROUP_NAME, (".name", Reason::Invalid)),
+        ratcheting("@.replicas > 0", NOT_POSITIVE, (".replicas", Reason::Invalid)),
+        ratcheting("@.minAvailable > 0", NOT_POSITIVE, (".minAvailable", Reason::Invalid)),
+        ratcheting("@.minAvailable <= @.replicas", MIN_AVAILABLE_ABOVE_REPLICAS, (".minAvailable", Reason::Invalid)),
+        transition("self.minAvailable == oldSelf.minAvailable", IMMUTABLE, (".minAvailable", Reason::Invalid)),
+        transition("self.cliqueNames == oldSelf.cliqueNames", IMMUTABLE, (".cliqueNames", Reason::Invalid)),
     ];
     rules.extend(bounds("scaleConfig", ("@.minAvailable", "@.replicas"), &GROUP_BOUNDS));
     rules
 }
 
-fn of_sharing() -> Vec<ValidationRule> {
+fn sharing_rules() -> Vec<ValidationRule> {
     let listed = |list: &str| format!("(has(@.filter.{list}) && @.filter.{list}.size() > 0)");
     let filter = format!("!has(@.filter) || {} || {}", listed("childCliqueNames"), listed("childScalingGroupNames"));
     vec![
-        holds("@.name != ''", NO_SHARED_NAME, (".name", Reason::Required)),
-        holds(&filter, NO_FILTER, (".filter", Reason::Required)),
+        ratcheting("@.name != ''", EMPTY_REFERENCE_NAME, (".name", Reason::Required)),
+        ratcheting(&filter, EMPTY_FILTER, (".filter", Reason::Required)),
     ]
 }
 
-/// Nothing is scaled to fewer than must be available, but to none.
-fn of_scale() -> Vec<ValidationRule> {
+/// The replicas of a clique or group are 0 or at least `minAvailable`.
+fn scale_rules() -> Vec<ValidationRule> {
     let rule = "@.replicas <= 0 || !has(@.minAvailable) || @.replicas >= @.minAvailable";
     let message = "must be 0, or greater than or equal to minAvailable";
-    vec![holds(rule, message, (".replicas", Reason::Invalid))]
+    vec![ratcheting(rule, message, (".replicas", Reason::Invalid))]
 }
 
 fn unique(list: &str, field: &str, message: &str) -> ValidationRule {
     let rule =
         format!("!has(@.{list}) || @.{list}.all(item, @.{list}.exists_one(other, other.{field} == item.{field}))");
-    holds(&rule, message, (&format!(".{list}"), Reason::Invalid))
+    ratcheting(&rule, message, (&format!(".{list}"), Reason::Invalid))
 }
 
-fn of_binding() -> Vec<ValidationRule> {
+fn binding_rules() -> Vec<ValidationRule> {
     vec![
-        unique("levels", "domain", "each domain may be named once"),
-        unique("levels", "key", "each level has a node label of its own"),
-        unique("schedulerTopologyBindings", "schedulerName", "each scheduler may be named once"),
+        unique("levels", "domain", "each domain must be unique"),
+        unique("levels", "key", "each node label must be unique"),
+        unique("schedulerTopologyBindings", "schedulerName", "each scheduler must be unique"),
     ]
 }
 
-fn all() -> Vec<(Place<'static>, Vec<ValidationRule>)> {
-    let set = |at| Place { kind: "PodCliqueSet", at };
-    // A name never changes, so one that is stored is not judged again.
+fn all() -> Vec<(Location<'static>, Vec<ValidationRule>)> {
+    let set = |path| Location { kind: "PodCliqueSet", path };
+    // A name is immutable, so the rule ignores stored objects.
     let dots = "oldSelf.hasValue() || !self.metadata.name.contains('.')";
-    let dots =
-        ValidationRule { optional_old_self: Some(true), ..stays(dots, SET_NAME, (".metadata.name", Reason::Invalid)) };
+    let dots = ValidationRule {
+        optional_old_self: Some(true),
+        ..transition(dots, SET_NAME_WITH_DOTS, (".metadata.name", Reason::Invalid))
+    };
     vec![
         (set(""), vec![dots]),
-        (set("spec.template"), of_template()),
-        (set("spec.template.cliques[]"), of_name(CLIQUE_NAME)),
-        (set("spec.template.cliques[].spec"), of_clique_spec()),
-        (set("spec.template.podCliqueScalingGroups[]"), of_group()),
-        (set("spec.template.resourceSharing[]"), of_sharing()),
-        (Place { kind: "PodClique", at: "spec" }, of_scale()),
-        (Place { kind: "PodCliqueScalingGroup", at: "spec" }, of_scale()),
-        (Place { kind: "ClusterTopologyBinding", at: "spec" }, of_binding()),
+        (set("spec.template"), template_rules()),
+        (set("spec.template.cliques[]"), name_rules(INVALID_CLIQUE_NAME)),
+        (set("spec.template.cliques[].spec"), clique_spec_rules()),
+        (set("spec.template.podCliqueScalingGroups[]"), group_rules()),
+        (set("spec.template.resourceSharing[]"), sharing_rules()),
+        (Location { kind: "PodClique", path: "spec" }, scale_rules()),
+        (Location { kind: "PodCliqueScalingGroup", path: "spec" }, scale_rules()),
+        (Location { kind: "ClusterTopologyBinding", path: "spec" }, binding_rules()),
     ]
 }
 
 /// Adds the rules of a kind to its schema.
 pub(super) fn add(kind: &str, root: &mut JSONSchemaProps) {
     if kind == "PodCliqueSet" {
-        name_the_name(root);
+        declare_name(root);
     }
-    for (place, rules) in all().into_iter().filter(|(place, _)| place.kind == kind) {
-        if let Some(schema) = within(root, place.at) {
+    for (location, rules) in all().into_iter().filter(|(location, _)| location.kind == kind) {
+        if let Some(schema) = schema_at(root, location.path) {
             schema.x_kubernetes_validations.get_or_insert_default().extend(rules);
         }
     }
 }
 
-/// A rule can point at the name of an object only if the schema has it.
-fn name_the_name(root: &mut JSONSchemaProps) {
+/// Adds `metadata.name` to the schema: a rule may use only fields of the schema.
+fn declare_name(root: &mut JSONSchemaProps) {
     let text = |kind: &str| JSONSchemaProps { type_: Some(kind.to_owned()), ..JSONSchemaProps::default() };
     let metadata = JSONSchemaProps { properties: Some([("name".to_owned(), text("string"))].into()), ..text("object") };
     root.properties.get_or_insert_default().insert("metadata".to_owned(), metadata);
 }
 
 /// The schema at the end of a path.
-fn within<'a>(root: &'a mut JSONSchemaProps, at: &str) -> Option<&'a mut JSONSchemaProps> {
+fn schema_at<'a>(root: &'a mut JSONSchemaProps, path: &str) -> Option<&'a mut JSONSchemaProps> {
     let mut schema = root;
-    for step in at.split('.').filter(|step| !step.is_empty()) {
+    for step in path.split('.').filter(|step| !step.is_empty()) {
         let (field, is_item) = step.strip_suffix("[]").map_or((step, false), |field| (field, true));
         schema = schema.properties.as_mut()?.get_mut(field)?;
         if is_item {

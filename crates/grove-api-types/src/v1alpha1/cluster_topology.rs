@@ -26,10 +26,10 @@ use super::LastError;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.levels.all(level, self.levels.exists_one(other, other.domain == level.domain))")
-    .message("each domain may be named once")
+    .message("each domain must be unique")
     .field_path(".levels"))]
 #[x_kube(validation = Rule::new("self.levels.all(level, self.levels.exists_one(other, other.key == level.key))")
-    .message("each level has a node label of its own")
+    .message("each node label must be unique")
     .field_path(".levels"))]
 pub struct ClusterTopologySpec {
     /// The levels. They are stored broadest first, whatever order they are written in.

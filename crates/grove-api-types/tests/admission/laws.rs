@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use grove_api_types::admission::{
-    Authorization, Facts, Operation, Parent, Request, Scaled, Verdict, authorize, default, default_cluster_topology,
-    default_pod_clique_set, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
-    validate_scale, validate_topology_binding_create, validate_topology_binding_update, validate_update,
+    Attributes, Authorization, Facts, Operation, ParentSet, ScaleTarget, ValidationResult, authorize, default,
+    default_cluster_topology, default_pod_clique_set, validate_cluster_topology_create,
+    validate_cluster_topology_update, validate_create, validate_scale, validate_topology_binding_create,
+    validate_topology_binding_update, validate_update,
 };
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::{
@@ -15,10 +16,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::known::{of_sets, of_topologies};
+use crate::facts::{of_sets, of_topologies};
 use grove_test_support::rows::{Changes, Known, changed};
 
-/// A verdict is told within these bounds, whatever is wrong.
+/// A result is told within these bounds, whatever is wrong.
 const LONGEST_MESSAGE: usize = 20 * 1024;
 const WARNINGS: (usize, usize) = (16, 256);
 
@@ -57,16 +58,16 @@ fn law(holds: bool, says: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 /// No answer is longer than can be carried.
-fn told(verdict: &Verdict) -> Result<(), String> {
-    let message = verdict.message().unwrap_or_default();
+fn told(result: &ValidationResult) -> Result<(), String> {
+    let message = result.message().unwrap_or_default();
     law(message.len() <= LONGEST_MESSAGE, || format!("a message of {} bytes", message.len()))?;
     let (count, length) = WARNINGS;
-    let fits = verdict.warnings.len() <= count && verdict.warnings.iter().all(|it| it.chars().count() <= length);
-    law(fits, || format!("warnings that nobody hands on: {:?}", verdict.warnings))
+    let fits = result.warnings.len() <= count && result.warnings.iter().all(|it| it.chars().count() <= length);
+    law(fits, || format!("warnings that nobody hands on: {:?}", result.warnings))
 }
 
-fn accepts(verdict: &Verdict, says: &str) -> Result<(), String> {
-    law(verdict.is_accepted(), || format!("{says}: {:?}", verdict.message()))
+fn accepts(result: &ValidationResult, says: &str) -> Result<(), String> {
+    law(result.is_accepted(), || format!("{says}: {:?}", result.message()))
 }
 
 /// The laws of sets. Says whether the object is one.
@@ -92,9 +93,9 @@ pub(crate) fn of_set(new: &Value, old: &Value, known: &Known) -> Result<bool, St
     accepts(&validate_update(&set, &set, &facts), "it may not stay as it is")?;
     accepts(&validate_update(&by_type, &set, &facts), "its defaults may not be stored")?;
     kept_elsewhere(&set, &facts)?;
-    told(&validate_scale(Scaled::Set(&set), i32::MAX, &facts))?;
+    told(&validate_scale(ScaleTarget::Set(&set), i32::MAX, &facts))?;
     for fewer in [0, set.spec.replicas.saturating_sub(1).max(0)] {
-        accepts(&validate_scale(Scaled::Set(&set), fewer, &facts), "it may not be scaled down")?;
+        accepts(&validate_scale(ScaleTarget::Set(&set), fewer, &facts), "it may not be scaled down")?;
     }
     if let Some(before) = typed::<PodCliqueSet>(old) {
         let stored = patched(new, Some(old), &facts);
@@ -157,9 +158,10 @@ pub(crate) fn of_managed(
     (set, replicas): (Option<&PodCliqueSet>, i32),
 ) -> Result<bool, String> {
     let ask = |kind: &str, object: &Value, old: &Value| -> Authorization {
-        let (object, old) = (Some(object), Some(old));
-        let request = Request { operation: Operation::Update, kind, resource: "team/it", user: "alice", object, old };
-        authorize(&request, Parent::Present(None), &std::collections::BTreeSet::new())
+        let (object, old_object) = (Some(object), Some(old));
+        let request =
+            Attributes { operation: Operation::Update, kind, resource: "team/it", user: "alice", object, old_object };
+        authorize(&request, ParentSet::Found(None), &std::collections::BTreeSet::new())
     };
     drop(ask("PodClique", new, old));
     let without = |change: (&str, Value)| changed(new, &Changes::from([(change.0.to_owned(), change.1)]));
@@ -173,13 +175,13 @@ pub(crate) fn of_managed(
     let facts = of_sets(&Known::default());
     let clique = typed::<PodClique>(new);
     if let Some(clique) = &clique {
-        told(&validate_scale(Scaled::Clique(clique, set), replicas, &facts))?;
-        accepts(&validate_scale(Scaled::Clique(clique, set), 0, &facts), "it may not be scaled to nothing")?;
+        told(&validate_scale(ScaleTarget::Clique(clique, set), replicas, &facts))?;
+        accepts(&validate_scale(ScaleTarget::Clique(clique, set), 0, &facts), "it may not be scaled to nothing")?;
     }
     let group = typed::<PodCliqueScalingGroup>(new);
     if let Some(group) = &group {
-        told(&validate_scale(Scaled::Group(group, set), replicas, &facts))?;
-        accepts(&validate_scale(Scaled::Group(group, set), 0, &facts), "it may not be scaled to nothing")?;
+        told(&validate_scale(ScaleTarget::Group(group, set), replicas, &facts))?;
+        accepts(&validate_scale(ScaleTarget::Group(group, set), 0, &facts), "it may not be scaled to nothing")?;
     }
     Ok(clique.is_some() || group.is_some())
 }

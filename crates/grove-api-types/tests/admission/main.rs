@@ -1,20 +1,20 @@
-//! The rules of admission as a table: each row is a valid object, what is changed about it, and the exact answer. The same
-//! rows are a page of the documentation, and the objects of the laws that hold for all of them.
+//! The rules of admission as tables: each row is a valid object, changes to it, and the exact result. The documentation page
+//! is generated from the same rows, and the laws are checked with their objects.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
-mod clashes;
-mod fuzzed;
-mod hostile;
-mod kept;
-mod known;
+mod benchmark;
+mod defaults;
+mod documentation;
+mod examples;
+mod facts;
+mod fuzz;
+mod large_objects;
 mod laws;
-mod managed;
-mod page;
-mod patches;
-mod scales;
-mod shapes;
-mod shown;
-mod sources;
-mod speed;
-mod verdicts;
+mod managed_objects;
+mod name_collisions;
+mod ratcheting;
+mod rule_coverage;
+mod scale;
+mod source_coverage;
+mod validation_results;

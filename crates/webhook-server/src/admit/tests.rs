@@ -237,12 +237,12 @@ fn the_name_of_a_topology_is_unique_across_both_kinds() {
               "causes": [
                 {
                   "field": "metadata.name",
-                  "message": "metadata.name: Invalid value: \"racks\": there is a ClusterTopologyBinding of this name, and sets could not tell the two apart; choose another",
+                  "message": "metadata.name: Invalid value: \"racks\": a ClusterTopologyBinding has this name, and a set refers to a topology by its name only; choose another name",
                   "reason": "FieldValueInvalid"
                 }
               ]
             },
-            "message": "metadata.name: Invalid value: \"racks\": there is a ClusterTopologyBinding of this name, and sets could not tell the two apart; choose another",
+            "message": "metadata.name: Invalid value: \"racks\": a ClusterTopologyBinding has this name, and a set refers to a topology by its name only; choose another name",
             "reason": "Forbidden"
           }
         }"#]],

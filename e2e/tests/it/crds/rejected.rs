@@ -48,7 +48,7 @@ async fn invalid_values_are_rejected_with_their_path() {
         let text = r#"spec.template.cliqueStartupType: Unsupported value: "Sorted": supported values: "CliqueStartupType"#;
         assert_rejected(ns, |set| template(set)["cliqueStartupType"] = json!("Sorted"), text).await;
         for delay in ["soon", "-4h"] {
-            let why = "no duration; write it like 4h, 15m or 1m30s";
+            let why = "is not a duration; valid examples: 4h, 15m, 1m30s";
             let text = format!(r#"spec.template.terminationDelay: Invalid value: "{delay}": {why}"#);
             assert_rejected(ns, |set| template(set)["terminationDelay"] = json!(delay), &text).await;
         }

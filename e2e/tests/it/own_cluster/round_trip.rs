@@ -101,7 +101,7 @@ fn without_times(mut object: Value) -> Value {
 /// The manifests of sets in the folders of tests and examples: the text and the parsed object.
 fn sets() -> Vec<(String, Value)> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let folders = ["crates/grove-api-types/tests/admission/shapes", "deploy/examples", "e2e/tests/it/expansion"];
+    let folders = ["crates/grove-api-types/tests/admission/examples", "deploy/examples", "e2e/tests/it/expansion"];
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).expect("the folder exists"));
     let paths = files.map(|file| file.expect("a file").path());
     let yaml = paths.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));

@@ -1,112 +1,114 @@
-//! Cliques: that there are some, their names, roles, labels and numbers; and the numbers of the set itself.
+//! Cliques: their number, names, roles, labels, annotations and replicas; and the replicas of the set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judged, template_path};
-use crate::admission::findings::Findings;
-use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, CLIQUE_NAME, NO_CLIQUE, NO_DELAY, NO_NAME};
+use super::{ValidationContext, template_path};
+use crate::admission::error_collector::ErrorCollector;
+use crate::admission::messages::{
+    DELAY_NOT_POSITIVE, EMPTY_NAME, INVALID_CLIQUE_NAME, MIN_AVAILABLE_ABOVE_REPLICAS, NO_CLIQUES, NOT_POSITIVE,
+};
 use crate::admission::{FieldPath, Rule};
 use crate::labels::is_grove_label;
 use crate::syntax::{dns_label, key, label_value};
 use crate::v1alpha1::{PodCliqueSpec, PodCliqueTemplateSpec};
 
-/// The most that the annotations of an object may have together.
-const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+/// The limit for all annotations of an object together, as in Kubernetes.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    set(judged, found);
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    check_set(context, errors);
     let (mut names, mut roles) = (BTreeSet::new(), BTreeSet::new());
-    for (path, clique) in judged.cliques() {
-        name(&path.field("name"), clique, found);
+    for (path, clique) in context.cliques() {
+        check_name(&path.field("name"), clique, errors);
         if !clique.name.is_empty() && !names.insert(&clique.name) {
-            found.duplicate(Rule::CliqueName, &path.field("name"), clique.name.as_str());
+            errors.duplicate(Rule::CliqueName, &path.field("name"), clique.name.as_str());
         }
         let spec = path.field("spec");
         let role = &clique.spec.role_name;
         if !role.is_empty() && !roles.insert(role) {
-            found.duplicate(Rule::CliqueRole, &spec.field("roleName"), role.as_str());
+            errors.duplicate(Rule::CliqueRole, &spec.field("roleName"), role.as_str());
         }
-        labels(&path.field("labels"), &clique.labels, found);
-        annotations(&path.field("annotations"), &clique.annotations, found);
-        numbers(&spec, &clique.spec, found);
+        check_labels(&path.field("labels"), &clique.labels, errors);
+        check_annotations(&path.field("annotations"), &clique.annotations, errors);
+        check_replicas(&spec, &clique.spec, errors);
     }
 }
 
-fn set(judged: &Judged<'_>, found: &mut Findings) {
-    let (replicas, template) = (judged.set.spec.replicas, judged.template());
+fn check_set(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let (replicas, template) = (context.set.spec.replicas, context.template());
     if replicas < 0 {
         let path = FieldPath::new("spec.replicas");
-        found.invalid(Rule::SetReplicas, &path, replicas, "must be greater than or equal to 0");
+        errors.invalid(Rule::SetReplicas, &path, replicas, "must be greater than or equal to 0");
     }
     if template.cliques.is_empty() {
-        found.required(Rule::Cliques, &template_path().field("cliques"), NO_CLIQUE);
+        errors.required(Rule::Cliques, &template_path().field("cliques"), NO_CLIQUES);
     }
     let path = template_path().field("terminationDelay");
     let Some(delay) = &template.termination_delay else { return };
     match delay.value() {
         Some(value) if !value.is_zero() => {}
         Some(_) => {
-            found.invalid(Rule::TerminationDelay, &path, delay.as_str(), NO_DELAY);
+            errors.invalid(Rule::TerminationDelay, &path, delay.as_str(), DELAY_NOT_POSITIVE);
         }
         None => {
-            let text = "no duration; write it like 4h, 15m or 1m30s";
-            found.invalid(Rule::TerminationDelay, &path, delay.as_str(), text);
+            let text = "is not a duration; valid examples: 4h, 15m, 1m30s";
+            errors.invalid(Rule::TerminationDelay, &path, delay.as_str(), text);
         }
     }
 }
 
-fn name(path: &FieldPath, clique: &PodCliqueTemplateSpec, found: &mut Findings) {
+fn check_name(path: &FieldPath, clique: &PodCliqueTemplateSpec, errors: &mut ErrorCollector) {
     if clique.name.trim().is_empty() {
-        found.required(Rule::CliqueName, path, NO_NAME);
+        errors.required(Rule::CliqueName, path, EMPTY_NAME);
     } else if dns_label(&clique.name).is_err() {
-        found.invalid(Rule::CliqueName, path, clique.name.as_str(), CLIQUE_NAME);
+        errors.invalid(Rule::CliqueName, path, clique.name.as_str(), INVALID_CLIQUE_NAME);
     }
 }
 
-/// Tells who creates a set of no replicas; whoever scales one to nothing knows it.
-pub(super) fn at_creation(judged: &Judged<'_>, found: &mut Findings) {
-    if judged.set.spec.replicas == 0 {
-        found.warn(&FieldPath::new("spec.replicas"), "is 0 or left out; nothing is created until the set is scaled");
+/// Warns about a new set with 0 replicas. A user that scales a set to 0 gets no warning.
+pub(super) fn check_create(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    if context.set.spec.replicas == 0 {
+        errors.warn(&FieldPath::new("spec.replicas"), "is 0 or absent; Grove creates nothing until the set is scaled");
     }
 }
 
-fn labels(path: &FieldPath, labels: &BTreeMap<String, String>, found: &mut Findings) {
+fn check_labels(path: &FieldPath, labels: &BTreeMap<String, String>, errors: &mut ErrorCollector) {
     for (name, value) in labels {
         if is_grove_label(name) {
-            found.warn(&path.key(name), "is a label of Grove's, which is written over this value");
+            errors.warn(&path.key(name), "is a label that Grove sets; Grove overwrites this value");
         }
-        if let Err(said) = key(name) {
-            found.invalid(Rule::CliqueMetadata, path, name.as_str(), said);
+        if let Err(error) = key(name) {
+            errors.invalid(Rule::CliqueMetadata, path, name.as_str(), error);
         }
-        if let Err(said) = label_value(value) {
-            found.invalid(Rule::CliqueMetadata, path, value.as_str(), said);
+        if let Err(error) = label_value(value) {
+            errors.invalid(Rule::CliqueMetadata, path, value.as_str(), error);
         }
     }
 }
 
-fn annotations(path: &FieldPath, annotations: &BTreeMap<String, String>, found: &mut Findings) {
+fn check_annotations(path: &FieldPath, annotations: &BTreeMap<String, String>, errors: &mut ErrorCollector) {
     for name in annotations.keys() {
-        if let Err(said) = key(&name.to_lowercase()) {
-            found.invalid(Rule::CliqueMetadata, path, name.as_str(), said);
+        if let Err(error) = key(&name.to_lowercase()) {
+            errors.invalid(Rule::CliqueMetadata, path, name.as_str(), error);
         }
     }
     let size: usize = annotations.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if size > MOST_ANNOTATION_BYTES {
-        let text = format!("annotations size {size} is larger than limit {MOST_ANNOTATION_BYTES}");
-        found.forbidden(Rule::CliqueMetadata, path, text);
+    if size > MAX_ANNOTATION_BYTES {
+        let text = format!("annotations size {size} is larger than limit {MAX_ANNOTATION_BYTES}");
+        errors.forbidden(Rule::CliqueMetadata, path, text);
     }
 }
 
-fn numbers(path: &FieldPath, spec: &PodCliqueSpec, found: &mut Findings) {
+fn check_replicas(path: &FieldPath, spec: &PodCliqueSpec, errors: &mut ErrorCollector) {
     if spec.replicas <= 0 {
-        found.invalid(Rule::CliqueReplicas, &path.field("replicas"), spec.replicas, ABOVE_ZERO);
+        errors.invalid(Rule::CliqueReplicas, &path.field("replicas"), spec.replicas, NOT_POSITIVE);
     }
     let (rule, path) = (Rule::CliqueMinAvailable, path.field("minAvailable"));
     match spec.min_available {
-        None => found.required(rule, &path, "field is required"),
-        Some(least) if least <= 0 => found.invalid(rule, &path, least, ABOVE_ZERO),
-        Some(least) if least > spec.replicas => {
-            found.invalid(rule, &path, least, ABOVE_REPLICAS);
+        None => errors.required(rule, &path, "field is required"),
+        Some(min) if min <= 0 => errors.invalid(rule, &path, min, NOT_POSITIVE),
+        Some(min) if min > spec.replicas => {
+            errors.invalid(rule, &path, min, MIN_AVAILABLE_ABOVE_REPLICAS);
         }
         Some(_) => {}
     }

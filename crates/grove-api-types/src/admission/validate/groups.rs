@@ -1,66 +1,66 @@
-//! Scaling groups: their names, their cliques and their numbers.
+//! Scaling groups: their names, cliques and replicas.
 
 use std::collections::BTreeSet;
 
-use super::Judged;
-use crate::admission::findings::Findings;
-use crate::admission::texts::{ABOVE_REPLICAS, ABOVE_ZERO, GROUP_NAME};
+use super::ValidationContext;
+use crate::admission::error_collector::ErrorCollector;
+use crate::admission::messages::{INVALID_GROUP_NAME, MIN_AVAILABLE_ABOVE_REPLICAS, NOT_POSITIVE};
 use crate::admission::{FieldPath, Rule};
 use crate::syntax::dns_label;
 use crate::v1alpha1::PodCliqueScalingGroupConfig;
 
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    let (mut names, mut taken) = (BTreeSet::new(), BTreeSet::new());
-    for (path, group) in judged.groups() {
-        name(&path.field("name"), group, &mut names, found);
-        members(judged, (&path.field("cliqueNames"), group), &mut taken, found);
-        numbers(&path, group, found);
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let (mut names, mut members) = (BTreeSet::new(), BTreeSet::new());
+    for (path, group) in context.groups() {
+        check_name(&path.field("name"), group, &mut names, errors);
+        check_members(context, (&path.field("cliqueNames"), group), &mut members, errors);
+        check_replicas(&path, group, errors);
     }
 }
 
-fn name<'a>(
+fn check_name<'a>(
     path: &FieldPath,
     group: &'a PodCliqueScalingGroupConfig,
     names: &mut BTreeSet<&'a str>,
-    found: &mut Findings,
+    errors: &mut ErrorCollector,
 ) {
     if dns_label(&group.name).is_err() {
-        found.invalid(Rule::GroupName, path, group.name.as_str(), GROUP_NAME);
+        errors.invalid(Rule::GroupName, path, group.name.as_str(), INVALID_GROUP_NAME);
     }
     if !names.insert(&group.name) {
-        found.duplicate(Rule::GroupName, path, group.name.as_str());
+        errors.duplicate(Rule::GroupName, path, group.name.as_str());
     }
 }
 
-fn members<'a>(
-    judged: &Judged<'_>,
+fn check_members<'a>(
+    context: &ValidationContext<'_>,
     (path, group): (&FieldPath, &'a PodCliqueScalingGroupConfig),
-    taken: &mut BTreeSet<&'a str>,
-    found: &mut Findings,
+    members: &mut BTreeSet<&'a str>,
+    errors: &mut ErrorCollector,
 ) {
     if group.clique_names.is_empty() {
-        found.warn(path, "names no clique; the group has nothing to scale");
+        errors.warn(path, "names no clique, so the group scales nothing");
     }
-    let unknown: Vec<_> = group.clique_names.iter().filter(|name| judged.clique(name).is_none()).cloned().collect();
+    let unknown: Vec<_> = group.clique_names.iter().filter(|name| context.clique(name).is_none()).cloned().collect();
     if !unknown.is_empty() {
-        found.invalid(Rule::GroupCliques, path, unknown.join(","), "unidentified PodClique names found");
+        errors.invalid(Rule::GroupCliques, path, unknown.join(","), "unidentified PodClique names found");
     }
     for (at, name) in group.clique_names.iter().enumerate() {
-        if !taken.insert(name) {
-            found.duplicate(Rule::OneGroup, &path.item(at, name), name.as_str());
+        if !members.insert(name) {
+            errors.duplicate(Rule::OneGroup, &path.item(at, name), name.as_str());
         }
     }
 }
 
-fn numbers(path: &FieldPath, group: &PodCliqueScalingGroupConfig, found: &mut Findings) {
-    let (replicas, least) = (group.replicas(), group.min_available());
+fn check_replicas(path: &FieldPath, group: &PodCliqueScalingGroupConfig, errors: &mut ErrorCollector) {
+    let (replicas, min_available) = (group.replicas(), group.min_available());
     if replicas <= 0 {
-        found.invalid(Rule::GroupReplicas, &path.field("replicas"), replicas, ABOVE_ZERO);
+        errors.invalid(Rule::GroupReplicas, &path.field("replicas"), replicas, NOT_POSITIVE);
     }
     let (rule, path) = (Rule::GroupMinAvailable, path.field("minAvailable"));
-    if least <= 0 {
-        found.invalid(rule, &path, least, ABOVE_ZERO);
-    } else if least > replicas {
-        found.invalid(rule, &path, least, ABOVE_REPLICAS);
+    if min_available <= 0 {
+        errors.invalid(rule, &path, min_available, NOT_POSITIVE);
+    } else if min_available > replicas {
+        errors.invalid(rule, &path, min_available, MIN_AVAILABLE_ABOVE_REPLICAS);
     }
 }

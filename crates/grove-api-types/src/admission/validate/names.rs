@@ -1,182 +1,188 @@
-//! What names become part of: hostnames, Services, and the names of one another.
+//! The lengths and the uniqueness of generated names: hostnames, `PodClique`s and autoscalers.
 
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
-use super::Judged;
-use super::namesakes::{Part, namesakes};
-use crate::admission::findings::{Excess, Findings};
-use crate::admission::texts::SET_NAME;
+use super::ValidationContext;
+use super::name_collisions::{NamePart, collisions};
+use crate::admission::error_collector::{ErrorCollector, ExceededLimit};
+use crate::admission::messages::SET_NAME_WITH_DOTS;
 use crate::admission::{FieldPath, Rule};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
-use crate::syntax::{LONGEST_LABEL, LONGEST_NAME};
+use crate::syntax::{MAX_LABEL_LENGTH, MAX_NAME_LENGTH};
 use crate::v1alpha1::{AutoScalingConfig, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
-/// How long the names of set, group and clique may be together.
-const LONGEST_COMBINED: usize = 45;
+/// The limit for the names of set, group and clique together.
+const MAX_COMBINED_LENGTH: usize = 45;
 
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    set(&judged.set.name_any(), found);
-    for (path, clique) in judged.cliques() {
-        if judged.group_of(&clique.name).is_none() {
-            standalone(judged, (&path.field("name"), clique), found);
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    check_set_name(&context.set.name_any(), errors);
+    for (path, clique) in context.cliques() {
+        if context.group_of(&clique.name).is_none() {
+            check_standalone(context, (&path.field("name"), clique), errors);
         }
     }
-    for (path, group) in judged.groups() {
+    for (path, group) in context.groups() {
         for (at, name) in group.clique_names.iter().enumerate() {
-            let Some(clique) = judged.clique(name) else { continue };
+            let Some(clique) = context.clique(name) else { continue };
             let member = path.field("cliqueNames").item(at, name);
-            if combined_of_member(judged, (&path, group), (&member, name), found) {
-                hostname(&member, name, &longest_member(judged, group, clique), found);
+            if check_combined_length(context, (&path, group), (&member, name), errors) {
+                check_hostname(&member, name, &longest_hostname_of_member(context, group, clique), errors);
             }
         }
     }
-    clashes(judged, found);
+    check_name_clashes(context, errors);
 }
 
-fn set(name: &str, found: &mut Findings) {
+fn check_set_name(name: &str, errors: &mut ErrorCollector) {
     let path = FieldPath::new("metadata.name");
     if name.contains('.') {
-        found.invalid(Rule::SetName, &path, name, SET_NAME);
+        errors.invalid(Rule::SetName, &path, name, SET_NAME_WITH_DOTS);
     }
     if name.starts_with(|letter: char| letter.is_ascii_digit()) {
-        found.warn(
+        errors.warn(
             &path,
-            "begins with a digit, and so would the names of its Services, which not every Kubernetes takes",
+            "begins with a digit, and so do the names of its Services, which some versions of Kubernetes deny",
         );
     }
 }
 
-fn standalone(judged: &Judged<'_>, (path, clique): (&FieldPath, &PodCliqueTemplateSpec), found: &mut Findings) {
-    let (set, name) = (judged.set.name_any(), clique.name.as_str());
+fn check_standalone(
+    context: &ValidationContext<'_>,
+    (path, clique): (&FieldPath, &PodCliqueTemplateSpec),
+    errors: &mut ErrorCollector,
+) {
+    let (set, name) = (context.set.name_any(), clique.name.as_str());
     let length = set.len() + name.len();
-    if length > LONGEST_COMBINED {
-        let (set, name) = (told(&set), told(name));
+    if length > MAX_COMBINED_LENGTH {
+        let (set, name) = (shortened(&set), shortened(name));
         let text = format!(
-            "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
+            "combined resource name length {length} exceeds {MAX_COMBINED_LENGTH}-character limit required for pod naming. \
              Consider shortening: PodCliqueSet '{set}' or PodClique '{name}'"
         );
-        found.invalid(Rule::CombinedNameLength, path, name, &text);
-        found.invalid(Rule::CombinedNameLength, &FieldPath::new("metadata.name"), set, &text);
+        errors.invalid(Rule::CombinedNameLength, path, name, &text);
+        errors.invalid(Rule::CombinedNameLength, &FieldPath::new("metadata.name"), set, &text);
         return;
     }
-    let most = most(clique.spec.replicas, clique.spec.auto_scaling_config.as_ref());
-    let longest = PodCliqueName::standalone(&PodCliqueSetName::new(set), last(judged.set.spec.replicas), name);
-    hostname(path, name, &Hostname::of_pod(&longest, last(most)), found);
+    let max = max_replicas(clique.spec.replicas, clique.spec.auto_scaling_config.as_ref());
+    let longest = PodCliqueName::standalone(&PodCliqueSetName::new(set), last_index(context.set.spec.replicas), name);
+    check_hostname(path, name, &Hostname::of_pod(&longest, last_index(max)), errors);
 }
 
-/// Whether the three names are short enough together.
-fn combined_of_member(
-    judged: &Judged<'_>,
+/// Checks the names of set, group and clique together; true if they are short enough.
+fn check_combined_length(
+    context: &ValidationContext<'_>,
     (path, group): (&FieldPath, &PodCliqueScalingGroupConfig),
     (member, clique): (&FieldPath, &str),
-    found: &mut Findings,
+    errors: &mut ErrorCollector,
 ) -> bool {
-    let (set, name) = (judged.set.name_any(), group.name.as_str());
+    let (set, name) = (context.set.name_any(), group.name.as_str());
     let length = set.len() + name.len() + clique.len();
-    if length <= LONGEST_COMBINED {
+    if length <= MAX_COMBINED_LENGTH {
         return true;
     }
-    let (set, name, clique) = (told(&set), told(name), told(clique));
+    let (set, name, clique) = (shortened(&set), shortened(name), shortened(clique));
     let text = format!(
-        "combined resource name length {length} exceeds {LONGEST_COMBINED}-character limit required for pod naming. \
+        "combined resource name length {length} exceeds {MAX_COMBINED_LENGTH}-character limit required for pod naming. \
          Consider shortening: PodCliqueSet '{set}', PodCliqueScalingGroup '{name}', or PodClique '{clique}'"
     );
     let rule = Rule::CombinedNameLength;
-    found.invalid(rule, member, clique, &text);
-    found.invalid(rule, &path.field("name"), name, &text);
-    found.invalid(rule, &FieldPath::new("metadata.name"), set, &text);
+    errors.invalid(rule, member, clique, &text);
+    errors.invalid(rule, &path.field("name"), name, &text);
+    errors.invalid(rule, &FieldPath::new("metadata.name"), set, &text);
     false
 }
 
-/// As much of a name as any name may have, so that one of a megabyte is not repeated for each member of a group.
-fn told(name: &str) -> &str {
-    let end = (0..=LONGEST_NAME).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+/// The beginning of a name up to the longest valid length, so that a message does not repeat a name of a megabyte for each
+/// member of a group.
+fn shortened(name: &str) -> &str {
+    let end = (0..=MAX_NAME_LENGTH).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
     name.get(..end).unwrap_or(name)
 }
 
-fn longest_member(
-    judged: &Judged<'_>,
+fn longest_hostname_of_member(
+    context: &ValidationContext<'_>,
     group: &PodCliqueScalingGroupConfig,
     clique: &PodCliqueTemplateSpec,
 ) -> Hostname {
-    let set = PodCliqueSetName::new(judged.set.name_any());
-    let most = most(group.replicas(), group.scale_config.as_ref());
-    let group = PodCliqueScalingGroupName::of_replica(&set, last(judged.set.spec.replicas), &group.name);
-    let clique_name = PodCliqueName::member(&group, last(most), &clique.name);
-    Hostname::of_pod(&clique_name, last(clique.spec.replicas))
+    let set = PodCliqueSetName::new(context.set.name_any());
+    let max = max_replicas(group.replicas(), group.scale_config.as_ref());
+    let group = PodCliqueScalingGroupName::of_replica(&set, last_index(context.set.spec.replicas), &group.name);
+    let clique_name = PodCliqueName::member(&group, last_index(max), &clique.name);
+    Hostname::of_pod(&clique_name, last_index(clique.spec.replicas))
 }
 
-/// The most replicas that there may come to be.
-fn most(replicas: i32, scale: Option<&AutoScalingConfig>) -> i32 {
+/// The largest number of replicas that an autoscaler may set.
+fn max_replicas(replicas: i32, scale: Option<&AutoScalingConfig>) -> i32 {
     scale.map_or(replicas, |scale| scale.max_replicas.max(replicas))
 }
 
-/// The index of the last of so many.
-fn last(replicas: i32) -> i32 {
+/// The index of the last replica.
+fn last_index(replicas: i32) -> i32 {
     replicas.max(1).saturating_sub(1)
 }
 
-fn hostname(path: &FieldPath, name: &str, longest: &Hostname, found: &mut Findings) {
+fn check_hostname(path: &FieldPath, name: &str, longest: &Hostname, errors: &mut ErrorCollector) {
     let length = longest.as_str().len();
-    if length > LONGEST_LABEL {
+    if length > MAX_LABEL_LENGTH {
         let text = format!(
-            "hostname '{longest}' of the last pod would have {length} characters, and {LONGEST_LABEL} is the most; \
+            "hostname '{longest}' of the last pod would have {length} characters; at most {MAX_LABEL_LENGTH} are allowed; \
              shorten the names or lower the numbers of replicas"
         );
-        found.exceeds((Rule::HostnameLength, path), name, Excess::of_length(path, name, length), text);
+        errors.exceeds((Rule::HostnameLength, path), name, ExceededLimit::of_length(path, name, length), text);
     }
 }
 
-/// Cliques that would become `PodClique`s of one name, and autoscalers that would have one name.
-fn clashes(judged: &Judged<'_>, found: &mut Findings) {
-    let cliques = becoming(judged);
-    for (clique, first) in namesakes(&cliques) {
+/// No two `PodClique`s and no two autoscalers of a set may have one name.
+fn check_name_clashes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let cliques = generated_cliques(context);
+    for (clique, first) in collisions(&cliques) {
         let other = match first.group {
             Some(group) => format!("PodClique '{}' of PodCliqueScalingGroup '{group}'", first.name),
             None => format!("PodClique '{}'", first.name),
         };
         let text = format!("would get a PodClique of the same name as {other}; rename one of them");
-        found.invalid(Rule::NameClash, &clique.path, clique.name, text);
+        errors.invalid(Rule::NameClash, &clique.path, clique.name, text);
     }
-    let scaled_groups = judged.template().pod_clique_scaling_groups.iter().filter(|group| group.scale_config.is_some());
+    let scaled_groups =
+        context.template().pod_clique_scaling_groups.iter().filter(|group| group.scale_config.is_some());
     let scaled_groups: BTreeSet<&str> = scaled_groups.map(|group| group.name.as_str()).collect();
-    let scaled = judged.cliques().filter(|(_, clique)| clique.spec.auto_scaling_config.is_some());
-    for (path, clique) in scaled.filter(|(_, clique)| judged.group_of(&clique.name).is_none()) {
+    let scaled = context.cliques().filter(|(_, clique)| clique.spec.auto_scaling_config.is_some());
+    for (path, clique) in scaled.filter(|(_, clique)| context.group_of(&clique.name).is_none()) {
         let name = clique.name.as_str();
         if scaled_groups.contains(name) {
             let text = "a PodCliqueScalingGroup of this name has an autoscaler of the same name; rename one of them";
-            found.invalid(Rule::NameClash, &path.field("name"), name, text);
+            errors.invalid(Rule::NameClash, &path.field("name"), name, text);
         }
     }
 }
 
-/// A clique that becomes `PodClique`s.
-struct Becoming<'a> {
+/// A clique of the template, and the field that names it.
+struct CliqueSource<'a> {
     path: FieldPath,
     name: &'a str,
     group: Option<&'a str>,
 }
 
-/// The cliques with the names of their `PodClique`s, from after the index of the set's replica on: those of scaling groups
-/// first. What is too long for a name, and what stands twice, is told elsewhere.
-fn becoming<'a>(judged: &Judged<'a>) -> Vec<(Vec<Part<'a>>, Becoming<'a>)> {
-    let is_name = |name: &str| name.len() <= LONGEST_LABEL;
+/// The cliques with the names of their `PodClique`s without the prefix `<set>-<replica>-`; those of scaling groups first. Other
+/// rules deny names that are too long and duplicates.
+fn generated_cliques<'a>(context: &ValidationContext<'a>) -> Vec<(Vec<NamePart<'a>>, CliqueSource<'a>)> {
+    let is_name = |name: &str| name.len() <= MAX_LABEL_LENGTH;
     let (mut cliques, mut seen) = (vec![], BTreeSet::new());
-    for (path, group) in judged.groups().filter(|(_, group)| is_name(&group.name)) {
+    for (path, group) in context.groups().filter(|(_, group)| is_name(&group.name)) {
         let (path, group, names) = (path.field("cliqueNames"), group.name.as_str(), &group.clique_names);
-        for (at, name) in names.iter().enumerate().filter(|(_, name)| judged.clique(name).is_some() && is_name(name)) {
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| context.clique(name).is_some() && is_name(name)) {
             if seen.insert((Some(group), name.as_str())) {
-                let parts = vec![Part::Text(group), Part::Index, Part::Text(name)];
-                cliques.push((parts, Becoming { path: path.item(at, name), name, group: Some(group) }));
+                let parts = vec![NamePart::Text(group), NamePart::Index, NamePart::Text(name)];
+                cliques.push((parts, CliqueSource { path: path.item(at, name), name, group: Some(group) }));
             }
         }
     }
-    for (path, clique) in judged.cliques().filter(|(_, clique)| is_name(&clique.name)) {
+    for (path, clique) in context.cliques().filter(|(_, clique)| is_name(&clique.name)) {
         let name = clique.name.as_str();
-        if judged.group_of(name).is_none() && seen.insert((None, name)) {
-            cliques.push((vec![Part::Text(name)], Becoming { path: path.field("name"), name, group: None }));
+        if context.group_of(name).is_none() && seen.insert((None, name)) {
+            cliques.push((vec![NamePart::Text(name)], CliqueSource { path: path.field("name"), name, group: None }));
         }
     }
     cliques

@@ -1,27 +1,28 @@
-//! What all numbers of a set come to together.
+//! The number of objects that a set expands to.
 
-use super::Judged;
-use crate::admission::findings::{Excess, Findings, identity_of};
-use crate::admission::texts::too_large;
+use super::ValidationContext;
+use crate::admission::error_collector::{ErrorCollector, ExceededLimit};
+use crate::admission::field_path::fingerprint;
+use crate::admission::messages::too_large;
 use crate::admission::{FieldPath, Rule};
 use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 
-/// Names the number that alone is too much, else that of the set.
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    let total = object_count::of_template(judged.set);
+/// Reports the replicas of the clique or group that alone exceeds the limit, otherwise the replicas of the set.
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let total = object_count::of_template(context.set);
     if total <= MAX_OBJECTS {
         return;
     }
-    let largest = ObjectCount::of(judged.template()).parts().max_by_key(|(_, objects)| *objects);
+    let largest = ObjectCount::of(context.template()).parts().max_by_key(|(_, objects)| *objects);
     let culprit = largest.filter(|(_, objects)| *objects > MAX_OBJECTS).map(|(name, _)| name);
-    let clique = judged.cliques().find(|(_, it)| culprit == Some(&it.name) && judged.group_of(&it.name).is_none());
-    let group = judged.groups().find(|(_, it)| culprit == Some(&it.name));
+    let clique = context.cliques().find(|(_, it)| culprit == Some(&it.name) && context.group_of(&it.name).is_none());
+    let group = context.groups().find(|(_, it)| culprit == Some(&it.name));
     let (path, replicas) = match (clique, group) {
         (Some((path, clique)), _) => (path.field("spec").field("replicas"), clique.spec.replicas),
         (None, Some((path, group))) => (path.field("replicas"), group.replicas()),
-        (None, None) => (FieldPath::new("spec.replicas"), judged.set.spec.replicas),
+        (None, None) => (FieldPath::new("spec.replicas"), context.set.spec.replicas),
     };
-    // Whichever number is named: it is the set that is too large.
-    let excess = Excess { of: identity_of(Rule::SetSize.name()), much: total };
-    found.exceeds((Rule::SetSize, &path), replicas, excess, too_large(total));
+    // The limit is that of the set, independent of the reported field.
+    let excess = ExceededLimit { limit: fingerprint(Rule::SetSize.name()), amount: total };
+    errors.exceeds((Rule::SetSize, &path), replicas, excess, too_large(total));
 }

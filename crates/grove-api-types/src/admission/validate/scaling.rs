@@ -1,67 +1,67 @@
-//! Autoscalers: the bounds between which they move, of cliques and of scaling groups.
+//! The bounds of the autoscalers of cliques and of scaling groups.
 
-use super::Judged;
-use crate::admission::findings::Findings;
-use crate::admission::texts::{Bounds, CLIQUE_BOUNDS, GROUP_BOUNDS};
+use super::ValidationContext;
+use crate::admission::error_collector::ErrorCollector;
+use crate::admission::messages::{BoundsMessages, CLIQUE_BOUNDS, GROUP_BOUNDS};
 use crate::admission::{FieldPath, Rule};
 use crate::v1alpha1::AutoScalingConfig;
 
-/// Numbers of what is scaled, and what the bounds are called.
-struct Scaled {
+/// The rule, the numbers and the messages for the autoscaler of a clique or of a group.
+struct Bounds {
     rule: Rule,
-    least: i32,
+    min_available: i32,
     replicas: i32,
-    says: Bounds,
+    messages: BoundsMessages,
 }
 
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    for (path, clique) in judged.cliques() {
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    for (path, clique) in context.cliques() {
         let Some(config) = &clique.spec.auto_scaling_config else { continue };
-        let scaled = Scaled {
+        let bounds = Bounds {
             rule: Rule::CliqueAutoScaling,
-            least: clique.spec.min_available.unwrap_or_default(),
+            min_available: clique.spec.min_available.unwrap_or_default(),
             replicas: clique.spec.replicas,
-            says: CLIQUE_BOUNDS,
+            messages: CLIQUE_BOUNDS,
         };
-        bounds(&path.field("spec").field("autoScalingConfig"), config, &scaled, found);
+        check_bounds(&path.field("spec").field("autoScalingConfig"), config, &bounds, errors);
     }
-    for (path, group) in judged.groups() {
+    for (path, group) in context.groups() {
         let Some(config) = &group.scale_config else { continue };
-        let scaled = Scaled {
+        let bounds = Bounds {
             rule: Rule::GroupAutoScaling,
-            least: group.min_available(),
+            min_available: group.min_available(),
             replicas: group.replicas(),
-            says: GROUP_BOUNDS,
+            messages: GROUP_BOUNDS,
         };
-        bounds(&path.field("scaleConfig"), config, &scaled, found);
+        check_bounds(&path.field("scaleConfig"), config, &bounds, errors);
     }
-    members(judged, found);
+    check_members(context, errors);
 }
 
-fn bounds(path: &FieldPath, config: &AutoScalingConfig, scaled: &Scaled, found: &mut Findings) {
-    let min = config.min_replicas.unwrap_or(scaled.replicas);
-    if min < scaled.least {
-        found.invalid(scaled.rule, &path.field("minReplicas"), min, scaled.says.least);
+fn check_bounds(path: &FieldPath, config: &AutoScalingConfig, bounds: &Bounds, errors: &mut ErrorCollector) {
+    let min = config.min_replicas.unwrap_or(bounds.replicas);
+    if min < bounds.min_available {
+        errors.invalid(bounds.rule, &path.field("minReplicas"), min, bounds.messages.min_below_min_available);
     }
-    let (most, path) = (config.max_replicas, path.field("maxReplicas"));
-    if most < min {
-        found.invalid(scaled.rule, &path, most, scaled.says.min);
+    let (max, path) = (config.max_replicas, path.field("maxReplicas"));
+    if max < min {
+        errors.invalid(bounds.rule, &path, max, bounds.messages.max_below_min);
     }
-    if most < scaled.replicas {
-        found.invalid(scaled.rule, &path, most, scaled.says.most);
+    if max < bounds.replicas {
+        errors.invalid(bounds.rule, &path, max, bounds.messages.max_below_replicas);
     }
-    if most == min {
-        found.warn(&path, "equals minReplicas; the autoscaler has nothing to choose");
+    if max == min {
+        errors.warn(&path, "equals minReplicas, so the autoscaler never scales");
     }
 }
 
-fn members(judged: &Judged<'_>, found: &mut Findings) {
-    for (path, group) in judged.groups() {
+fn check_members(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    for (path, group) in context.groups() {
         for (at, name) in group.clique_names.iter().enumerate() {
-            let scales = judged.clique(name).is_some_and(|clique| clique.spec.auto_scaling_config.is_some());
+            let scales = context.clique(name).is_some_and(|clique| clique.spec.auto_scaling_config.is_some());
             if scales {
                 let text = "AutoScalingConfig is not allowed to be defined for PodClique that is part of scaling group";
-                found.invalid(Rule::MemberAutoScaling, &path.field("cliqueNames").item(at, name), name.as_str(), text);
+                errors.invalid(Rule::MemberAutoScaling, &path.field("cliqueNames").item(at, name), name.as_str(), text);
             }
         }
     }

@@ -1,129 +1,135 @@
-//! Claims that pods share: the templates, who shares, and how many pods one claim can serve.
+//! Resource sharing: claim templates, references to them, filters, and the number of pods that share one claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judged, template_path};
-use crate::admission::findings::Findings;
-use crate::admission::texts::{NO_FILTER, NO_SHARED_NAME};
+use super::{ValidationContext, template_path};
+use crate::admission::error_collector::ErrorCollector;
+use crate::admission::messages::{EMPTY_FILTER, EMPTY_REFERENCE_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::resource_sharing::{self, SharedClaim};
-use crate::syntax::LONGEST_NAME;
+use crate::syntax::MAX_NAME_LENGTH;
 use crate::v1alpha1::{
     PodCliqueScalingGroupConfig, PodCliqueTemplateSpec, ResourceClaimTemplateConfig, ResourceSharingScope,
 };
 
-/// For so many pods Kubernetes reserves one claim.
-const MOST_PODS: i64 = 256;
+/// The largest number of pods for which Kubernetes reserves one claim.
+const MAX_PODS: i64 = 256;
 
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    templates(judged, found);
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    check_templates(context, errors);
     let internal: BTreeSet<&str> =
-        judged.template().resource_claim_templates.iter().map(|template| template.name.as_str()).collect();
-    let set = resource_sharing::of_set(judged.template());
-    references(&template_path(), &set, &internal, found);
-    filters_of_set(judged, found);
-    let crowd = Crowd::new(judged);
-    crowds(&template_path(), &set, |share| crowd.of_set(share), found);
-    for (path, group) in judged.groups() {
+        context.template().resource_claim_templates.iter().map(|template| template.name.as_str()).collect();
+    let set = resource_sharing::of_set(context.template());
+    check_references(&template_path(), &set, &internal, errors);
+    check_set_filters(context, errors);
+    let pod_counts = PodCounts::new(context);
+    check_pod_counts(&template_path(), &set, |share| pod_counts.of_set(share), errors);
+    for (path, group) in context.groups() {
         let shares = resource_sharing::of_group(group);
-        references(&path, &shares, &internal, found);
-        filters_of_group(&path, group, found);
-        crowds(&path, &shares, |share| crowd.of_group(group, share), found);
+        check_references(&path, &shares, &internal, errors);
+        check_group_filters(&path, group, errors);
+        check_pod_counts(&path, &shares, |share| pod_counts.of_group(group, share), errors);
     }
-    for (path, clique) in judged.cliques() {
+    for (path, clique) in context.cliques() {
         let shares = resource_sharing::of_clique(clique);
-        references(&path, &shares, &internal, found);
+        check_references(&path, &shares, &internal, errors);
         let pods = |share: &SharedClaim<'_>| match share.scope {
             ResourceSharingScope::AllReplicas => pods_of_clique(clique),
             ResourceSharingScope::PerReplica => 1,
         };
-        crowds(&path, &shares, pods, found);
+        check_pod_counts(&path, &shares, pods, errors);
     }
 }
 
-fn templates(judged: &Judged<'_>, found: &mut Findings) {
+fn check_templates(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let mut names = BTreeSet::new();
     let path = template_path().field("resourceClaimTemplates");
-    let referred = referred(judged);
-    for (at, template) in judged.template().resource_claim_templates.iter().enumerate() {
+    let referenced = referenced_templates(context);
+    for (at, template) in context.template().resource_claim_templates.iter().enumerate() {
         let path = path.item(at, &template.name);
         let name = path.field("name");
         let is_new = names.insert(&template.name);
         if template.name.trim().is_empty() {
-            found.required(Rule::ClaimTemplate, &name, "template name is required");
+            errors.required(Rule::ClaimTemplate, &name, "template name is required");
         } else if !is_new {
-            found.duplicate(Rule::ClaimTemplate, &name, template.name.as_str());
-        } else if !referred.contains(template.name.as_str()) {
-            found.warn(&name, "nobody shares claims of this template; refer to it in resourceSharing");
+            errors.duplicate(Rule::ClaimTemplate, &name, template.name.as_str());
+        } else if !referenced.contains(template.name.as_str()) {
+            errors.warn(&name, "no resourceSharing refers to this template");
         }
-        if !asks_for_devices(template) {
+        if !requests_devices(template) {
             let path = path.field("templateSpec.spec.devices.requests");
-            found.required(Rule::ClaimTemplate, &path, "at least one device request is required");
+            errors.required(Rule::ClaimTemplate, &path, "at least one device request is required");
         }
     }
 }
 
-/// The templates that some level shares. A short form means another one of the name, and has a warning of its own.
-fn referred<'a>(judged: &Judged<'a>) -> BTreeSet<&'a str> {
-    let template = judged.template();
+/// The templates to which any level refers. A short form refers to an object outside the set; another check warns about it.
+fn referenced_templates<'a>(context: &ValidationContext<'a>) -> BTreeSet<&'a str> {
+    let template = context.template();
     let of_set = resource_sharing::of_set(template).into_iter();
     let of_groups = template.pod_clique_scaling_groups.iter().flat_map(resource_sharing::of_group);
     let of_cliques = template.cliques.iter().flat_map(resource_sharing::of_clique);
     of_set.chain(of_groups).chain(of_cliques).map(|share| share.template).collect()
 }
 
-fn asks_for_devices(template: &ResourceClaimTemplateConfig) -> bool {
+fn requests_devices(template: &ResourceClaimTemplateConfig) -> bool {
     let requests = template.template_spec.get("spec").and_then(|spec| spec.get("devices")?.get("requests")?.as_array());
     requests.is_some_and(|requests| !requests.is_empty())
 }
 
-/// The templates that one level shares: named, each once, with a namespace only where it means something.
-fn references(path: &FieldPath, shares: &[SharedClaim<'_>], internal: &BTreeSet<&str>, found: &mut Findings) {
+/// Each reference of a level has a name, each template is shared once, and an internal template has no namespace.
+fn check_references(
+    path: &FieldPath,
+    shares: &[SharedClaim<'_>],
+    internal: &BTreeSet<&str>,
+    errors: &mut ErrorCollector,
+) {
     let mut seen = BTreeSet::new();
     for share in shares {
         let field = path.key(&share.field);
         if share.template.trim().is_empty() {
-            found.required(Rule::SharedTemplate, &field, NO_SHARED_NAME);
+            errors.required(Rule::SharedTemplate, &field, EMPTY_REFERENCE_NAME);
             continue;
         }
         if !seen.insert(share.template) {
-            found.duplicate(Rule::SharedTemplate, &field, share.template);
+            errors.duplicate(Rule::SharedTemplate, &field, share.template);
         }
         let is_internal = internal.contains(share.template);
         if let (true, Some(namespace)) = (is_internal, share.namespace) {
             let text = "namespace must be empty when name matches an internal resourceClaimTemplate";
             let entry = share.field.strip_suffix(".name").unwrap_or(&share.field);
-            found.invalid(Rule::SharedNamespace, &path.key(entry).field("namespace"), namespace, text);
+            errors.invalid(Rule::SharedNamespace, &path.key(entry).field("namespace"), namespace, text);
         }
         if is_internal && share.is_short {
-            let text = "means a ResourceClaimTemplate in the namespace, not the template of this name within the set";
-            found.warn(&field, text);
+            let text =
+                "refers to a ResourceClaimTemplate in the namespace, not to the template of this name in the set";
+            errors.warn(&field, text);
         }
     }
 }
 
-fn filters_of_set(judged: &Judged<'_>, found: &mut Findings) {
+fn check_set_filters(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let path = template_path().field("resourceSharing");
     let groups: BTreeSet<&str> =
-        judged.template().pod_clique_scaling_groups.iter().map(|group| group.name.as_str()).collect();
-    for (at, spec) in judged.template().resource_sharing.iter().enumerate() {
+        context.template().pod_clique_scaling_groups.iter().map(|group| group.name.as_str()).collect();
+    for (at, spec) in context.template().resource_sharing.iter().enumerate() {
         let Some(filter) = &spec.filter else { continue };
         let path = path.item(at, &spec.name).field("filter");
         if filter.child_clique_names.is_empty() && filter.child_scaling_group_names.is_empty() {
-            found.required(Rule::SharingFilter, &path, NO_FILTER);
+            errors.required(Rule::SharingFilter, &path, EMPTY_FILTER);
         }
-        listed(
+        check_names_exist(
             &path.field("childCliqueNames"),
             &filter.child_clique_names,
-            |name| judged.clique(name).is_some(),
-            found,
+            |name| context.clique(name).is_some(),
+            errors,
         );
         let is_group = |name: &str| groups.contains(name);
-        listed(&path.field("childScalingGroupNames"), &filter.child_scaling_group_names, is_group, found);
+        check_names_exist(&path.field("childScalingGroupNames"), &filter.child_scaling_group_names, is_group, errors);
     }
 }
 
-fn filters_of_group(path: &FieldPath, group: &PodCliqueScalingGroupConfig, found: &mut Findings) {
+fn check_group_filters(path: &FieldPath, group: &PodCliqueScalingGroupConfig, errors: &mut ErrorCollector) {
     let members: BTreeSet<&str> = group.clique_names.iter().map(String::as_str).collect();
     let is_member = |name: &str| members.contains(name);
     for (at, spec) in group.resource_sharing.iter().enumerate() {
@@ -131,62 +137,72 @@ fn filters_of_group(path: &FieldPath, group: &PodCliqueScalingGroupConfig, found
         let path = path.field("resourceSharing").item(at, &spec.name).field("filter");
         if filter.child_clique_names.is_empty() {
             let text = "filter must specify at least one childCliqueNames entry";
-            found.required(Rule::SharingFilter, &path, text);
+            errors.required(Rule::SharingFilter, &path, text);
         }
-        listed(&path.field("childCliqueNames"), &filter.child_clique_names, is_member, found);
+        check_names_exist(&path.field("childCliqueNames"), &filter.child_clique_names, is_member, errors);
     }
     for (at, config) in group.resource_claim_template_configs.iter().enumerate() {
         let path = path.field("resourceClaimTemplateConfigs").item(at, &config.names.join(","));
         if config.names.is_empty() {
-            found.required(Rule::SharedTemplate, &path.field("names"), "name at least one ResourceClaimTemplate");
+            errors.required(
+                Rule::SharedTemplate,
+                &path.field("names"),
+                "must contain at least one ResourceClaimTemplate name",
+            );
         }
-        listed(&path.field("cliqueNames"), &config.clique_names, is_member, found);
+        check_names_exist(&path.field("cliqueNames"), &config.clique_names, is_member, errors);
     }
 }
 
-fn listed(path: &FieldPath, names: &[String], exists: impl Fn(&str) -> bool, found: &mut Findings) {
+fn check_names_exist(path: &FieldPath, names: &[String], exists: impl Fn(&str) -> bool, errors: &mut ErrorCollector) {
     for (at, name) in names.iter().enumerate().filter(|(_, name)| !exists(name)) {
-        found.not_found(Rule::SharingFilter, &path.item(at, name), name.as_str());
+        errors.not_found(Rule::SharingFilter, &path.item(at, name), name.as_str());
     }
 }
 
-/// Warns of claims that more pods share than can.
-fn crowds(path: &FieldPath, shares: &[SharedClaim<'_>], pods: impl Fn(&SharedClaim<'_>) -> i64, found: &mut Findings) {
+/// Warns about a claim that more pods share than Kubernetes reserves it for.
+fn check_pod_counts(
+    path: &FieldPath,
+    shares: &[SharedClaim<'_>],
+    pods: impl Fn(&SharedClaim<'_>) -> i64,
+    errors: &mut ErrorCollector,
+) {
     for share in shares {
         let pods = pods(share);
-        if pods > MOST_PODS {
-            let text = format!("up to {pods} pods would share one claim, and Kubernetes reserves it for {MOST_PODS}");
-            found.warn(&path.key(&share.field), text);
+        if pods > MAX_PODS {
+            let text =
+                format!("up to {pods} pods would share one claim; Kubernetes reserves a claim for at most {MAX_PODS}");
+            errors.warn(&path.key(&share.field), text);
         }
     }
 }
 
-/// How many pods there may come to be, for counting those who share.
-struct Crowd<'a> {
-    judged: &'a Judged<'a>,
+/// The largest numbers of pods that the set can have.
+struct PodCounts<'a> {
+    context: &'a ValidationContext<'a>,
     /// All pods of a replica of the set.
     all: i64,
     /// The pods of each scaling group in a replica of the set.
     of_groups: BTreeMap<&'a str, i64>,
 }
 
-impl<'a> Crowd<'a> {
-    fn new(judged: &'a Judged<'a>) -> Self {
-        let mut crowd = Self { judged, all: 0, of_groups: BTreeMap::new() };
-        for clique in &judged.template().cliques {
-            let pods = crowd.of_clique(clique);
-            crowd.all = crowd.all.saturating_add(pods);
-            if let Some(group) = judged.group_of(&clique.name).filter(|group| group.name.len() <= LONGEST_NAME) {
-                let of_group = crowd.of_groups.entry(group.name.as_str()).or_default();
+impl<'a> PodCounts<'a> {
+    fn new(context: &'a ValidationContext<'a>) -> Self {
+        let mut counts = Self { context, all: 0, of_groups: BTreeMap::new() };
+        for clique in &context.template().cliques {
+            let pods = counts.of_clique(clique);
+            counts.all = counts.all.saturating_add(pods);
+            if let Some(group) = context.group_of(&clique.name).filter(|group| group.name.len() <= MAX_NAME_LENGTH) {
+                let of_group = counts.of_groups.entry(group.name.as_str()).or_default();
                 *of_group = of_group.saturating_add(pods);
             }
         }
-        crowd
+        counts
     }
 
     /// The pods of a clique in a replica of the set.
     fn of_clique(&self, clique: &PodCliqueTemplateSpec) -> i64 {
-        let times = self.judged.group_of(&clique.name).map_or(1, most_replicas);
+        let times = self.context.group_of(&clique.name).map_or(1, max_replicas);
         pods_of_clique(clique).saturating_mul(times)
     }
 
@@ -197,41 +213,41 @@ impl<'a> Crowd<'a> {
         } else {
             let groups: BTreeSet<&str> = share.groups.iter().map(String::as_str).collect();
             let cliques: BTreeSet<&str> = share.cliques.iter().map(String::as_str).collect();
-            let is_in_group = |clique: &str| self.judged.group_of(clique).is_some_and(|it| groups.contains(&*it.name));
+            let is_in_group = |clique: &str| self.context.group_of(clique).is_some_and(|it| groups.contains(&*it.name));
             let cliques = cliques.into_iter().filter(|clique| !is_in_group(clique));
-            let cliques = cliques.filter_map(|clique| self.judged.clique(clique)).map(|clique| self.of_clique(clique));
+            let cliques = cliques.filter_map(|clique| self.context.clique(clique)).map(|clique| self.of_clique(clique));
             let of_groups = groups.iter().filter_map(|group| self.of_groups.get(group).copied());
             cliques.chain(of_groups).fold(0, i64::saturating_add)
         };
         match share.scope {
-            ResourceSharingScope::AllReplicas => per_replica.saturating_mul(self.judged.set.spec.replicas.into()),
+            ResourceSharingScope::AllReplicas => per_replica.saturating_mul(self.context.set.spec.replicas.into()),
             ResourceSharingScope::PerReplica => per_replica,
         }
     }
 
     /// The pods that share a claim of a scaling group.
     fn of_group(&self, group: &PodCliqueScalingGroupConfig, share: &SharedClaim<'_>) -> i64 {
-        let is_member = |clique: &str| self.judged.group_of(clique).is_some_and(|it| it.name == group.name);
+        let is_member = |clique: &str| self.context.group_of(clique).is_some_and(|it| it.name == group.name);
         let all_replicas = if share.cliques.is_empty() {
             self.of_groups.get(group.name.as_str()).copied().unwrap_or_default()
         } else {
             let cliques: BTreeSet<&str> = share.cliques.iter().map(String::as_str).collect();
             let cliques = cliques.into_iter().filter(|clique| is_member(clique));
-            let cliques = cliques.filter_map(|clique| self.judged.clique(clique)).map(|clique| self.of_clique(clique));
+            let cliques = cliques.filter_map(|clique| self.context.clique(clique)).map(|clique| self.of_clique(clique));
             cliques.fold(0, i64::saturating_add)
         };
         match share.scope {
             ResourceSharingScope::AllReplicas => all_replicas,
-            ResourceSharingScope::PerReplica => all_replicas / most_replicas(group).max(1),
+            ResourceSharingScope::PerReplica => all_replicas / max_replicas(group).max(1),
         }
     }
 }
 
 fn pods_of_clique(clique: &PodCliqueTemplateSpec) -> i64 {
-    let most = clique.spec.auto_scaling_config.as_ref().map_or(0, |scale| scale.max_replicas);
-    clique.spec.replicas.max(most).into()
+    let max = clique.spec.auto_scaling_config.as_ref().map_or(0, |scale| scale.max_replicas);
+    clique.spec.replicas.max(max).into()
 }
 
-fn most_replicas(group: &PodCliqueScalingGroupConfig) -> i64 {
+fn max_replicas(group: &PodCliqueScalingGroupConfig) -> i64 {
     group.scale_config.as_ref().map_or(0, |scale| scale.max_replicas).max(group.replicas()).into()
 }

@@ -1,55 +1,59 @@
-//! Explicit startup: after which other cliques a clique starts.
+//! The field `startsAfter`: its names, and circular dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judged, template_path};
-use crate::admission::findings::Findings;
+use super::{ValidationContext, template_path};
+use crate::admission::error_collector::ErrorCollector;
 use crate::admission::{FieldPath, Rule};
 use crate::v1alpha1::{CliqueStartupType, PodCliqueTemplateSpec};
 
-pub(super) fn check(judged: &Judged<'_>, found: &mut Findings) {
-    match judged.template().clique_startup_type {
+pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    match context.template().clique_startup_type {
         CliqueStartupType::Explicit => {
-            for (path, clique) in judged.cliques() {
-                parents(judged, (&path.field("spec").field("startsAfter"), clique), found);
+            for (path, clique) in context.cliques() {
+                check_parents(context, (&path.field("spec").field("startsAfter"), clique), errors);
             }
-            cycles(judged, found);
+            check_cycles(context, errors);
         }
         CliqueStartupType::AnyOrder | CliqueStartupType::InOrder => {
-            for (path, _) in judged.cliques().filter(|(_, clique)| !clique.spec.starts_after.is_empty()) {
+            for (path, _) in context.cliques().filter(|(_, clique)| !clique.spec.starts_after.is_empty()) {
                 let text = "has no effect without cliqueStartupType CliqueStartupTypeExplicit";
-                found.warn(&path.field("spec").field("startsAfter"), text);
+                errors.warn(&path.field("spec").field("startsAfter"), text);
             }
         }
     }
 }
 
-fn parents(judged: &Judged<'_>, (path, clique): (&FieldPath, &PodCliqueTemplateSpec), found: &mut Findings) {
+fn check_parents(
+    context: &ValidationContext<'_>,
+    (path, clique): (&FieldPath, &PodCliqueTemplateSpec),
+    errors: &mut ErrorCollector,
+) {
     let rule = Rule::StartsAfter;
     let mut seen = BTreeSet::new();
     for parent in &clique.spec.starts_after {
         if parent.trim().is_empty() {
-            found.required(rule, path, "clique dependency must not be empty");
+            errors.required(rule, path, "clique dependency must not be empty");
             continue;
         }
         if *parent == clique.name {
-            found.invalid(rule, path, parent.as_str(), "clique dependency cannot refer to itself");
+            errors.invalid(rule, path, parent.as_str(), "clique dependency cannot refer to itself");
         }
         if !seen.insert(parent.as_str()) {
-            found.duplicate(rule, path, parent.as_str());
+            errors.duplicate(rule, path, parent.as_str());
         }
     }
-    let unknown: Vec<_> = seen.into_iter().filter(|parent| judged.clique(parent).is_none()).collect();
+    let unknown: Vec<_> = seen.into_iter().filter(|parent| context.clique(parent).is_none()).collect();
     if !unknown.is_empty() {
         let text = "unknown clique names found, all clique dependencies must be defined as cliques";
-        found.invalid(rule, path, unknown.join(","), text);
+        errors.invalid(rule, path, unknown.join(","), text);
     }
 }
 
-/// Takes away, again and again, the cliques that wait for none of the others and those for which none waits. What is left
-/// waits in a circle, or between two.
-fn cycles(judged: &Judged<'_>, found: &mut Findings) {
-    let cliques = &judged.template().cliques;
+/// Removes repeatedly the cliques without a parent, and those without a child. The remaining cliques are in a cycle, or on a
+/// path between two cycles.
+fn check_cycles(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let cliques = &context.template().cliques;
     let known: BTreeSet<&str> = cliques.iter().map(|clique| clique.name.as_str()).collect();
     let mut edges: BTreeSet<(&str, &str)> = BTreeSet::new();
     for clique in cliques {
@@ -57,17 +61,17 @@ fn cycles(judged: &Judged<'_>, found: &mut Findings) {
         let others = others.map(String::as_str).filter(|parent| known.contains(parent));
         edges.extend(others.map(|parent| (clique.name.as_str(), parent)));
     }
-    let waiting = peel(&edges, |(child, parent)| (child, parent));
-    let waited_for = peel(&edges, |(child, parent)| (parent, child));
-    let left: Vec<&str> = waiting.intersection(&waited_for).copied().collect();
-    if !left.is_empty() {
+    let with_parents = remove_leaves(&edges, |(child, parent)| (child, parent));
+    let with_children = remove_leaves(&edges, |(child, parent)| (parent, child));
+    let cyclic: Vec<&str> = with_parents.intersection(&with_children).copied().collect();
+    if !cyclic.is_empty() {
         let text = "clique must not have circular dependencies";
-        found.invalid(Rule::StartupCycle, &template_path().field("cliques"), left, text);
+        errors.invalid(Rule::StartupCycle, &template_path().field("cliques"), cyclic, text);
     }
 }
 
-/// The nodes from which a circle can be reached along the edges, seen in one direction.
-fn peel<'a>(
+/// The nodes from which a path of directed edges leads to a cycle.
+fn remove_leaves<'a>(
     edges: &BTreeSet<(&'a str, &'a str)>,
     directed: impl Fn((&'a str, &'a str)) -> (&'a str, &'a str),
 ) -> BTreeSet<&'a str> {

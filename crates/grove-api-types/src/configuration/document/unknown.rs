@@ -1,4 +1,4 @@
-//! Keys of a document that nobody asked for, with the key that was probably meant.
+//! Warnings about unknown keys of a document, with the known key that is most similar.
 
 use std::collections::BTreeSet;
 
@@ -6,36 +6,38 @@ use serde_json::Value;
 
 use super::join;
 
-/// One warning per key of `content` that is not among the `known` ones.
+/// One warning for each key of `content` that is not a known key.
 pub(super) fn keys(content: &Value, known: &BTreeSet<String>) -> Vec<String> {
     let mut warnings = vec![];
-    collect(content, &Place::default(), known, &mut warnings);
+    collect(content, &Position::default(), known, &mut warnings);
     warnings
 }
 
-/// Where a value stands, as users write it and as known keys are listed.
+/// The position of a value.
 #[derive(Default)]
-struct Place {
+struct Position {
+    /// With indices: `scheduler.profiles[1]`.
     path: String,
+    /// Without indices, as in known keys: `scheduler.profiles[]`.
     pattern: String,
 }
 
-fn collect(content: &Value, place: &Place, known: &BTreeSet<String>, warnings: &mut Vec<String>) {
+fn collect(content: &Value, position: &Position, known: &BTreeSet<String>, warnings: &mut Vec<String>) {
     match content {
         Value::Object(fields) => {
             for (key, value) in fields {
-                let below = Place { path: join(&place.path, key), pattern: join(&place.pattern, key) };
+                let below = Position { path: join(&position.path, key), pattern: join(&position.pattern, key) };
                 if is_known(&below.pattern, known) {
                     collect(value, &below, known, warnings);
                 } else {
-                    warnings.push(format!("{}: unknown key, nothing reads it{}", below.path, hint(key, place, known)));
+                    warnings.push(format!("{}: unknown key, ignored{}", below.path, hint(key, position, known)));
                 }
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                let Place { path, pattern } = place;
-                let below = Place { path: format!("{path}[{at}]"), pattern: format!("{pattern}[]") };
+                let Position { path, pattern } = position;
+                let below = Position { path: format!("{path}[{at}]"), pattern: format!("{pattern}[]") };
                 collect(item, &below, known, warnings);
             }
         }
@@ -48,18 +50,18 @@ fn is_known(pattern: &str, known: &BTreeSet<String>) -> bool {
     known.contains(pattern) || known.iter().filter_map(|key| key.strip_suffix(".*")).any(within)
 }
 
-/// The sibling that `key` is most likely a misspelling of.
-fn hint(key: &str, place: &Place, known: &BTreeSet<String>) -> String {
-    let start = join(&place.pattern, "");
+/// The known sibling key that is most similar to `key`.
+fn hint(key: &str, position: &Position, known: &BTreeSet<String>) -> String {
+    let start = join(&position.pattern, "");
     let siblings = known.iter().filter_map(|known| known.strip_prefix(&start));
     let siblings = siblings.filter_map(|rest| rest.split(['.', '[']).next());
     let near = siblings.map(|sibling| (distance(key, sibling), sibling)).min();
     near.filter(|(distance, sibling)| *distance <= sibling.len() / 3)
-        .map(|(_, sibling)| format!("; {sibling} was probably meant"))
+        .map(|(_, sibling)| format!("; did you mean {sibling}?"))
         .unwrap_or_default()
 }
 
-/// How many letters have to be put in, taken out or changed, upper and lower case being the same.
+/// The Levenshtein distance, independent of upper and lower case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -12,7 +12,7 @@ use crate::it::expansion::{describe, desired_pods};
 pub(super) async fn operator_sets_are_expanded(cluster: &DevCluster) {
     let ns = Namespace::create(&cluster.client().await, "inference").await;
     for shape in ["components", "multinode"] {
-        let manifest = folder("../crates/grove-api-types/tests/admission/shapes").join(shape).with_extension("yaml");
+        let manifest = folder("../crates/grove-api-types/tests/admission/examples").join(shape).with_extension("yaml");
         let written = std::fs::read_to_string(manifest).expect("the manifest");
         // The webhook server reads topologies from a cache, which may lack a topology that was just stored.
         propagation::wait_for_dry_run_create(&ns, &written, None).await;

@@ -11,7 +11,7 @@ use grove_test_support::dice::Dice;
 use grove_test_support::rows::{Known, changed, object};
 use serde_json::{Value, json};
 
-use crate::known::of_sets;
+use crate::facts::of_sets;
 use crate::laws::typed;
 
 /// Sets that are tried.
@@ -109,16 +109,16 @@ fn what_would_have_one_name_is_refused_and_nothing_else() {
         let replicas = expand(&set, &CurrentScale::default());
         let cliques = replicas.iter().flat_map(SetReplica::all_cliques);
         let cliques: Vec<String> = cliques.map(|clique| clique.name.to_string()).collect();
-        let verdict = validate_create(&set, &facts);
+        let result = validate_create(&set, &facts);
         let kinds = [(Rule::NameClash, has_twice(&cliques)), (Rule::ClaimName, has_twice(&claims(&set, &replicas)))];
         for ((rule, is_twice), found) in kinds.into_iter().zip(&mut found) {
-            let is_refused = verdict.errors.iter().any(|error| error.rule == rule);
+            let is_refused = result.violations.iter().any(|violation| violation.rule == rule);
             assert_eq!(
                 is_refused,
                 is_twice,
                 "seed {seed}, {}: {:?} of {}",
                 rule.name(),
-                verdict.message(),
+                result.message(),
                 json!(set.spec.template)
             );
             *found += usize::from(is_twice);

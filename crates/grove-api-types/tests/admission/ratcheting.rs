@@ -5,9 +5,9 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Changes, Known, On, Row, changed, object, rows};
 use serde_json::{Value, json};
 
-use crate::known::of_sets;
+use crate::facts::of_sets;
 use crate::laws::{later, of_set, of_topology, patched, typed};
-use crate::verdicts::{created, updated};
+use crate::validation_results::{created, updated};
 
 /// The object with another field changed, about which there is no rule.
 fn elsewhere(row: &Row, object: &Value) -> Value {
@@ -58,8 +58,8 @@ fn whatever_is_stored_can_be_changed_elsewhere_deleted_and_released() {
         for known in later().into_iter().chain([row.facts.clone()]) {
             let row = Row { facts: known, ..row.clone() };
             for (old, new) in changes {
-                let verdict = updated(&row, old.clone(), new.clone());
-                assert!(verdict.is_accepted(), "{}: {:?}", row.title(), verdict.message());
+                let result = updated(&row, old.clone(), new.clone());
+                assert!(result.is_accepted(), "{}: {:?}", row.title(), result.message());
             }
         }
     }

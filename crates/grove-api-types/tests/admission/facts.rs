@@ -1,6 +1,6 @@
 //! What rows know of the cluster, as the facts that the rules ask for.
 
-use grove_api_types::admission::{Facts, Referring, TopologyFacts};
+use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{
     OperatorConfiguration, SchedulerProfile, Schedulers, TopologyAwareScheduling, TopologyDomain, TopologyLevel,
 };
@@ -45,7 +45,7 @@ pub(crate) fn of_sets(known: &Known) -> Facts {
 
 /// For topologies.
 pub(crate) fn of_topologies(known: &Known) -> TopologyFacts {
-    let referring = |refers: &Refers| Referring {
+    let referencing_set = |refers: &Refers| ReferencingSet {
         set: refers.set.clone(),
         is_scheduled: refers.scheduled,
         domains: refers.domains.iter().cloned().collect(),
@@ -53,8 +53,8 @@ pub(crate) fn of_topologies(known: &Known) -> TopologyFacts {
     TopologyFacts {
         topology: topology(known),
         schedulers: schedulers(known),
-        is_taken: known.taken,
-        is_grove: known.grove,
-        referring: known.referring.iter().map(referring).collect(),
+        has_name_conflict: known.taken,
+        is_grove_user: known.grove,
+        referencing_sets: known.referring.iter().map(referencing_set).collect(),
     }
 }

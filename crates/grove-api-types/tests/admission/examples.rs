@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::Known;
 use serde_json::{Value, json};
 
-use crate::known::of_sets;
+use crate::facts::of_sets;
 
 /// The sets of the folder.
 fn sets(folder: &Path) -> Vec<(String, Value)> {
@@ -38,7 +38,7 @@ fn keeps(stored: &Value, sent: &Value) -> bool {
 #[test]
 fn sets_as_they_are_written_are_accepted_and_kept() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/shapes");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/examples");
     let folders = [here, root.join("deploy/examples"), root.join("e2e/tests/it/expansion")];
     let mut facts = of_sets(&Known::default());
     // Here racks stand in blocks.
@@ -56,8 +56,8 @@ fn sets_as_they_are_written_are_accepted_and_kept() {
         json_patch::patch(&mut stored, &patch).expect("the patch fits");
         assert!(keeps(&stored, &sent), "{file}: {patch}");
         let set: PodCliqueSet = serde_json::from_value(stored.clone()).expect("a set");
-        let verdict = validate_create(&set, &facts);
-        assert!(verdict.is_accepted(), "{file}: {:?}", verdict.message());
+        let result = validate_create(&set, &facts);
+        assert!(result.is_accepted(), "{file}: {:?}", result.message());
         let again = default_pod_clique_set(&stored, Some(&stored), &facts);
         assert!(again.is_empty(), "{file}: a round trip changes nothing: {again:?}");
         seen += 1;

@@ -9,12 +9,12 @@ use grove_test_support::fuzz::resident;
 use grove_test_support::rows::Known;
 use serde_json::Value;
 
-use crate::hostile;
-use crate::known::of_sets;
+use crate::facts::of_sets;
+use crate::large_objects;
 
 /// A set as the Dynamo operator writes it for a model that spans nodes.
 fn typical() -> Value {
-    serde_saphyr::from_str(include_str!("shapes/multinode.yaml")).expect("YAML")
+    serde_saphyr::from_str(include_str!("examples/multinode.yaml")).expect("YAML")
 }
 
 /// All that is done for one update: twice read, defaulted, read into types, judged.
@@ -22,15 +22,15 @@ fn update(bytes: &[u8], old: &[u8], facts: &Facts) -> usize {
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
     let defaults = default_pod_clique_set(&read(bytes), Some(&read(old)), facts);
     let typed = |bytes: &[u8]| serde_json::from_slice::<PodCliqueSet>(bytes).expect("a set");
-    let verdict = validate_update(&typed(bytes), &typed(old), facts);
-    defaults.len() + verdict.warnings.len()
+    let result = validate_update(&typed(bytes), &typed(old), facts);
+    defaults.len() + result.warnings.len()
 }
 
 fn create(bytes: &[u8], facts: &Facts) -> usize {
     let object = serde_json::from_slice::<Value>(bytes).expect("JSON");
     let defaults = default_pod_clique_set(&object, None, facts);
-    let verdict = validate_create(&serde_json::from_slice(bytes).expect("a set"), facts);
-    defaults.len() + verdict.warnings.len()
+    let result = validate_create(&serde_json::from_slice(bytes).expect("a set"), facts);
+    defaults.len() + result.warnings.len()
 }
 
 fn each(times: u32, it: impl Fn() -> usize) -> Duration {
@@ -56,9 +56,9 @@ fn figures_of_the_rules() {
     let before = resident();
     each(100_000, || update(&other, &bytes, &facts));
     println!("memory before {before} and after {} bytes", resident());
-    for (name, made) in hostile::ALL {
-        let texts = hostile::sent(made(hostile::LARGEST));
-        let took = hostile::reviewed(&texts);
+    for (name, made) in large_objects::ALL {
+        let texts = large_objects::sent(made(large_objects::LARGEST));
+        let took = large_objects::reviewed(&texts);
         println!("{name}, {} bytes: {took:?}", texts.0.len());
     }
     println!("memory at the end {} bytes", resident());

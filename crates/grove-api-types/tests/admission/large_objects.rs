@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Known, object};
 use serde_json::{Value, json};
 
-use crate::known::of_sets;
+use crate::facts::of_sets;
 
 /// About what etcd stores at the most.
 pub(crate) const LARGEST: usize = 1_500_000;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use grove_api_types::admission::{Authorization, Operation, Parent, Request, authorize};
+use grove_api_types::admission::{Attributes, Authorization, Operation, ParentSet, authorize};
 use grove_test_support::rows::{ManagedRow, managed};
 use serde_json::json;
 
@@ -20,11 +20,17 @@ fn answer(row: &ManagedRow) -> Authorization {
         "connect" => (Operation::Connect, Some(&new), None),
         other => panic!("nobody can {other}"),
     };
-    let request =
-        Request { operation, kind: &row.kind, resource: "team/serve-0-front", user: &row.user, object: new, old };
+    let request = Attributes {
+        operation,
+        kind: &row.kind,
+        resource: "team/serve-0-front",
+        user: &row.user,
+        object: new,
+        old_object: old,
+    };
     let parent = match row.set.as_deref() {
-        Some("absent") => Parent::Absent,
-        annotation => Parent::Present(annotation),
+        Some("absent") => ParentSet::NotFound,
+        annotation => ParentSet::Found(annotation),
     };
     let accounts: BTreeSet<_> = ACCOUNTS.iter().map(ToString::to_string).collect();
     authorize(&request, parent, &accounts)

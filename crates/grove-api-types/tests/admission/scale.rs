@@ -1,29 +1,29 @@
 //! What the scale subresource lets pass.
 
-use grove_api_types::admission::{Scaled, Verdict, validate_scale};
+use grove_api_types::admission::{ScaleTarget, ValidationResult, validate_scale};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_test_support::rows::{Known, ScaleRow, object, scales};
 use serde_json::{Value, json};
 
-use crate::known::of_sets;
+use crate::facts::of_sets;
 
-fn judged(row: &ScaleRow) -> Verdict {
+fn judged(row: &ScaleRow) -> ValidationResult {
     let facts = of_sets(&Known::default());
     let set: PodCliqueSet = serde_json::from_value(row.set_object()).expect("a set");
     let metadata = json!({ "name": row.name.as_deref().unwrap_or("serve-0-model"), "namespace": "team" });
     let object = |spec: Value| json!({ "metadata": metadata, "spec": spec });
     match row.of.as_str() {
-        "set" => validate_scale(Scaled::Set(&set), row.to, &facts),
+        "set" => validate_scale(ScaleTarget::Set(&set), row.to, &facts),
         "group" => {
             let cliques = [row.clique.as_deref().unwrap_or("worker")];
             let spec = json!({ "replicas": row.from, "minAvailable": row.min_available, "cliqueNames": cliques });
             let group: PodCliqueScalingGroup = serde_json::from_value(object(spec)).expect("a group");
-            validate_scale(Scaled::Group(&group, Some(&set)), row.to, &facts)
+            validate_scale(ScaleTarget::Group(&group, Some(&set)), row.to, &facts)
         }
         "clique" => {
             let spec = json!({ "replicas": row.from, "minAvailable": row.min_available, "podSpec": {} });
             let clique: PodClique = serde_json::from_value(object(spec)).expect("a clique");
-            validate_scale(Scaled::Clique(&clique, Some(&set)), row.to, &facts)
+            validate_scale(ScaleTarget::Clique(&clique, Some(&set)), row.to, &facts)
         }
         other => panic!("nobody scales {other}"),
     }
@@ -33,8 +33,8 @@ fn judged(row: &ScaleRow) -> Verdict {
 fn every_scale_gets_its_answer() {
     let mut wrong = vec![];
     for row in scales() {
-        let Verdict { errors, warnings, .. } = judged(&row);
-        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let ValidationResult { violations, warnings, .. } = judged(&row);
+        let errors: Vec<_> = violations.iter().map(ToString::to_string).collect();
         if (&errors, &warnings) != (&row.refused, &row.warned) {
             let (errors, warnings) = (json!(errors), json!(warnings));
             wrong.push(format!("scale: {} {}\n  refused: {errors}\n  warned: {warnings}\n", row.of, row.case));
@@ -51,13 +51,13 @@ fn a_group_is_not_scaled_to_more_than_a_set_may_have() {
         let spec = json!({ "replicas": from, "minAvailable": 1, "cliqueNames": ["leader", "worker"] });
         serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a group")
     };
-    let judged = |from, to| validate_scale(Scaled::Group(&group(from), Some(&set)), to, &of_sets(&Known::default()));
+    let judged =
+        |from, to| validate_scale(ScaleTarget::Group(&group(from), Some(&set)), to, &of_sets(&Known::default()));
     assert_eq!(
         judged(2, 20_000).message().as_deref(),
         Some(
-            "spec.replicas: Invalid value: 20000: the set would have 160030 objects, pods and what is made for them, and \
-             100000 is the most; lower replicas of the set, of its scaling groups or of its cliques, or divide it into several \
-             sets"
+            "spec.replicas: Invalid value: 20000: the set would expand to 160030 objects, pods included, and a set may \
+             have at most 100000; lower the replicas of the set, of its scaling groups or of its cliques, or split the set"
         )
     );
     assert!(judged(2, 12_000).is_accepted());
@@ -74,7 +74,7 @@ fn a_clique_is_counted_as_its_template_whatever_other_names_end_alike() {
         let spec = json!({ "replicas": 4, "minAvailable": 1, "podSpec": {} });
         let clique: PodClique =
             serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a clique");
-        validate_scale(Scaled::Clique(&clique, Some(&set)), to, &of_sets(&Known::default())).is_accepted()
+        validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &of_sets(&Known::default())).is_accepted()
     };
     assert!(is_accepted("serve-0-0-worker", 60_000), "it grows from 30,000");
     assert!(!is_accepted("serve-0-model-0-worker", 60_000), "it grows from a few");
@@ -89,7 +89,7 @@ fn a_count_below_zero_may_become_none_whatever_the_name() {
     let stored = json!({ "metadata": metadata, "spec": spec });
     let group: PodCliqueScalingGroup = serde_json::from_value(stored.clone()).expect("a group");
     let clique: PodClique = serde_json::from_value(stored).expect("a clique");
-    for stored in [Scaled::Group(&group, None), Scaled::Clique(&clique, None)] {
+    for stored in [ScaleTarget::Group(&group, None), ScaleTarget::Clique(&clique, None)] {
         let judged = |to| validate_scale(stored, to, &of_sets(&Known::default()));
         assert_eq!(judged(0).message(), None, "{stored:?}");
         assert!(judged(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");

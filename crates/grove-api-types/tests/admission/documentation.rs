@@ -70,7 +70,7 @@ fn of_file(page: &mut String, rows: &[Row], title: &str) {
     let told: BTreeSet<&str> = rows.iter().map(|row| row.rule.as_str()).collect();
     write!(page, "\n## {title}\n\n").expect("a text takes more");
     for rule in Rule::ALL.iter().filter(|rule| told.contains(rule.name())) {
-        writeln!(page, "- `{}`: {}", rule.name(), rule.says()).expect("a text takes more");
+        writeln!(page, "- `{}`: {}", rule.name(), rule.description()).expect("a text takes more");
     }
     *page += "\n| rule | case | on | answer | source |\n|---|---|---|---|---|\n";
     for row in rows {

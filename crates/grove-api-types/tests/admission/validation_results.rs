@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use grove_api_types::admission::{
-    Verdict, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
+    ValidationResult, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
     validate_topology_binding_create, validate_topology_binding_update, validate_update,
 };
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -11,7 +11,7 @@ use grove_test_support::rows::{Known, On, Row, changed, object, rows};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::known::{of_sets, of_topologies};
+use crate::facts::{of_sets, of_topologies};
 use crate::laws::typed;
 
 fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
@@ -19,7 +19,7 @@ fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
 }
 
 /// The answer when the object of the row is created.
-pub(crate) fn created(row: &Row) -> Verdict {
+pub(crate) fn created(row: &Row) -> ValidationResult {
     let object = row.new_object();
     match row.object.as_str() {
         "set" => validate_create(&read(row, object), &of_sets(&row.facts)),
@@ -30,7 +30,7 @@ pub(crate) fn created(row: &Row) -> Verdict {
 }
 
 /// The answer when the object before becomes that of the row.
-pub(crate) fn updated(row: &Row, old: Value, new: Value) -> Verdict {
+pub(crate) fn updated(row: &Row, old: Value, new: Value) -> ValidationResult {
     let topologies = of_topologies(&row.facts);
     match row.object.as_str() {
         "set" => validate_update(&read(row, new), &read(row, old), &of_sets(&row.facts)),
@@ -40,7 +40,7 @@ pub(crate) fn updated(row: &Row, old: Value, new: Value) -> Verdict {
     }
 }
 
-pub(crate) fn verdicts(row: &Row) -> Vec<(&'static str, Verdict)> {
+pub(crate) fn results(row: &Row) -> Vec<(&'static str, ValidationResult)> {
     let update = || updated(row, row.old_object(), row.new_object());
     match row.on {
         On::Both => vec![("on create", created(row)), ("on update", update())],
@@ -57,16 +57,16 @@ fn what_only_the_definition_judges_is_none_of_our_types() {
     }
 }
 
-fn texts(verdict: &Verdict) -> Vec<String> {
-    verdict.errors.iter().map(ToString::to_string).collect()
+fn texts(result: &ValidationResult) -> Vec<String> {
+    result.violations.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn every_row_gets_its_answer() {
     let mut wrong = vec![];
     for row in rows().iter().filter(|row| !row.unreadable) {
-        for (when, verdict) in verdicts(row) {
-            let answer = (texts(&verdict), verdict.warnings.clone());
+        for (when, result) in results(row) {
+            let answer = (texts(&result), result.warnings.clone());
             let also = if when == "on update" { &row.also_on_update[..] } else { &[] };
             if answer != ([&row.refused, also].concat(), row.warned.clone()) {
                 let (errors, warnings) = &answer;
@@ -84,8 +84,8 @@ fn every_row_gets_its_answer() {
 #[test]
 fn the_errors_of_a_row_are_of_its_rule() {
     for row in rows().iter().filter(|row| !row.refused.is_empty()) {
-        for (when, verdict) in verdicts(row) {
-            let rules: BTreeSet<_> = verdict.errors.iter().map(|error| error.rule.name()).collect();
+        for (when, result) in results(row) {
+            let rules: BTreeSet<_> = result.violations.iter().map(|violation| violation.rule.name()).collect();
             assert!(rules.contains(row.rule.as_str()), "{} ({when}): {rules:?}", row.title());
         }
     }
@@ -96,9 +96,9 @@ fn many_errors_are_counted() {
     let cliques: Vec<_> = (0..150).map(|at| json!({ "name": format!("C{at}"), "spec": { "podSpec": {} } })).collect();
     let changes = [("cliques".to_owned(), json!(cliques)), ("podCliqueScalingGroups".to_owned(), Value::Null)];
     let set = typed::<PodCliqueSet>(&changed(&object("set"), &changes.into())).expect("a set");
-    let verdict = validate_create(&set, &of_sets(&Known::default()));
-    assert_eq!((verdict.errors.len(), verdict.more_errors), (100, 50));
-    let message = verdict.message().expect("errors");
+    let result = validate_create(&set, &of_sets(&Known::default()));
+    assert_eq!((result.violations.len(), result.omitted_violations), (100, 50));
+    let message = result.message().expect("errors");
     assert!(message.starts_with("[spec.template.cliques[0].name: Invalid value: \"C0\": invalid"), "{message}");
     assert!(message.len() < 17 * 1024 && message.ends_with(" more]"), "{} bytes: {message}", message.len());
 }
@@ -122,7 +122,7 @@ fn warnings_end_where_an_api_server_cuts_them() {
 #[test]
 fn several_errors_are_one_message() {
     let row = rows().iter().find(|row| row.case == "several mistakes at once").expect("the row is there");
-    let verdict = created(row);
-    assert!(!verdict.is_accepted());
-    assert_eq!(verdict.message(), Some(format!("[{}]", row.refused.join(", "))));
+    let result = created(row);
+    assert!(!result.is_accepted());
+    assert_eq!(result.message(), Some(format!("[{}]", row.refused.join(", "))));
 }
