@@ -11,6 +11,7 @@ mod facts;
 mod field_path;
 pub(crate) mod messages;
 mod mutate;
+pub mod policy;
 mod rule;
 mod scale;
 mod validate;

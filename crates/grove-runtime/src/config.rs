@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use grove_api_types::configuration::{OperatorConfiguration, Problem};
+use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::field_error::FieldError;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -38,17 +39,17 @@ pub enum Error {
         message: String,
     },
     /// Some values are invalid.
-    #[error("the configuration {file} cannot be used:{}", problem_lines(problems))]
+    #[error("the configuration {file} cannot be used:{}", error_lines(errors))]
     Invalid {
         /// The path of the file.
         file: String,
         /// All invalid values.
-        problems: Vec<Problem>,
+        errors: Vec<FieldError>,
     },
 }
 
-fn problem_lines(problems: &[Problem]) -> String {
-    problems.iter().fold(String::new(), |lines, problem| lines + &format!("\n  {problem}"))
+fn error_lines(errors: &[FieldError]) -> String {
+    errors.iter().fold(String::new(), |lines, error| lines + &format!("\n  {error}"))
 }
 
 /// Reads the file. Without a file every setting has its default.
@@ -70,7 +71,7 @@ fn parse(file: String, text: &str) -> Result<Loaded, Error> {
     let hash = digest.iter().take(8).fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
     match OperatorConfiguration::read(&content) {
         Ok((configuration, warnings)) => Ok(Loaded { configuration, warnings, hash }),
-        Err(problems) => Err(Error::Invalid { file, problems }),
+        Err(errors) => Err(Error::Invalid { file, errors }),
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::admission::{
-    self, Fault, Parent, Request, Scaled, TopologyFacts, Verdict, authorize, default_cluster_topology,
-    default_pod_clique_set, validate_cluster_topology_create, validate_cluster_topology_update, validate_create,
-    validate_scale, validate_topology_binding_create, validate_topology_binding_update, validate_update,
+    self, Attributes, ParentSet, ScaleTarget, TopologyFacts, ValidationResult, Violation, authorize,
+    default_cluster_topology, default_pod_clique_set, validate_cluster_topology_create,
+    validate_cluster_topology_update, validate_create, validate_scale, validate_topology_binding_create,
+    validate_topology_binding_update, validate_update,
 };
+use grove_api_types::field_error::ErrorType;
 use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use kube::core::admission::Operation;
@@ -56,14 +58,14 @@ fn validate_set(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<Ad
     let set: PodCliqueSet = parse(required_object(request)?)?;
     // If the stored object cannot be parsed, the update counts as a create. Otherwise no update could repair it.
     let old = request.old_object.as_ref().and_then(|old| parse::<PodCliqueSet>(old).ok());
-    let verdict = match old {
+    let result = match old {
         None => validate_create(&set, &cluster.for_create()),
         Some(old) => {
             let facts = cluster.for_update(&request.namespace, &request.name, &[&set, &old]);
             validate_update(&set, &old, &facts)
         }
     };
-    Ok(to_response(verdict))
+    Ok(to_response(result))
 }
 
 fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, String> {
@@ -73,7 +75,8 @@ fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, Str
 
 /// Validates both kinds of topology. The Go operator, too, has one webhook for both.
 fn validate_topology(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
-    let facts = |is_taken: bool| cluster.for_topology(&request.name, &request.user_info.username, is_taken);
+    let facts =
+        |has_name_conflict: bool| cluster.for_topology(&request.name, &request.user_info.username, has_name_conflict);
     if request.kind.kind == ClusterTopologyBinding::kind(&()) {
         let facts = facts(cluster.has_topology(&request.name));
         validate_levels(request, &facts, validate_topology_binding_create, validate_topology_binding_update)
@@ -91,8 +94,8 @@ fn validate_topology(request: &AdmissionRequest, cluster: &ClusterFacts) -> Resu
 fn validate_levels<K: Resource<DynamicType = ()> + DeserializeOwned>(
     request: &AdmissionRequest,
     facts: &TopologyFacts,
-    create: fn(&K, &TopologyFacts) -> Verdict,
-    update: fn(&K, &K, &TopologyFacts) -> Verdict,
+    create: fn(&K, &TopologyFacts) -> ValidationResult,
+    update: fn(&K, &K, &TopologyFacts) -> ValidationResult,
 ) -> Result<AdmissionResponse, String> {
     let topology: K = parse(required_object(request)?)?;
     let old = request.old_object.as_ref().and_then(|old| parse::<K>(old).ok());
@@ -113,26 +116,26 @@ fn validate_new_scale(request: &AdmissionRequest, cluster: &ClusterFacts) -> Adm
     let (namespace, name, caches) = (request.namespace.as_str(), request.name.as_str(), &cluster.caches);
     let set_of =
         |labels: &BTreeMap<String, String>| labels.get(PART_OF).and_then(|set| caches.sets.get(namespace, set));
-    let verdict = match request.resource.resource.as_str() {
+    let result = match request.resource.resource.as_str() {
         "podcliquesets" => caches.sets.get(namespace, name).map(|cached| {
             let mut set = cached.0.clone();
             set.spec.replicas = from;
-            validate_scale(Scaled::Set(&set), to, &cluster.for_update(namespace, name, &[&set]))
+            validate_scale(ScaleTarget::Set(&set), to, &cluster.for_update(namespace, name, &[&set]))
         }),
         "podcliquescalinggroups" => caches.groups.get(namespace, name).map(|cached| {
             let mut group = cached.0.clone();
             group.spec.replicas = from;
             let set = set_of(group.labels());
-            validate_scale(Scaled::Group(&group, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
+            validate_scale(ScaleTarget::Group(&group, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
         }),
         _ => caches.cliques.get(namespace, name).map(|cached| {
             let mut clique = cached.0.clone();
             clique.spec.replicas = from;
             let set = set_of(clique.labels());
-            validate_scale(Scaled::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
+            validate_scale(ScaleTarget::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
         }),
     };
-    to_response(verdict.unwrap_or_default())
+    to_response(result.unwrap_or_default())
 }
 
 fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> AdmissionResponse {
@@ -147,15 +150,15 @@ fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> Admis
         Operation::Delete => admission::Operation::Delete,
         Operation::Connect => admission::Operation::Connect,
     };
-    let (user, object, old) =
+    let (user, object, old_object) =
         (request.user_info.username.as_str(), request.object.as_ref(), request.old_object.as_ref());
-    let attributes = Request { operation, kind, resource: &resource, user, object, old };
+    let attributes = Attributes { operation, kind, resource: &resource, user, object, old_object };
     let set = attributes.set().and_then(|name| cluster.caches.sets.get(&request.namespace, name));
     let parent = match &set {
-        None => Parent::Absent,
+        None => ParentSet::NotFound,
         Some(cached) => {
             let Transformed(set) = &**cached;
-            Parent::Present(set.annotations().get(PROTECTION_DISABLED).map(String::as_str))
+            ParentSet::Found(set.annotations().get(PROTECTION_DISABLED).map(String::as_str))
         }
     };
     let admission::Authorization { denied, warnings } = authorize(&attributes, parent, &cluster.exempt_users);
@@ -163,29 +166,29 @@ fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> Admis
     AdmissionResponse { warnings, ..response }
 }
 
-fn to_response(verdict: Verdict) -> AdmissionResponse {
-    let Some(message) = verdict.message() else {
-        return AdmissionResponse { warnings: verdict.warnings, ..AdmissionResponse::default() };
+fn to_response(result: ValidationResult) -> AdmissionResponse {
+    let Some(message) = result.message() else {
+        return AdmissionResponse { warnings: result.warnings, ..AdmissionResponse::default() };
     };
-    let cause = |error: &admission::FieldError| StatusCause {
-        reason: cause_type(error.kind).to_owned(),
-        message: error.to_string(),
-        field: error.path.to_string(),
+    let cause = |violation: &Violation| StatusCause {
+        reason: cause_type(violation.error.error_type).to_owned(),
+        message: violation.to_string(),
+        field: violation.error.field.clone(),
     };
-    let causes = verdict.errors.iter().map(cause).collect();
-    let rules = verdict.errors.iter().map(|error| error.rule).collect();
-    AdmissionResponse { warnings: verdict.warnings, ..AdmissionResponse::deny(message, causes, rules) }
+    let causes = result.violations.iter().map(cause).collect();
+    let rules = result.violations.iter().map(|violation| violation.rule).collect();
+    AdmissionResponse { warnings: result.warnings, ..AdmissionResponse::deny(message, causes, rules) }
 }
 
 /// The `CauseType` of apimachinery for this error.
-fn cause_type(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Required => "FieldValueRequired",
-        Fault::Invalid => "FieldValueInvalid",
-        Fault::Duplicate => "FieldValueDuplicate",
-        Fault::NotFound => "FieldValueNotFound",
-        Fault::NotSupported => "FieldValueNotSupported",
-        Fault::Forbidden => "FieldValueForbidden",
+fn cause_type(error_type: ErrorType) -> &'static str {
+    match error_type {
+        ErrorType::Required => "FieldValueRequired",
+        ErrorType::Invalid => "FieldValueInvalid",
+        ErrorType::Duplicate => "FieldValueDuplicate",
+        ErrorType::NotFound => "FieldValueNotFound",
+        ErrorType::NotSupported => "FieldValueNotSupported",
+        ErrorType::Forbidden => "FieldValueForbidden",
     }
 }
 

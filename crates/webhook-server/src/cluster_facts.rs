@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grove_api_types::admission::{Facts, Referring, TopologyFacts};
+use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
 use grove_api_types::labels::PART_OF;
 use grove_api_types::scheduler::Scheduler;
@@ -97,23 +97,23 @@ impl ClusterFacts {
         Facts { is_scheduled, ..self.for_create() }
     }
 
-    /// The facts for a topology. `is_taken`: the other kind of topology has an object of this name.
-    pub(crate) fn for_topology(&self, name: &str, user: &str, is_taken: bool) -> TopologyFacts {
+    /// The facts for a topology. `has_name_conflict`: the other kind of topology has an object of this name.
+    pub(crate) fn for_topology(&self, name: &str, user: &str, has_name_conflict: bool) -> TopologyFacts {
         let refers = |cached: &Arc<Transformed<PodCliqueSet>>| {
             resolve_topology_name(&cached.0, &self.topology.name) == Some(name)
         };
         TopologyFacts {
             topology: self.topology.clone(),
             schedulers: self.schedulers.clone(),
-            is_taken,
-            is_grove: self.own_users.contains(user),
-            referring: self
+            has_name_conflict,
+            is_grove_user: self.own_users.contains(user),
+            referencing_sets: self
                 .caches
                 .sets
                 .all()
                 .iter()
                 .filter(|cached| refers(cached))
-                .map(|cached| self.referring(&cached.0))
+                .map(|cached| self.referencing_set(&cached.0))
                 .collect(),
         }
     }
@@ -126,9 +126,9 @@ impl ClusterFacts {
         self.caches.bindings.get("", name).is_some()
     }
 
-    fn referring(&self, set: &PodCliqueSet) -> Referring {
+    fn referencing_set(&self, set: &PodCliqueSet) -> ReferencingSet {
         let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
-        Referring {
+        ReferencingSet {
             is_scheduled: self.is_scheduled(&namespace, &name),
             domains: used_domains(&set.spec.template).into_iter().map(str::to_owned).collect(),
             set: [namespace, name].join("/"),

@@ -3,7 +3,7 @@
 //! Configurations and webhooks that the Go operator also has keep its names: `kubectl apply` of these configurations
 //! replaces those of the Go operator.
 
-use grove_api_types::admission::{ALWAYS_EXEMPT, RULED};
+use grove_api_types::admission::{ALWAYS_EXEMPT, VALIDATED_KEYS};
 use grove_api_types::labels::{MANAGED_BY, MANAGER};
 use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -133,7 +133,7 @@ fn validated_fields_changed() -> Condition {
     let changed = |map: &str| format!("object.metadata.?{map}[?key] != oldObject.metadata.?{map}[?key]");
     let expression = format!(
         "oldObject == null || object.spec != oldObject.spec || [{}].exists(key, {} || {})",
-        cel_list(RULED.map(str::to_owned)),
+        cel_list(VALIDATED_KEYS.map(str::to_owned)),
         changed("labels"),
         changed("annotations")
     );

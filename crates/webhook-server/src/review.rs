@@ -4,7 +4,8 @@
 //! kube's `AdmissionResponse` has another wire format: `patch` is a list of numbers in place of a base64 string, and
 //! each allowed response has an empty `status`.
 
-use grove_api_types::admission::{Change, Rule};
+use grove_api_types::admission::Rule;
+use json_patch::PatchOperation;
 use k8s_openapi::ByteString;
 use kube::core::Status;
 use kube::core::admission::{META_API_VERSION_V1, META_KIND, Operation};
@@ -99,7 +100,7 @@ impl AdmissionRequest {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct AdmissionResponse {
     /// The operations of the JSON patch; empty if the request is denied.
-    pub(crate) patch: Vec<Change>,
+    pub(crate) patch: Vec<PatchOperation>,
     /// `None` if the request is allowed.
     pub(crate) denial: Option<Denial>,
     /// Warnings for the user, with either decision.
@@ -220,7 +221,8 @@ mod tests {
     fn a_response_has_no_empty_fields() {
         let review = |response: Value| json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
         assert_eq!(serialized(&AdmissionResponse::default()), review(json!({ "uid": "7", "allowed": true })));
-        let change = Change::Remove { path: "/a".to_owned() };
+        let path = json_patch::jsonptr::PointerBuf::from_tokens(["a"]);
+        let change = PatchOperation::Remove(json_patch::RemoveOperation { path });
         let patched = AdmissionResponse { patch: vec![change], ..AdmissionResponse::default() };
         let patch = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
         let response = json!({ "uid": "7", "allowed": true, "patchType": "JSONPatch", "patch": patch });

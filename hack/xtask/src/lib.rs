@@ -2,4 +2,3 @@
 
 pub mod generate;
 pub mod permissions;
-pub mod policies;

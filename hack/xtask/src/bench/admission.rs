@@ -4,9 +4,10 @@
 use super::{exec_optimised, machine, report, usage};
 use crate::args::{Admission, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
-use crate::suite::{NAMESPACE, WEBHOOK_SERVER};
+use crate::suite::WEBHOOK_SERVER;
 use crate::{proc, workspace};
 use anyhow::{Context, Result, bail};
+use grove_api_types::SYSTEM_NAMESPACE;
 use grove_dev_harness::http::HttpsClient;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -105,7 +106,7 @@ pub(crate) async fn run(source: &Source, args: &Admission) -> Result<()> {
 }
 
 async fn tls_config(cluster: &DevCluster) -> Result<ClientConfig> {
-    let namespace = format!("--namespace={NAMESPACE}");
+    let namespace = format!("--namespace={SYSTEM_NAMESPACE}");
     let template = "--output=go-template={{index .data \"ca.crt\" | base64decode}}";
     let bundle = cluster.kubectl.run(&["get", "secret", "grove-webhook-server-cert", &namespace, template]).await?;
     let mut roots = RootCertStore::empty();

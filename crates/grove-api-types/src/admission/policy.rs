@@ -1,17 +1,16 @@
-//! Rules of admission as a `ValidatingAdmissionPolicy`, for clusters that run no webhook. Pure: a table of rules and of CEL
-//! that lists what breaks them.
+//! Rules of admission as a `ValidatingAdmissionPolicy`, for clusters without the webhook.
 //!
-//! Rules of the definitions are not repeated: those are judged first. `@` is the set that is looked at. Each expression gives the names of what is wrong, so that what was wrong before is no
-//! reason to refuse a change. What needs the configuration or another object is left to the webhook.
+//! Each rule has a CEL expression that lists the names of the invalid items; `@` is the set. The policy denies an update only for
+//! names that the old set does not list (ratcheting). The policy omits the rules of the CRDs, which the API server checks anyway,
+//! and the rules that need the configuration or another object.
 
-use grove_api_types::admission::Rule;
 use serde_json::{Value, json};
 
-/// Where the component lies.
-pub const PATH: &str = "deploy/components/admission-policy/policies.yaml";
+use super::Rule;
+
 const NAME: &str = "podcliquesets.grove.io";
 
-/// When a rule is asked.
+/// The requests that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Always,
@@ -20,27 +19,28 @@ enum When {
     Update,
 }
 
-/// The scaling groups of a set, and the numbers that a clique has by default.
+/// Lists of the set.
 const GROUPS: &str = "@.spec.template.?podCliqueScalingGroups.orValue([])";
 const CLIQUES: &str = "@.spec.template.cliques";
 const SHARES: &str = "@.spec.template.?resourceSharing.orValue([])";
+/// Patterns of names.
 const LABEL: &str = "'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'";
 const VARIABLE: &str = "'^[-._a-zA-Z][-._a-zA-Z0-9]*$'";
 
-/// The names of the items of a list for which something is so; `it` is the item.
-fn names(list: &str, is_wrong: &str) -> String {
-    format!("{list}.filter(it, {is_wrong}).map(it, it.name)")
+/// The names of the invalid items of a list; `it` is the item.
+fn invalid_names(list: &str, is_invalid: &str) -> String {
+    format!("{list}.filter(it, {is_invalid}).map(it, it.name)")
 }
 
-/// The word, if something is so.
-fn word(is_wrong: &str, word: &str) -> String {
-    format!("({is_wrong}) ? ['{word}'] : []")
+/// The name of a field, if the field is invalid.
+fn invalid_field(is_invalid: &str, field: &str) -> String {
+    format!("({is_invalid}) ? ['{field}'] : []")
 }
 
-fn of_cliques() -> Vec<(Rule, When, String)> {
+fn clique_rules() -> Vec<(Rule, When, String)> {
     let parents = "it.spec.?startsAfter.orValue([])";
     let explicit = "@.spec.template.?cliqueStartupType.orValue('') == 'CliqueStartupTypeExplicit'";
-    let waits = format!(
+    let invalid_parents = format!(
         "{explicit} && {parents}.exists(parent, parent == it.name || !{parents}.exists_one(other, other == parent) || \
          !{CLIQUES}.exists(other, other.name == parent))"
     );
@@ -58,51 +58,53 @@ fn of_cliques() -> Vec<(Rule, When, String)> {
         )
     };
     let environment = format!("{} || {}", variables("containers"), variables("initContainers"));
-    let placed = "it.spec.podSpec.?nodeName.orValue('') != '' || has(it.spec.podSpec.topologySpreadConstraints)";
+    let chooses_nodes = "it.spec.podSpec.?nodeName.orValue('') != '' || has(it.spec.podSpec.topologySpreadConstraints)";
     vec![
-        (Rule::CliqueRole, When::Always, names(CLIQUES, &roles)),
-        (Rule::CombinedNameLength, When::Always, names(CLIQUES, &is_long)),
-        (Rule::StartsAfter, When::Always, names(CLIQUES, &waits)),
-        (Rule::PodPlacement, When::Creation, names(CLIQUES, placed)),
-        (Rule::Environment, When::Always, names(CLIQUES, &environment)),
+        (Rule::CliqueRole, When::Always, invalid_names(CLIQUES, &roles)),
+        (Rule::CombinedNameLength, When::Always, invalid_names(CLIQUES, &is_long)),
+        (Rule::StartsAfter, When::Always, invalid_names(CLIQUES, &invalid_parents)),
+        (Rule::PodPlacement, When::Creation, invalid_names(CLIQUES, chooses_nodes)),
+        (Rule::Environment, When::Always, invalid_names(CLIQUES, &environment)),
     ]
 }
 
-fn of_groups() -> Vec<(Rule, When, String)> {
+fn group_rules() -> Vec<(Rule, When, String)> {
     let unknown = format!("it.cliqueNames.exists(name, !{CLIQUES}.exists(clique, clique.name == name))");
-    let times = format!("{GROUPS}.map(group, group.cliqueNames.filter(name, name == it.name).size()).sum() > 1");
-    let member = format!("has(it.spec.autoScalingConfig) && {GROUPS}.exists(group, it.name in group.cliqueNames)");
+    let in_two_groups =
+        format!("{GROUPS}.map(group, group.cliqueNames.filter(name, name == it.name).size()).sum() > 1");
+    let is_scaled_member =
+        format!("has(it.spec.autoScalingConfig) && {GROUPS}.exists(group, it.name in group.cliqueNames)");
     vec![
-        (Rule::GroupCliques, When::Always, names(GROUPS, &unknown)),
-        (Rule::OneGroup, When::Always, names(CLIQUES, &times)),
-        (Rule::MemberAutoScaling, When::Always, names(CLIQUES, &member)),
+        (Rule::GroupCliques, When::Always, invalid_names(GROUPS, &unknown)),
+        (Rule::OneGroup, When::Always, invalid_names(CLIQUES, &in_two_groups)),
+        (Rule::MemberAutoScaling, When::Always, invalid_names(CLIQUES, &is_scaled_member)),
     ]
 }
 
-fn of_claims() -> Vec<(Rule, When, String)> {
+fn claim_rules() -> Vec<(Rule, When, String)> {
     let templates = "@.spec.template.?resourceClaimTemplates.orValue([])";
-    let no_device = "it.name == '' || it.templateSpec.spec.?devices.?requests.orValue([]).size() == 0";
+    let is_invalid = "it.name == '' || it.templateSpec.spec.?devices.?requests.orValue([]).size() == 0";
     let (shares, configs) = ("it.?resourceSharing.orValue([])", "it.?resourceClaimTemplateConfigs.orValue([])");
     let own = format!("({shares}.map(share, share.name) + it.?resourceClaimTemplateNames.orValue([]))");
     let of_cliques = format!("{own}.exists(name, name == '' || !{own}.exists_one(other, other == name))");
-    let times = format!(
+    let is_duplicate = format!(
         "{shares}.filter(share, share.name == name).size() + {configs}.map(config, config.names.filter(other, other == \
          name).size()).sum() > 1"
     );
     let of_groups = format!(
         "{shares}.exists(share, share.name == '') || {configs}.exists(config, config.names.size() == 0 || \
-         config.names.exists(name, {times}))"
+         config.names.exists(name, {is_duplicate}))"
     );
-    let unclear = format!("{} + {}", names(CLIQUES, &of_cliques), names(GROUPS, &of_groups));
+    let references = format!("{} + {}", invalid_names(CLIQUES, &of_cliques), invalid_names(GROUPS, &of_groups));
     vec![
-        (Rule::ClaimTemplate, When::Always, names(templates, no_device)),
-        (Rule::SharedTemplate, When::Always, unclear),
+        (Rule::ClaimTemplate, When::Always, invalid_names(templates, is_invalid)),
+        (Rule::SharedTemplate, When::Always, references),
         (Rule::SharedNamespace, When::Always, namespaces(templates)),
         (Rule::SharingFilter, When::Always, filters()),
     ]
 }
 
-/// A namespace is not given for what the set brings itself.
+/// A reference to a template of the set has no namespace.
 fn namespaces(templates: &str) -> String {
     let is_own = |share: &str| {
         format!(
@@ -110,15 +112,15 @@ fn namespaces(templates: &str) -> String {
         )
     };
     let within = format!("it.?resourceSharing.orValue([]).exists(share, {})", is_own("share"));
-    [names(SHARES, &is_own("it")), names(CLIQUES, &within), names(GROUPS, &within)].join(" + ")
+    [invalid_names(SHARES, &is_own("it")), invalid_names(CLIQUES, &within), invalid_names(GROUPS, &within)].join(" + ")
 }
 
-/// A filter names something, and what it names is there.
+/// A filter is not empty, and its names exist.
 fn filters() -> String {
-    let is_listed = |names: &str, list: &str| {
+    let has_unknown = |names: &str, list: &str| {
         format!("it.filter.?{names}.orValue([]).exists(name, !{list}.exists(item, item.name == name))")
     };
-    let (cliques, groups) = (is_listed("childCliqueNames", CLIQUES), is_listed("childScalingGroupNames", GROUPS));
+    let (cliques, groups) = (has_unknown("childCliqueNames", CLIQUES), has_unknown("childScalingGroupNames", GROUPS));
     let of_set = format!("has(it.filter) && ({cliques} || {groups})");
     let named = "share.filter.?childCliqueNames.orValue([])";
     let of_group = format!(
@@ -126,10 +128,10 @@ fn filters() -> String {
          !(name in it.cliqueNames)))) || it.?resourceClaimTemplateConfigs.orValue([]).exists(config, \
          config.?cliqueNames.orValue([]).exists(name, !(name in it.cliqueNames)))"
     );
-    [names(SHARES, &of_set), names(GROUPS, &of_group)].join(" + ")
+    [invalid_names(SHARES, &of_set), invalid_names(GROUPS, &of_group)].join(" + ")
 }
 
-fn of_topology() -> Vec<(Rule, When, String)> {
+fn topology_rules() -> Vec<(Rule, When, String)> {
     let own = "(@.spec.template.?clusterTopologyName.orValue('') == '' ? [] : [@.spec.template.clusterTopologyName])";
     let of_set = "(@.spec.template.?topologyConstraint.?topologyName.orValue('') == '' ? [] : \
                   [@.spec.template.topologyConstraint.topologyName])";
@@ -141,19 +143,19 @@ fn of_topology() -> Vec<(Rule, When, String)> {
     };
     let all = format!("({own} + {of_set} + {} + {})", within(CLIQUES), within(GROUPS));
     let packed = |list: &str| format!("{list}.exists(it, has(it.topologyConstraint))");
-    let nothing = format!(
+    let no_constraint = format!(
         "{own}.size() > 0 && !has(@.spec.template.topologyConstraint) && !{} && !{}",
         packed(CLIQUES),
         packed(GROUPS)
     );
     let differ = format!("{all}.exists(name, {all}[0] != name)");
-    vec![(Rule::TopologyName, When::Always, word(&format!("{differ} || ({nothing})"), "topologyName"))]
+    vec![(Rule::TopologyName, When::Always, invalid_field(&format!("{differ} || ({no_constraint})"), "topologyName"))]
 }
 
-fn of_fabrics() -> Vec<(Rule, When, String)> {
+fn mnnvl_rules() -> Vec<(Rule, When, String)> {
     let of_set = |of: &str, key: &str| format!("{of}.metadata.?annotations[?'{key}']");
     let (auto, group) = ("grove.io/auto-mnnvl", "grove.io/mnnvl-group");
-    let says = format!("{}.orValue('disabled')", of_set("@", auto));
+    let auto_mnnvl = format!("{}.orValue('disabled')", of_set("@", auto));
     let within =
         |list: &str, is_so: &str| format!("{list}.exists(it, it.?annotations[?'{group}'].hasValue() && {is_so})");
     let no_label = format!("!it.annotations['{group}'].matches({LABEL})");
@@ -164,12 +166,12 @@ fn of_fabrics() -> Vec<(Rule, When, String)> {
         within(GROUPS, &no_label)
     );
     let both = format!(
-        "{says} == 'enabled' && ({}.hasValue() || {} || {})",
+        "{auto_mnnvl} == 'enabled' && ({}.hasValue() || {} || {})",
         of_set("@", group),
         within(CLIQUES, "true"),
         within(GROUPS, "true")
     );
-    let kept = |key: &str| format!("{} != {}", of_set("object", key), of_set("oldObject", key));
+    let is_changed = |key: &str| format!("{} != {}", of_set("object", key), of_set("oldObject", key));
     let changed = |list: &str| {
         let old = list.replace('@', "oldObject");
         let new = list.replace('@', "object");
@@ -178,19 +180,20 @@ fn of_fabrics() -> Vec<(Rule, When, String)> {
              it.?annotations[?'{group}']))"
         )
     };
-    let immutable = format!("{} || {} || {} || {}", kept(auto), kept(group), changed(CLIQUES), changed(GROUPS));
+    let immutable =
+        format!("{} || {} || {} || {}", is_changed(auto), is_changed(group), changed(CLIQUES), changed(GROUPS));
     vec![
-        (Rule::AutoMnnvl, When::Creation, word(&format!("!({says} in ['enabled', 'disabled'])"), auto)),
-        (Rule::MnnvlGroup, When::Creation, word(&no_group, group)),
-        (Rule::MnnvlForm, When::Always, word(&both, auto)),
-        (Rule::MnnvlImmutable, When::Update, word(&immutable, "annotations")),
+        (Rule::AutoMnnvl, When::Creation, invalid_field(&format!("!({auto_mnnvl} in ['enabled', 'disabled'])"), auto)),
+        (Rule::MnnvlGroup, When::Creation, invalid_field(&no_group, group)),
+        (Rule::MnnvlForm, When::Always, invalid_field(&both, auto)),
+        (Rule::MnnvlImmutable, When::Update, invalid_field(&immutable, "annotations")),
     ]
 }
 
-fn of_changes() -> Vec<(Rule, When, String)> {
+fn immutability_rules() -> Vec<(Rule, When, String)> {
     let new = |list: &str| list.replace('@', "object");
     let old = |list: &str| list.replace('@', "oldObject");
-    let others = |list: &str| {
+    let composition = |list: &str| {
         let (new, old) = (new(list), old(list));
         format!("{new}.size() != {old}.size() || {new}.exists(it, !{old}.exists(old, old.name == it.name))")
     };
@@ -200,21 +203,21 @@ fn of_changes() -> Vec<(Rule, When, String)> {
          {cliques}.size() == {before}.size() && {cliques}.all(it, {before}.exists(old, old.name == it.name)) && \
          {cliques}.map(it, it.name) != {before}.map(it, it.name)"
     );
-    let same = |field: &str| format!("old.{field} != it.{field}");
+    let differs = |field: &str| format!("old.{field} != it.{field}");
     let of_clique = [
-        same("spec.?roleName.orValue('')"),
-        same("spec.?startsAfter.orValue([])"),
-        same("spec.podSpec.?schedulerName.orValue('')"),
-        same("?resourceSharing.orValue([])"),
-        same("?resourceClaimTemplateNames.orValue([])"),
+        differs("spec.?roleName.orValue('')"),
+        differs("spec.?startsAfter.orValue([])"),
+        differs("spec.podSpec.?schedulerName.orValue('')"),
+        differs("?resourceSharing.orValue([])"),
+        differs("?resourceClaimTemplateNames.orValue([])"),
         "(has(it.spec.minAvailable) && has(old.spec.minAvailable) && it.spec.minAvailable != old.spec.minAvailable)"
             .to_owned(),
     ];
     let of_group = [
-        same("cliqueNames"),
-        same("?minAvailable.orValue(1)"),
-        same("?resourceSharing.orValue([])"),
-        same("?resourceClaimTemplateConfigs.orValue([])"),
+        differs("cliqueNames"),
+        differs("?minAvailable.orValue(1)"),
+        differs("?resourceSharing.orValue([])"),
+        differs("?resourceClaimTemplateConfigs.orValue([])"),
     ];
     let differ = |list: &str, fields: &[String]| {
         let (new, old) = (new(list), old(list));
@@ -232,27 +235,31 @@ fn of_changes() -> Vec<(Rule, When, String)> {
         of_template("resourceSharing", "[]"),
     ];
     vec![
-        (Rule::CliqueComposition, When::Update, word(&others(CLIQUES), "spec.template.cliques")),
-        (Rule::CliqueOrder, When::Update, word(&order, "spec.template.cliques")),
-        (Rule::GroupComposition, When::Update, word(&others(GROUPS), "spec.template.podCliqueScalingGroups")),
-        (Rule::Immutable, When::Update, word(&immutable.join(" || "), "spec.template")),
+        (Rule::CliqueComposition, When::Update, invalid_field(&composition(CLIQUES), "spec.template.cliques")),
+        (Rule::CliqueOrder, When::Update, invalid_field(&order, "spec.template.cliques")),
+        (
+            Rule::GroupComposition,
+            When::Update,
+            invalid_field(&composition(GROUPS), "spec.template.podCliqueScalingGroups"),
+        ),
+        (Rule::Immutable, When::Update, invalid_field(&immutable.join(" || "), "spec.template")),
     ]
 }
 
 fn table() -> Vec<(Rule, When, String)> {
-    [of_cliques(), of_groups(), of_claims(), of_topology(), of_fabrics(), of_changes()].concat()
+    [clique_rules(), group_rules(), claim_rules(), topology_rules(), mnnvl_rules(), immutability_rules()].concat()
 }
 
-/// The rules that the policy has, by name.
-pub fn covered() -> Vec<&'static str> {
+/// The names of the rules of the policy.
+pub fn covered_rules() -> Vec<&'static str> {
     table().iter().map(|(rule, ..)| rule.name()).collect()
 }
 
-/// The rule as a variable, for what is wrong that was not wrong before, and as a validation of it.
-fn rule((rule, when, expression): &(Rule, When, String)) -> (Value, Value) {
+/// A rule as a variable with the new invalid names, and as the validation that the variable is empty.
+fn variable_and_validation((rule, when, expression): &(Rule, When, String)) -> (Value, Value) {
     let name = rule.name().replace('-', "_");
     let of = |object: &str| format!("({})", expression.replace('@', object));
-    let wrong = match when {
+    let invalid = match when {
         When::Always => format!(
             "oldObject == null ? {} : {}.filter(name, !(name in {}))",
             of("object"),
@@ -262,18 +269,19 @@ fn rule((rule, when, expression): &(Rule, When, String)) -> (Value, Value) {
         When::Creation => format!("oldObject == null ? {} : []", of("object")),
         When::Update => format!("oldObject == null ? [] : {}", of("object")),
     };
-    let message = format!("'{}: {} See ' + variables.{name}.join(', ')", rule.name(), rule.says().replace('\'', r"\'"));
+    let message =
+        format!("'{}: {} See ' + variables.{name}.join(', ')", rule.name(), rule.description().replace('\'', r"\'"));
     let validation = json!({
         "expression": format!("variables.{name}.size() == 0"),
         "messageExpression": message,
         "reason": "Invalid",
     });
-    (json!({ "name": name, "expression": wrong }), validation)
+    (json!({ "name": name, "expression": invalid }), validation)
 }
 
-/// The policy, and the binding that puts it into force.
+/// The policy, and the binding that activates it.
 pub fn policies() -> [Value; 2] {
-    let (variables, validations): (Vec<_>, Vec<_>) = table().iter().map(rule).unzip();
+    let (variables, validations): (Vec<_>, Vec<_>) = table().iter().map(variable_and_validation).unzip();
     let annotation =
         |key: &str| format!("object.metadata.?annotations[?'{key}'] != oldObject.metadata.?annotations[?'{key}']");
     let changed = format!(
@@ -284,7 +292,7 @@ pub fn policies() -> [Value; 2] {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": { "name": NAME, "annotations": { "grove.io/covered-rules": covered().join(" ") } },
+        "metadata": { "name": NAME, "annotations": { "grove.io/covered-rules": covered_rules().join(" ") } },
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": { "resourceRules": [{
