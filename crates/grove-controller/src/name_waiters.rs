@@ -36,7 +36,7 @@ impl ObjectKey {
     }
 }
 
-/// An owner. The uid tells it from a later owner of the same name.
+/// An owner. The uid distinguishes it from a later owner of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiter {
     namespace: String,

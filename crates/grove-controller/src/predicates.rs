@@ -1,7 +1,7 @@
 //! Predicates: whether a delta of an object needs a reconcile.
 //!
 //! kube's `runtime::predicates` compare the hash of one object with the hash stored for its name. These compare the old
-//! and the new object of a delta: a label that another controller adds is told apart from a label that changes, and no
+//! and the new object of a delta: a label that another controller adds differs from a label that changes, and no
 //! store of hashes is needed.
 
 use std::collections::BTreeMap;
