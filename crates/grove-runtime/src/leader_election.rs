@@ -231,8 +231,8 @@ impl LeaderElector {
         if let Some(renewed) = self.create_or_update(Some(lease.clone())).await? {
             return Ok(Ok(renewed));
         }
-        // The Lease was deleted, edited, restored from a backup, taken over, or renewed by a request of this replica
-        // whose response was lost.
+        // The Lease was deleted, edited, restored from a backup, acquired by another replica, or renewed by a request of
+        // this replica with a lost response.
         let Some(live) = self.get().await? else {
             return Ok(Ok(self.create_or_update(None).await?.unwrap_or_default()));
         };
@@ -282,10 +282,12 @@ impl LeaderElector {
 
     /// Clears the holder, so that a standby takes over without waiting for the expiry.
     async fn release(&self) {
-        match timeout(REQUEST_TIMEOUT, self.release_lease()).await.unwrap_or(Err(Error::Timeout)) {
-            Ok(()) => tracing::info!(lease = self.name, "released the lease"),
-            Err(error) => tracing::info!(lease = self.name, "could not release the lease, it will expire: {error}"),
-        }
+        let released = timeout(REQUEST_TIMEOUT, self.release_lease()).await.unwrap_or(Err(Error::Timeout));
+        let message = released.map_or_else(
+            |error| format!("could not release the lease, it will expire: {error}"),
+            |()| "released the lease".to_owned(),
+        );
+        tracing::info!(lease = self.name, "{message}");
     }
 
     #[expect(clippy::disallowed_methods, reason = "the elector writes its Lease")]

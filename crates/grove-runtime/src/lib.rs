@@ -1,7 +1,7 @@
 //! The process shell of every Grove service: configuration, telemetry, client, probes, leader election, informers.
 //!
 //! Modules in reading order: a [`process`] starts its [`runtime::Runtime`]; that starts informers, which fill [`caches`].
-//! No rule of the Grove API lives here: this crate knows Kubernetes, and not the kinds that are built on it.
+//! The crate contains no rule of the Grove API.
 
 #![deny(missing_docs)]
 

@@ -117,7 +117,7 @@ impl Runtime {
         Self::with_leadership(Leadership::always(), (name, SYSTEM_NAMESPACE.to_owned()), clients, config)
     }
 
-    /// A runtime over existing clients, whose writes are gated by `leadership`. Needs a tokio runtime.
+    /// A runtime over existing clients with this `leadership`. Needs a tokio runtime.
     pub fn with_leadership(
         leadership: Leadership,
         (name, namespace): (&'static str, String),
