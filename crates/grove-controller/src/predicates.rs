@@ -55,24 +55,24 @@ mod tests {
 
     use super::*;
 
-    fn pod(generation: i64, labels: &[(&str, &str)]) -> Option<Arc<Pod>> {
+    fn pod(generation: i64, labels: &[(&str, &str)]) -> Arc<Pod> {
         let labels: BTreeMap<_, _> = labels.iter().copied().collect();
         let metadata = json!({ "name": "p", "namespace": "ns", "generation": generation, "labels": labels });
-        Some(Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap()))
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
     }
 
     #[test]
     fn an_update_of_the_status_alone_changes_neither_metadata_nor_generation() {
-        let delta = |old, new| Delta { old: pod(old, &[]), new: pod(new, &[]) };
+        let delta = |old, new| Delta { old: Some(pod(old, &[])), new: Some(pod(new, &[])) };
         assert!(!metadata_or_generation_changed(&delta(1, 1)));
         assert!(metadata_or_generation_changed(&delta(1, 2)));
-        assert!(metadata_or_generation_changed(&Delta { old: pod(1, &[]), new: None }));
+        assert!(metadata_or_generation_changed(&Delta { old: Some(pod(1, &[])), new: None }));
     }
 
     #[test]
     fn an_added_label_is_ignored_and_a_changed_or_removed_label_is_not() {
         let changed = |old: &[_], new: &[_]| {
-            metadata_or_generation_changed_ignoring_additions(&Delta { old: pod(1, old), new: pod(1, new) })
+            metadata_or_generation_changed_ignoring_additions(&Delta { old: Some(pod(1, old)), new: Some(pod(1, new)) })
         };
         assert!(!changed(&[("a", "1")], &[("a", "1"), ("topology.kubernetes.io/zone", "z")]));
         assert!(changed(&[("a", "1")], &[("a", "2")]));

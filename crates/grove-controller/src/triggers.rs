@@ -81,11 +81,11 @@ mod tests {
 
     use super::*;
 
-    fn pod(owner_kind: &str, owner_version: &str, owner: &str) -> Option<Arc<Pod>> {
+    fn pod(owner_kind: &str, owner_version: &str, owner: &str) -> Arc<Pod> {
         let owner =
             json!([{ "apiVersion": owner_version, "kind": owner_kind, "name": owner, "uid": "u", "controller": true }]);
         let metadata = json!({ "name": "p", "namespace": "ns", "ownerReferences": owner });
-        Some(Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap()))
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
     }
 
     fn replica_sets(old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> Vec<String> {
@@ -96,21 +96,21 @@ mod tests {
 
     #[test]
     fn the_deletion_of_a_child_triggers_its_controller_whatever_the_version_of_the_reference() {
-        assert_eq!(replica_sets(pod("ReplicaSet", "apps/v1", "o"), None), ["o"]);
-        assert_eq!(replica_sets(pod("ReplicaSet", "apps/v1beta9", "o"), None), ["o"]);
+        assert_eq!(replica_sets(Some(pod("ReplicaSet", "apps/v1", "o")), None), ["o"]);
+        assert_eq!(replica_sets(Some(pod("ReplicaSet", "apps/v1beta9", "o")), None), ["o"]);
     }
 
     #[test]
     fn a_child_with_another_controller_triggers_both_and_a_released_child_its_last_controller() {
-        let child = || pod("ReplicaSet", "apps/v1", "o");
-        assert_eq!(replica_sets(child(), pod("ReplicaSet", "apps/v1", "other")), ["other", "o"]);
+        let child = || Some(pod("ReplicaSet", "apps/v1", "o"));
+        assert_eq!(replica_sets(child(), Some(pod("ReplicaSet", "apps/v1", "other"))), ["other", "o"]);
         assert_eq!(replica_sets(child(), child()), ["o"]);
         assert_eq!(replica_sets(child(), Some(Arc::default())), ["o"]);
     }
 
     #[test]
     fn a_controller_of_another_kind_or_group_is_not_triggered() {
-        assert!(replica_sets(pod("StatefulSet", "apps/v1", "o"), None).is_empty());
-        assert!(replica_sets(pod("ReplicaSet", "other.io/v1", "o"), None).is_empty());
+        assert!(replica_sets(Some(pod("StatefulSet", "apps/v1", "o")), None).is_empty());
+        assert!(replica_sets(Some(pod("ReplicaSet", "other.io/v1", "o")), None).is_empty());
     }
 }

@@ -224,8 +224,8 @@ mod tests {
         let path = json_patch::jsonptr::PointerBuf::from_tokens(["a"]);
         let change = PatchOperation::Remove(json_patch::RemoveOperation { path });
         let patched = AdmissionResponse { patch: vec![change], ..AdmissionResponse::default() };
-        let patch = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
-        let response = json!({ "uid": "7", "allowed": true, "patchType": "JSONPatch", "patch": patch });
+        let base64 = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
+        let response = json!({ "uid": "7", "allowed": true, "patchType": "JSONPatch", "patch": base64 });
         assert_eq!(serialized(&patched), review(response));
         let denied = AdmissionResponse::bad_request("no set".to_owned());
         let status = json!({ "code": 400, "reason": "BadRequest", "message": "no set" });

@@ -150,16 +150,12 @@ impl<K> Indexer<K> {
     /// The objects that have `value` in the index, sorted by namespace and name. Scans all objects if the informer was
     /// started without the index.
     pub(super) fn by_index(&self, index: &Index<K>, value: &str) -> Vec<Arc<K>> {
-        match self.indices.iter().find(|indexed| indexed.index.name == index.name) {
-            Some(indexed) => {
-                let entries = indexed.by_value.get(value).into_iter().flatten();
-                entries.map(|Entry(object)| Arc::clone(object)).collect()
-            }
-            None => {
-                let has_value = |object: &&Arc<K>| (index.values)(object).iter().any(|other| other == value);
-                self.iter().filter(has_value).cloned().collect()
-            }
+        if let Some(indexed) = self.indices.iter().find(|indexed| indexed.index.name == index.name) {
+            let entries = indexed.by_value.get(value).into_iter().flatten();
+            return entries.map(|Entry(object)| Arc::clone(object)).collect();
         }
+        let has_value = |object: &&Arc<K>| (index.values)(object).iter().any(|other| other == value);
+        self.iter().filter(has_value).cloned().collect()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<K>> {
@@ -205,8 +201,8 @@ impl<K: Resource> Indexer<K> {
             deleted.remove(&key(&object));
             deltas.extend(self.apply(object));
         }
-        let deletes: Vec<_> = deleted.into_values().map(|object| self.remove(object)).collect();
-        deltas.splice(0..0, deletes);
+        let removals: Vec<_> = deleted.into_values().map(|object| self.remove(object)).collect();
+        deltas.splice(0..0, removals);
         deltas
     }
 

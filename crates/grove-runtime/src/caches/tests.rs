@@ -47,15 +47,15 @@ fn informer_with(
     lists: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
     watches: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + Sync + 'static,
 ) -> Informer {
-    let (listed, watched) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (list_count, watch_count) = (AtomicUsize::new(0), AtomicUsize::new(0));
     start(options, move |request| {
         if request.is_watch() {
-            watches(watched.fetch_add(1, Ordering::SeqCst), request)
+            watches(watch_count.fetch_add(1, Ordering::SeqCst), request)
         } else if !request.is_list() {
             // The current resource version, which is always newer than that of any object.
             config_maps(1_000_000, &[])
         } else {
-            lists(listed.fetch_add(1, Ordering::SeqCst))
+            lists(list_count.fetch_add(1, Ordering::SeqCst))
         }
     })
 }

@@ -96,7 +96,7 @@ fn few_status_only_reconciles_run_at_once() {
 
 #[test]
 fn the_cooldown_follows_the_duration_and_the_cpu_time_of_the_last_reconcile_up_to_a_bound() {
-    let (short, long) = (Duration::from_millis(50), Duration::from_secs(60));
+    let (short, long) = (Duration::from_millis(50), Duration::from_mins(1));
     for (elapsed, expected) in [
         (took(MS), POLICY.debounce),
         (took(short), short * POLICY.duration_factor),
@@ -130,7 +130,7 @@ fn a_status_trigger_during_a_reconcile_leads_to_another_one_after_the_cooldown()
 #[test]
 fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
     let (mut queue, now) = (queue(10), Instant::now());
-    queue.add_after(key("a"), Duration::from_secs(60), Priority::Reconcile, now);
+    queue.add_after(key("a"), Duration::from_mins(1), Priority::Reconcile, now);
     queue.add_after(key("a"), Duration::from_secs(5), Priority::Reconcile, now);
     queue.add_after(key("a"), Duration::from_secs(30), Priority::Reconcile, now);
     assert_eq!(queue.next_due(), Some(now + Duration::from_secs(5)));

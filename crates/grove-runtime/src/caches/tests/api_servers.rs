@@ -72,12 +72,12 @@ async fn a_kind_that_is_not_served_has_an_empty_cache_until_it_is_installed() {
     });
     informer.ready.wait().await;
     assert!(!informer.cache.is_served() && informer.cache.is_empty());
-    let mut served = informer.cache.subscribe_served();
+    let mut is_served = informer.cache.subscribe_served();
     tokio::time::sleep(Duration::from_mins(10)).await;
     let requests = informer.log.requests().len();
     assert!(requests <= 130, "{requests} requests in ten minutes");
     installed.store(true, Ordering::SeqCst);
-    served.changed().await.unwrap();
+    is_served.changed().await.unwrap();
     assert!(informer.cache.is_served());
     assert_eq!(informer.next().await, "+a");
 }

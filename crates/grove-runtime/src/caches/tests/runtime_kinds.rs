@@ -43,9 +43,9 @@ async fn a_kind_known_only_at_run_time_is_watched_in_the_chosen_version_once_it_
     ready.wait().await;
     assert!(!cache.is_served() && cache.is_empty());
 
-    let mut served = cache.subscribe_served();
+    let mut is_served = cache.subscribe_served();
     installed.store(true, Ordering::SeqCst);
-    served.changed().await.unwrap();
+    is_served.changed().await.unwrap();
     assert!(deltas.next().await.unwrap().old.is_none());
     let changed = deltas.next().await.unwrap();
     assert_eq!(changed.new.unwrap().data["spec"]["minMember"], 6);
