@@ -1,17 +1,19 @@
-//! The layout rules of this repository as tests: which crate may use which, which files may not do I/O, who may write
-//! to the API server, how long things may get, what files may be called. Every rule is a pure function from text to
-//! violations; one test runs it over the tree, another shows that it turns red on a planted violation.
+//! The layout rules of this repository, as tests: dependencies between crates and modules, purity, writers to the API server,
+//! sizes, names and wording. Every rule is a pure function from text to violations. One test applies it to the repository,
+//! another shows that it finds a planted violation.
 
-/// An inline module, so that the rules live in `layout/` and do not become test binaries of their own.
+/// An inline module, so that the rules are in `layout/` and do not become test binaries of their own.
 mod layout {
+    mod crate_edges;
     mod documents;
-    mod edges;
     mod features;
     mod files;
+    mod layers;
+    mod local_paths;
     mod manifests;
+    mod module_cycles;
     mod permissions;
     mod purity;
-    mod rooms;
     mod sizes;
     mod source;
     mod tree;

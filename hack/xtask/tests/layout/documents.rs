@@ -64,19 +64,19 @@ fn every_decision_is_linked() {
     let decisions: Vec<&str> =
         files.iter().map(|file| file.path.as_str()).filter(|path| path.starts_with(DECISIONS)).collect();
     assert!(!decisions.is_empty());
-    tree::hold(&unlinked_decisions(&page, &decisions));
+    tree::assert_none(&unlinked_decisions(&page, &decisions));
 }
 
 #[test]
 fn an_unlinked_decision_is_found() {
     let decisions = ["docs/adr/0001-a.md", "docs/adr/0002-b.md"];
-    tree::turns_red(&unlinked_decisions("see [a](adr/0001-a.md)", &decisions), "0002-b.md is not linked");
+    tree::assert_one(&unlinked_decisions("see [a](adr/0001-a.md)", &decisions), "0002-b.md is not linked");
 }
 
 #[test]
 fn every_invariant_names_a_test_that_exists() {
     let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
-    tree::hold(&unproven_invariants(&page, &test_names(&tree::sources())));
+    tree::assert_none(&unproven_invariants(&page, &test_names(&tree::sources())));
 }
 
 #[test]
@@ -85,18 +85,18 @@ fn an_invariant_without_its_test_is_found() {
         "a.rs",
         "#[test]\nfn it_holds() {}\n#[tokio::test]\nasync fn it_runs() {}\nfn no() {}",
     )]);
-    tree::hold(&unproven_invariants("- **Invariant:** it holds (`a::it_holds`, `it_runs`).", &tests));
-    tree::turns_red(&unproven_invariants("**Invariant:** it holds.", &tests), "names no test");
-    tree::turns_red(&unproven_invariants("**Invariant:** it holds (`no`).", &tests), "no test no");
+    tree::assert_none(&unproven_invariants("- **Invariant:** it holds (`a::it_holds`, `it_runs`).", &tests));
+    tree::assert_one(&unproven_invariants("**Invariant:** it holds.", &tests), "names no test");
+    tree::assert_one(&unproven_invariants("**Invariant:** it holds (`no`).", &tests), "no test no");
 }
 
 #[test]
 fn documents_stay_short() {
-    tree::hold(&tree::files(&[".md"]).iter().flat_map(too_long).collect::<Vec<_>>());
+    tree::assert_none(&tree::files(&[".md"]).iter().flat_map(too_long).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_long_document_is_found() {
-    tree::turns_red(&too_long(&Source::new("docs/adr/0001-a.md", &"a\n".repeat(61))), "61 lines");
-    tree::turns_red(&too_long(&Source::new(PAGE, &"a\n".repeat(251))), "251 lines");
+    tree::assert_one(&too_long(&Source::new("docs/adr/0001-a.md", &"a\n".repeat(61))), "61 lines");
+    tree::assert_one(&too_long(&Source::new(PAGE, &"a\n".repeat(251))), "251 lines");
 }

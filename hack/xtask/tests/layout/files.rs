@@ -1,4 +1,4 @@
-//! What a Rust file is called and how it opens.
+//! The names of files, and the sentence that each Rust file begins with.
 
 use super::{source::Source, tree};
 
@@ -19,26 +19,26 @@ fn without_opening(source: &Source) -> Vec<String> {
 
 #[test]
 fn files_are_named_after_what_they_hold() {
-    tree::hold(&tree::sources().iter().flat_map(banned_name).collect::<Vec<_>>());
+    tree::assert_none(&tree::sources().iter().flat_map(banned_name).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_banned_name_is_found() {
     for name in BANNED {
-        tree::turns_red(&banned_name(&Source::new(&format!("crates/a/src/{name}"), "//! A.\n")), name);
+        tree::assert_one(&banned_name(&Source::new(&format!("crates/a/src/{name}"), "//! A.\n")), name);
     }
-    tree::hold(&banned_name(&Source::new("crates/a/src/base_gang.rs", "//! A.\n")));
+    tree::assert_none(&banned_name(&Source::new("crates/a/src/base_gang.rs", "//! A.\n")));
 }
 
 #[test]
 fn files_open_with_a_sentence() {
-    tree::hold(&tree::sources().iter().flat_map(without_opening).collect::<Vec<_>>());
+    tree::assert_none(&tree::sources().iter().flat_map(without_opening).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_file_without_an_opening_is_found() {
     for text in ["", "use a::b;\n", "// A comment, but not of the module.\n", "//!\n//! Too late.\n"] {
-        tree::turns_red(&without_opening(&Source::new("a.rs", text)), "does not open");
+        tree::assert_one(&without_opening(&Source::new("a.rs", text)), "does not open");
     }
-    tree::hold(&without_opening(&Source::new("a.rs", "//! What this file is for.\nuse a::b;\n")));
+    tree::assert_none(&without_opening(&Source::new("a.rs", "//! What this file is for.\nuse a::b;\n")));
 }

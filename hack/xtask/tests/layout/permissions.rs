@@ -39,7 +39,7 @@ fn access(service: &str, resource: &str, verb: &str) -> Access {
 fn every_permission_names_a_test_that_uses_it() {
     let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
     let granted = generate::rules().iter().flat_map(|(service, rules)| granted(service, rules)).collect();
-    tree::hold(&violations(&page, &granted, &test_names(&tree::sources())));
+    tree::assert_none(&violations(&page, &granted, &test_names(&tree::sources())));
 }
 
 #[test]
@@ -48,12 +48,12 @@ fn a_permission_without_its_row_is_found() {
     let tests = BTreeSet::from(["it_reads".to_owned()]);
     let page = |rows: &str| format!("| service | resource | verbs | used by |\n|---|---|---|---|\n{rows}");
     let whole = "| svc | pods | get | `it_reads` |\n| svc | gangs/status.a.io | patch | `it_reads`: at once |\n";
-    tree::hold(&violations(&page(whole), &granted, &tests));
+    tree::assert_none(&violations(&page(whole), &granted, &tests));
     let lacking = "| svc | pods | get | `it_reads` |\n";
-    tree::turns_red(&violations(&page(lacking), &granted, &tests), "no test is named that uses svc: patch gangs");
+    tree::assert_one(&violations(&page(lacking), &granted, &tests), "no test is named that uses svc: patch gangs");
     let surplus = whole.replace("get", "get, list");
-    tree::turns_red(&violations(&page(&surplus), &granted, &tests), "nothing grants svc: list pods");
-    tree::turns_red(
+    tree::assert_one(&violations(&page(&surplus), &granted, &tests), "nothing grants svc: list pods");
+    tree::assert_one(
         &violations(&page(&whole.replace("`it_reads` |", "`gone` |")), &granted, &tests),
         "no test \"gone\"",
     );

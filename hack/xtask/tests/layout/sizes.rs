@@ -63,31 +63,31 @@ fn too_long_functions(source: &Source) -> Vec<String> {
 
 #[test]
 fn files_stay_short() {
-    tree::hold(&tree::sources().iter().flat_map(too_long_files).collect::<Vec<_>>());
+    tree::assert_none(&tree::sources().iter().flat_map(too_long_files).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_long_file_is_found() {
     let lines = |count| Source::new("a.rs", &"// a\n".repeat(count));
-    tree::hold(&too_long_files(&lines(FILE)));
-    tree::turns_red(&too_long_files(&lines(FILE + 1)), "401 lines");
+    tree::assert_none(&too_long_files(&lines(FILE)));
+    tree::assert_one(&too_long_files(&lines(FILE + 1)), "401 lines");
 }
 
 #[test]
 fn functions_stay_short() {
-    tree::hold(&tree::sources().iter().flat_map(too_long_functions).collect::<Vec<_>>());
+    tree::assert_none(&tree::sources().iter().flat_map(too_long_functions).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_long_function_is_found() {
     let body = |count: usize| "    call();\n".repeat(count);
     let free = |count| Source::new("a.rs", &format!("//! A.\nfn a() {{\n{}}}\n", body(count)));
-    tree::hold(&too_long_functions(&free(FUNCTION - 2)));
-    tree::turns_red(&too_long_functions(&free(FUNCTION - 1)), "a has 61 lines");
+    tree::assert_none(&too_long_functions(&free(FUNCTION - 2)));
+    tree::assert_one(&too_long_functions(&free(FUNCTION - 1)), "a has 61 lines");
     let method = format!("impl A {{\nfn b() {{\n{}}}\n}}\n", body(FUNCTION));
-    tree::turns_red(&too_long_functions(&Source::new("a.rs", &method)), "b has 62 lines");
+    tree::assert_one(&too_long_functions(&Source::new("a.rs", &method)), "b has 62 lines");
     let provided = format!("trait A {{\nfn c() {{\n{}}}\n}}\n", body(FUNCTION));
-    tree::turns_red(&too_long_functions(&Source::new("a.rs", &provided)), "c has 62 lines");
+    tree::assert_one(&too_long_functions(&Source::new("a.rs", &provided)), "c has 62 lines");
     let literal = format!("fn d() {{ check(\"\n{}\") }}\n", "text\n".repeat(200));
-    tree::hold(&too_long_functions(&Source::new("a.rs", &literal)));
+    tree::assert_none(&too_long_functions(&Source::new("a.rs", &literal)));
 }

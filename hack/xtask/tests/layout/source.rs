@@ -1,4 +1,4 @@
-//! Rust source as the rules read it: code without comments and literals, and the literals by themselves.
+//! Rust source split into code without comments and literals, the literals, and the comments.
 
 use syn::spanned::Spanned;
 
@@ -8,7 +8,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
-/// What is left of a file when comments and literals are blanked; lines keep their numbers.
+/// The code of a file with comments and literals replaced by blanks, so that line numbers stay the same.
 pub(crate) struct Code {
     pub(crate) text: String,
     pub(crate) literals: Vec<Literal>,
@@ -30,7 +30,7 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// Files that exist for tests only; most rules are about what ships.
+    /// Whether the file is for tests only. Most rules are about production code.
     pub(crate) fn is_test(&self) -> bool {
         let parts = || self.path.split('/');
         parts().any(|part| part == "tests" || part == "tests.rs") || self.path.starts_with("e2e/")
@@ -51,7 +51,7 @@ impl Source {
         read(&self.text)
     }
 
-    /// The code without the items that only tests see.
+    /// The code without items for tests.
     pub(crate) fn shipped_code(&self) -> Code {
         let mut code = self.code();
         if self.is_test() {
@@ -69,15 +69,15 @@ impl Source {
 }
 
 impl Code {
-    /// The lines (counted from one) on which `needle` stands as a word of its own.
+    /// The lines, counted from one, that contain `needle` as a whole word.
     pub(crate) fn lines_with(&self, needle: &str) -> Vec<usize> {
-        let holds = |line: &str| line.match_indices(needle).any(|(at, _)| stands_alone(line, at, needle));
+        let holds = |line: &str| line.match_indices(needle).any(|(at, _)| is_whole_word(line, at, needle));
         self.text.lines().enumerate().filter(|(_, line)| holds(line)).map(|(at, _)| at + 1).collect()
     }
 }
 
-/// Whether the match at `at` is not just a part of a longer identifier.
-pub(crate) fn stands_alone(line: &str, at: usize, needle: &str) -> bool {
+/// Whether the match at `at` is a whole word.
+pub(crate) fn is_whole_word(line: &str, at: usize, needle: &str) -> bool {
     let before = line[..at].chars().next_back();
     let after = line[at + needle.len()..].chars().next();
     let joins = |edge: Option<char>, outside: Option<char>| edge.is_some_and(is_word) && outside.is_some_and(is_word);
@@ -180,7 +180,7 @@ fn test_items(text: &str) -> Vec<(usize, usize)> {
     file.items.iter().filter(|item| attributes(item).iter().any(is_cfg_test)).map(lines).collect()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "syn adds kinds of items; only these hold what tests need")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "syn adds kinds of items; only these contain code for tests")]
 fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     match item {
         syn::Item::Mod(item) => &item.attrs,
@@ -191,7 +191,7 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-fn is_cfg_test(attribute: &syn::Attribute) -> bool {
+pub(crate) fn is_cfg_test(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().trim() == "test")
 }

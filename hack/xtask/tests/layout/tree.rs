@@ -1,4 +1,4 @@
-//! The tree that the rules are run over: finds the files, and fails a test with the list of its violations.
+//! The files that the rules check, and the assertions of the layout tests.
 
 use super::source::Source;
 use std::{
@@ -26,7 +26,7 @@ pub(crate) fn sources() -> Vec<Source> {
     files(&[".rs"])
 }
 
-/// The manifests of the members; the root's is not among them.
+/// The manifests of the workspace members, without the manifest of the workspace.
 pub(crate) fn manifests() -> Vec<Source> {
     let mut manifests = files(&["Cargo.toml"]);
     manifests.retain(|manifest| manifest.path.contains('/'));
@@ -35,13 +35,13 @@ pub(crate) fn manifests() -> Vec<Source> {
 
 /// Fails with one line per violation.
 #[track_caller]
-pub(crate) fn hold(violations: &[String]) {
+pub(crate) fn assert_none(violations: &[String]) {
     assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
 }
 
-/// Fails unless exactly one violation is found and it says `words`.
+/// Fails unless there is exactly one violation, and its message contains `words`.
 #[track_caller]
-pub(crate) fn turns_red(violations: &[String], words: &str) {
+pub(crate) fn assert_one(violations: &[String], words: &str) {
     assert_eq!(violations.len(), 1, "expected one violation about {words:?}: {violations:#?}");
     assert!(violations[0].contains(words), "expected {words:?} in {:?}", violations[0]);
 }
@@ -51,7 +51,7 @@ fn collect(folder: &Path, endings: &[&str], found: &mut Vec<Source>) {
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
-            // Nothing of ours is in there; `.github` and `.cargo` are.
+            // These folders have no files of this repository. Other hidden folders have some: `.github`, `.cargo`.
             if !["target", ".git", "node_modules"].contains(&name.as_str()) {
                 collect(&path, endings, found);
             }

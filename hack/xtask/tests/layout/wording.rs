@@ -2,7 +2,7 @@
 //! file that knows how names are made.
 
 use super::{
-    source::{Literal, Source, stands_alone},
+    source::{Literal, Source, is_whole_word},
     tree,
 };
 
@@ -21,7 +21,7 @@ fn unfinished(source: &Source) -> Vec<String> {
     let mut violations = Vec::new();
     for (at, line) in source.text.lines().enumerate() {
         let marks =
-            UNFINISHED.iter().filter(|mark| line.match_indices(**mark).any(|(at, _)| stands_alone(line, at, mark)));
+            UNFINISHED.iter().filter(|mark| line.match_indices(**mark).any(|(at, _)| is_whole_word(line, at, mark)));
         violations.extend(marks.map(|mark| format!("{}:{}: {mark}", source.path, at + 1)));
     }
     violations
@@ -59,33 +59,33 @@ fn is_placeholder(text: &str, at: usize) -> bool {
 #[test]
 fn nothing_is_left_unfinished() {
     let files = tree::files(&[".rs", ".toml", ".md", ".yaml", ".yml"]);
-    tree::hold(&files.iter().flat_map(unfinished).collect::<Vec<_>>());
+    tree::assert_none(&files.iter().flat_map(unfinished).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_mark_of_unfinished_work_is_found() {
     for mark in UNFINISHED {
-        tree::turns_red(&unfinished(&Source::new("a.rs", &format!("fn a() {{}}\n// {mark} later\n"))), mark);
+        tree::assert_one(&unfinished(&Source::new("a.rs", &format!("fn a() {{}}\n// {mark} later\n"))), mark);
     }
-    tree::hold(&unfinished(&Source::new("a.rs", "const TODOS: usize = 0;\n")));
+    tree::assert_none(&unfinished(&Source::new("a.rs", "const TODOS: usize = 0;\n")));
 }
 
 #[test]
 fn end_to_end_tests_do_not_sleep() {
-    tree::hold(&tree::sources().iter().flat_map(sleeps).collect::<Vec<_>>());
+    tree::assert_none(&tree::sources().iter().flat_map(sleeps).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_sleep_in_a_test_is_found() {
     for call in ["std::thread::sleep(one)", "tokio::time::sleep(one).await", "sleep(one)"] {
         let planted = Source::new("e2e/tests/it/scale.rs", &format!("async fn a() {{ {call}; }}"));
-        tree::turns_red(&sleeps(&planted), "wait for a state");
+        tree::assert_one(&sleeps(&planted), "wait for a state");
     }
 }
 
 #[test]
 fn names_are_made_in_one_file() {
-    tree::hold(&tree::sources().iter().flat_map(glued_names).collect::<Vec<_>>());
+    tree::assert_none(&tree::sources().iter().flat_map(glued_names).collect::<Vec<_>>());
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn a_name_made_elsewhere_is_found() {
         Source::new(path, "fn a() -> String { format!(\"{set}-{replica}\") }\n#[cfg(test)]\nmod tests {}\n")
     };
     for path in ["crates/grove-api-types/src/expansion.rs", "crates/pcs-controller/src/set/desired/service.rs"] {
-        tree::turns_red(&glued_names(&planted(path)), "outside names.rs");
+        tree::assert_one(&glued_names(&planted(path)), "outside names.rs");
     }
-    tree::hold(&glued_names(&planted("crates/grove-api-types/src/names.rs")));
-    tree::hold(&glued_names(&planted("crates/pcs-controller/src/set/tests.rs")));
-    tree::hold(&glued_names(&Source::new(
+    tree::assert_none(&glued_names(&planted("crates/grove-api-types/src/names.rs")));
+    tree::assert_none(&glued_names(&planted("crates/pcs-controller/src/set/tests.rs")));
+    tree::assert_none(&glued_names(&Source::new(
         "crates/pcs-controller/src/a.rs",
         "fn a() { b(\"{{a}}-{{b}}\") } // {a}-{b}",
     )));
