@@ -1,4 +1,4 @@
-//! Durations as Kubernetes writes them: `4h`, `1m30s`, `500ms`.
+//! Durations in the syntax of Kubernetes: `4h`, `1m30s`, `500ms`.
 
 use std::borrow::Cow;
 use std::time;
@@ -6,30 +6,29 @@ use std::time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What the API server lets in: one or more numbers, each with a unit. A rule and not a pattern, because a pattern can say
-/// nothing to the user.
+/// The valid durations: one or more numbers, each with a unit. A CEL rule, because the error of a pattern has no message.
 const RULE: &str = r"self.matches(r'^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$')";
-/// Longer ones would only have more digits.
-const LONGEST: u32 = 64;
+/// The length limit; a longer text would only have more digits.
+const MAX_LENGTH: u32 = 64;
 
-/// A duration as it was written. What is no duration can be held too, so that one object that was stored with it does
-/// not hide all others from a watch; [`Duration::value`] says so.
+/// A duration as text. The text may be invalid, so that one stored object with an invalid duration does not break the list and
+/// watch of all objects; then [`Duration::value`] is `None`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(transparent)]
 pub struct Duration(String);
 
 impl Duration {
-    /// The duration that `text` writes.
+    /// The duration of this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text as it was written.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The length, or `None` if the text writes no duration. What is longer than can be told apart is the longest.
+    /// The value, or `None` if the text is not a duration. A value that overflows is `Duration::MAX`.
     pub fn value(&self) -> Option<time::Duration> {
         let mut rest = self.0.strip_prefix('+').unwrap_or(&self.0);
         if rest.is_empty() {
@@ -76,7 +75,7 @@ impl JsonSchema for Duration {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "maxLength": LONGEST,
+            "maxLength": MAX_LENGTH,
             "x-kubernetes-validations": [{ "rule": RULE, "message": "is not a duration; valid examples: 4h, 15m, 1m30s" }],
         })
     }

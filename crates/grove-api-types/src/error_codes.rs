@@ -1,12 +1,12 @@
-//! The codes of `lastErrors`, as the wire format has them: one per kind of owner, kind of child, and what failed.
+//! The codes of `lastErrors`, as in the Go operator: they depend on the kind of the owner, the kind of the child and the verb.
 
-/// The code for a write to a child of the kind `child` that was refused to an owner of the kind `owner`. `verb` is that of
+/// The code for a rejected write to a child of the kind `child`, which an owner of the kind `owner` controls. `verb` is the verb of
 /// the request.
-pub fn of_write(owner: &str, child: &str, verb: &str) -> &'static str {
+pub fn for_write(owner: &str, child: &str, verb: &str) -> &'static str {
     match (owner, child, verb) {
         (_, "Pod", "create") => "ERR_CREATE_POD",
         (_, "Pod", "delete") => "ERR_DELETE_POD",
-        // Upstream changes pods only to ungate them; giving labels and owners back has no code there.
+        // The Go operator patches pods only to remove their gates, and has no code for adoption and for restored labels.
         (_, "Pod", _) => "ERR_UPDATE_POD",
         (_, "PodClique", "delete") => "ERR_DELETE_PODCLIQUE",
         ("PodCliqueScalingGroup", "PodClique", "create") => "ERR_CREATE_PODCLIQUE",
@@ -21,19 +21,19 @@ pub fn of_write(owner: &str, child: &str, verb: &str) -> &'static str {
         (_, "Service", _) => "ERR_SYNC_PODCLIQUESET_SERVICE",
         (_, "HorizontalPodAutoscaler", "delete") => "ERR_DELETE_HPA",
         (_, "HorizontalPodAutoscaler", _) => "ERR_SYNC_HPA",
-        _ => OTHER,
+        _ => ERR_SYNC_CHILD,
     }
 }
 
-/// For kinds that the wire format has no code for.
-pub const OTHER: &str = "ERR_SYNC_CHILD";
+/// The code for kinds without a code in the Go operator.
+pub const ERR_SYNC_CHILD: &str = "ERR_SYNC_CHILD";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_child_has_a_code_for_what_can_be_refused() {
+    fn every_child_kind_has_a_code_for_each_rejected_write() {
         for (owner, child, codes) in [
             ("PodClique", "Pod", ["ERR_CREATE_POD", "ERR_UPDATE_POD", "ERR_DELETE_POD"]),
             (
@@ -67,8 +67,8 @@ mod tests {
             ),
             ("PodCliqueSet", "HorizontalPodAutoscaler", ["ERR_SYNC_HPA", "ERR_SYNC_HPA", "ERR_DELETE_HPA"]),
         ] {
-            let given = ["create", "patch", "delete"].map(|verb| of_write(owner, child, verb));
-            assert_eq!(given, codes, "{child} of {owner}");
+            let actual = ["create", "patch", "delete"].map(|verb| for_write(owner, child, verb));
+            assert_eq!(actual, codes, "{child} of {owner}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a set implies: which replicas, and in each which cliques, scaling groups, gangs, autoscalers and Service, under
-//! which names.
+//! The expansion of a set: its replicas, and the cliques, scaling groups, gangs, autoscalers and the Service of each replica,
+//! with their names.
 //!
-//! The template says how large cliques and scaling groups are when they are created. From then on their own `replicas`
-//! count, whoever changed them, so an expansion is given the sizes of those that exist.
+//! The template contains the initial replicas of cliques and scaling groups. Clients then change the replicas of the existing
+//! objects through the scale subresource, so an expansion also needs the current scale.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::v1alpha1::{
 pub mod object_count;
 mod startup;
 
-/// How large the cliques and scaling groups are that exist.
+/// The replicas of the existing cliques and scaling groups, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CurrentScale {
     cliques: BTreeMap<String, i32>,
@@ -29,7 +29,7 @@ pub struct CurrentScale {
 }
 
 impl CurrentScale {
-    /// The sizes of what exists.
+    /// The current scale of these objects.
     pub fn of<'a>(
         groups: impl IntoIterator<Item = &'a PodCliqueScalingGroup>,
         cliques: impl IntoIterator<Item = &'a PodClique>,
@@ -48,18 +48,18 @@ impl CurrentScale {
     }
 }
 
-/// One replica of a set and all that it consists of.
+/// One replica of a set, and its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetReplica<'a> {
-    /// Index of the replica, from 0.
+    /// The index of the replica, from 0.
     pub index: i32,
     /// The headless Service of its pods.
     pub service: HeadlessServiceName,
-    /// The gang of its standalone cliques and of the replicas that its scaling groups cannot do without.
+    /// The gang of its standalone cliques and of the first `minAvailable` replicas of its scaling groups.
     pub base_gang: PodGangName,
-    /// Its cliques that belong to no scaling group, in template order.
+    /// Its standalone cliques, in the order of the template.
     pub cliques: Vec<Clique<'a>>,
-    /// Its scaling groups, in template order.
+    /// Its scaling groups, in the order of the template.
     pub groups: Vec<ScalingGroup<'a>>,
 }
 
@@ -68,11 +68,11 @@ pub struct SetReplica<'a> {
 pub struct ScalingGroup<'a> {
     /// The name of its `PodCliqueScalingGroup`.
     pub name: PodCliqueScalingGroupName,
-    /// What it is made from.
+    /// Its template.
     pub config: &'a PodCliqueScalingGroupConfig,
-    /// How many replicas it has: its own number if it exists, else that of the template.
+    /// The number of replicas: that of the existing object, otherwise that of the template.
     pub replicas: i32,
-    /// How many pods one replica has by the template.
+    /// The number of pods of one replica, by the template.
     pub template_pods: i32,
     /// Its replicas.
     pub members: Vec<GroupReplica<'a>>,
@@ -81,15 +81,15 @@ pub struct ScalingGroup<'a> {
 /// One replica of a scaling group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupReplica<'a> {
-    /// Index of the replica, from 0.
+    /// The index of the replica, from 0.
     pub index: i32,
-    /// The gang it is scheduled with: the base gang below `minAvailable`, else one of its own.
+    /// Its gang: the base gang for an index below `minAvailable`, otherwise a scaled gang.
     pub gang: PodGangName,
-    /// The base gang, if the replica has a gang of its own.
+    /// The base gang, if the replica has a scaled gang.
     pub base_gang: Option<PodGangName>,
-    /// Its name among the groups of the base gang.
+    /// Its name in the topology constraints of the base gang.
     pub topology_group: TopologyGroupName,
-    /// Its cliques, in the order in which the group names them.
+    /// Its cliques, in the order of `cliqueNames`.
     pub cliques: Vec<Clique<'a>>,
 }
 
@@ -98,49 +98,49 @@ pub struct GroupReplica<'a> {
 pub struct Clique<'a> {
     /// The name of its `PodClique`.
     pub name: PodCliqueName,
-    /// What it is made from.
+    /// Its template.
     pub template: &'a PodCliqueTemplateSpec,
-    /// How many pods it has: its own number if it exists, else that of the template.
+    /// The number of pods: that of the existing object, otherwise that of the template.
     pub replicas: i32,
-    /// The cliques whose pods must be ready before its pods start.
+    /// The cliques that must have ready pods before its pods start.
     pub starts_after: Vec<PodCliqueName>,
 }
 
-/// Pods that are scheduled together.
+/// A gang: pods that the scheduler places together or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gang<'r, 'a> {
     /// The name of its `PodGang`.
     pub name: &'r PodGangName,
-    /// The base gang that goes before it; absent for a base gang.
+    /// The base gang, which is scheduled first; absent for a base gang.
     pub base: Option<&'r PodGangName>,
-    /// The scaling group of which it is a replica; absent for a base gang.
+    /// The scaling group of the replica; absent for a base gang.
     pub group: Option<&'r ScalingGroup<'a>>,
-    /// Its cliques, in the order of the gang's groups.
+    /// Its cliques, in the order of its podgroups.
     pub cliques: Vec<&'r Clique<'a>>,
 }
 
-/// An autoscaler that the template asks for.
+/// An autoscaler that the template configures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Autoscaler<'r, 'a> {
     /// The name of its `HorizontalPodAutoscaler`.
     pub name: AutoscalerName,
-    /// What it scales.
-    pub target: ScaleTarget<'r>,
-    /// Between which numbers, and by what.
+    /// The object that it scales.
+    pub target: AutoscalerTarget<'r>,
+    /// Its bounds and metrics.
     pub config: &'a AutoScalingConfig,
 }
 
-/// What an autoscaler scales.
+/// The object that an autoscaler scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScaleTarget<'r> {
-    /// A clique that belongs to no scaling group.
+pub enum AutoscalerTarget<'r> {
+    /// A standalone clique.
     Clique(&'r PodCliqueName),
     /// A scaling group.
     Group(&'r PodCliqueScalingGroupName),
 }
 
 impl<'a> SetReplica<'a> {
-    /// All cliques, those of no scaling group first, in the order of the gangs.
+    /// All cliques: the standalone ones first, then those of the scaling groups.
     pub fn all_cliques(&self) -> impl Iterator<Item = &Clique<'a>> {
         let members = self.groups.iter().flat_map(|group| &group.members).flat_map(|member| &member.cliques);
         self.cliques.iter().chain(members)
@@ -154,30 +154,30 @@ impl<'a> SetReplica<'a> {
         std::iter::once(base).chain(self.groups.iter().flat_map(ScalingGroup::gangs)).collect()
     }
 
-    /// The autoscalers that the template asks for. A clique of a scaling group has none: it scales with its group.
+    /// The autoscalers that the template configures. A clique of a scaling group has none, because it scales with its group.
     pub fn autoscalers(&self) -> Vec<Autoscaler<'_, 'a>> {
         let cliques = self.cliques.iter().filter_map(|clique| {
             let name = AutoscalerName::of_clique(&clique.name);
             let config = clique.template.spec.auto_scaling_config.as_ref()?;
-            Some(Autoscaler { name, target: ScaleTarget::Clique(&clique.name), config })
+            Some(Autoscaler { name, target: AutoscalerTarget::Clique(&clique.name), config })
         });
         let groups = self.groups.iter().filter_map(|group| {
             let name = AutoscalerName::of_group(&group.name);
             let config = group.config.scale_config.as_ref()?;
-            Some(Autoscaler { name, target: ScaleTarget::Group(&group.name), config })
+            Some(Autoscaler { name, target: AutoscalerTarget::Group(&group.name), config })
         });
         cliques.chain(groups).collect()
     }
 }
 
 impl<'a> ScalingGroup<'a> {
-    /// The replicas that are scheduled with the rest of the set's replica. A group that was scaled below its
-    /// `minAvailable` has fewer.
+    /// The indices of the replicas in the base gang: the first `minAvailable`, or all if a user scaled the group below
+    /// `minAvailable`.
     pub fn in_base_gang(&self) -> Range<i32> {
         0..self.config.min_available().min(self.replicas)
     }
 
-    /// The gangs of its replicas from `minAvailable` on.
+    /// The scaled gangs: one per replica with an index of at least `minAvailable`.
     pub fn gangs(&self) -> impl Iterator<Item = Gang<'_, 'a>> {
         self.members.iter().filter_map(|member| {
             let cliques = member.cliques.iter().collect();
@@ -186,12 +186,12 @@ impl<'a> ScalingGroup<'a> {
     }
 }
 
-/// The replicas that `set` asks for, with scaling groups and cliques of the sizes they have now.
+/// All replicas of `set`, with the current scale of scaling groups and cliques.
 pub fn expand<'a>(set: &'a PodCliqueSet, live: &CurrentScale) -> Vec<SetReplica<'a>> {
     (0..set.spec.replicas).map(|index| replica(set, index, live)).collect()
 }
 
-/// One replica of `set`, whether or not the set asks for it.
+/// One replica of `set`; the index may exceed the replicas of the set.
 pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> SetReplica<'a> {
     let expansion = Expansion { set, name: PodCliqueSetName::new(set.name_any()), index, live };
     SetReplica {
@@ -203,12 +203,12 @@ pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> Se
     }
 }
 
-/// The hosts of a clique with this many replicas, by pod index.
+/// The hostnames of a clique with this number of replicas, by pod index.
 pub fn hostnames(clique: &PodCliqueName, replicas: i32) -> impl Iterator<Item = (i32, Hostname)> {
     (0..replicas).map(move |index| (index, Hostname::of_pod(clique, index)))
 }
 
-/// One replica of a set while it is expanded.
+/// The expansion of one replica of a set.
 struct Expansion<'a, 'l> {
     set: &'a PodCliqueSet,
     name: PodCliqueSetName,
@@ -225,7 +225,7 @@ impl<'a> Expansion<'a, '_> {
         &self.set.spec.template.cliques
     }
 
-    /// The group that the clique belongs to.
+    /// The scaling group of the clique.
     fn group_of(&self, clique: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
         self.configs().iter().find(|config| config.clique_names.iter().any(|name| name == clique))
     }

@@ -1,7 +1,7 @@
-//! Hashes of what pods are made from: equal exactly when the pods would be.
+//! Hashes of pod templates: two hashes are equal exactly if the pods are equal.
 //!
-//! SHA-256, cut to 64 bits, over canonical JSON (sorted keys, no nulls) of the fields after our defaulting. The value
-//! begins with the version of that rule, so that a later rule never takes an old value for its own.
+//! A hash is the first 64 bits of SHA-256 over canonical JSON (sorted keys, no nulls) of the fields with their defaults. The value
+//! begins with the version of this algorithm, so that a later algorithm does not accept a value of an older one.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use sha2::{Digest, Sha256};
 
 use crate::v1alpha1::{PodCliqueSetTemplateSpec, PodCliqueSpec, PodCliqueTemplateSpec};
 
-/// Version of the rule; the first character of each hash.
+/// The version of the algorithm: the first character of each hash.
 const VERSION: char = '1';
 
-/// The hash of one clique's pods: labels, annotations and pod spec, with the set's priority class in the pod spec's
-/// place. The value of the label `grove.io/pod-template-hash`.
+/// The hash of the pods of one clique: labels, annotations and the pod spec. The priority class of the set replaces that of the
+/// pod spec. It is the value of the label `grove.io/pod-template-hash`.
 pub fn pod_template(clique: &PodCliqueTemplateSpec, priority_class_name: &str) -> String {
     digest(&pod_template_fields(clique, priority_class_name))
 }
 
-/// The hash of all cliques of a set, whatever their order: `status.currentGenerationHash`.
+/// The hash of all cliques of a set, independent of their order: `status.currentGenerationHash`.
 pub fn generation(template: &PodCliqueSetTemplateSpec) -> String {
     let by_name: BTreeMap<&str, Value> = template
         .cliques
@@ -61,7 +61,7 @@ fn digest(value: &Value) -> String {
     digest.iter().take(8).fold(String::from(VERSION), |hash, byte| hash + &format!("{byte:02x}"))
 }
 
-/// JSON without nulls. The map type of `serde_json` keeps keys sorted, which makes the text canonical.
+/// JSON without nulls. The maps of `serde_json` are sorted by key, so the text is canonical.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields

@@ -1,83 +1,84 @@
-//! Label and annotation keys, the scheduling gate, and the values that are constants. Source: the wire format of `grove.io/v1alpha1`.
+//! The keys of labels and annotations, their constant values, and the scheduling gate. They are those of the Go operator.
 
 use std::collections::BTreeMap;
 
 use crate::names::PodCliqueSetName;
 
-/// Who manages the object: always [`MANAGER`].
+/// The manager of the object: always [`GROVE_OPERATOR`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The set the object belongs to.
+/// The set that the object belongs to.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
-/// The object's own name.
+/// The name of the object.
 pub const NAME: &str = "app.kubernetes.io/name";
-/// What the object is to Grove, see [`Component`].
+/// The component of the object, see [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// On pods: the `PodClique` they belong to.
+/// On pods: the `PodClique` of the pod.
 pub const POD_CLIQUE: &str = "grove.io/podclique";
-/// On cliques and pods: the `PodGang` they are scheduled with.
+/// On cliques and pods: the `PodGang` of the pods.
 pub const POD_GANG: &str = "grove.io/podgang";
-/// On cliques and pods of a scaled gang: the base gang that goes before it.
+/// On cliques and pods of a scaled gang: the base gang, which is scheduled first.
 pub const BASE_POD_GANG: &str = "grove.io/base-podgang";
 /// On cliques, pods and claims of a scaling group: the `PodCliqueScalingGroup`.
 pub const SCALING_GROUP: &str = "grove.io/podcliquescalinggroup";
 /// On cliques, pods and claims of a scaling group: the replica of the group.
 pub const SCALING_GROUP_REPLICA: &str = "grove.io/podcliquescalinggroup-replica-index";
-/// The replica of the set the object belongs to.
+/// The replica of the set that the object belongs to.
 pub const SET_REPLICA: &str = "grove.io/podcliqueset-replica-index";
 /// On pods: the index within the clique.
 pub const POD_INDEX: &str = "grove.io/podclique-pod-index";
-/// On cliques and pods: the hash of the template they were made from.
+/// On cliques and pods: the hash of the template.
 pub const TEMPLATE_HASH: &str = "grove.io/pod-template-hash";
-/// On gangs: the scheduler that places them.
+/// On gangs: the scheduler of the pods.
 pub const SCHEDULER_NAME: &str = "grove.io/scheduler-name";
-/// On compute domains: the group of cliques that share the domain. As an annotation of sets, scaling groups and cliques:
-/// the group to be in, or [`NO_MNNVL_GROUP`].
+/// On compute domains: the group of cliques that share the domain. As an annotation of sets, scaling groups and cliques: the
+/// MNNVL group, or [`NO_MNNVL_GROUP`].
 pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
-/// Value of [`MNNVL_GROUP`] that keeps a scaling group or a clique out of the group around it.
+/// Value of [`MNNVL_GROUP`]: the scaling group or clique does not inherit the MNNVL group.
 pub const NO_MNNVL_GROUP: &str = "none";
 
 /// Annotation of sets: [`AUTO_MNNVL_ENABLED`] or [`AUTO_MNNVL_DISABLED`].
 pub const AUTO_MNNVL: &str = "grove.io/auto-mnnvl";
-/// Value of [`AUTO_MNNVL`]: one compute domain per replica.
+/// Value of [`AUTO_MNNVL`]: Grove creates one compute domain per replica.
 pub const AUTO_MNNVL_ENABLED: &str = "enabled";
-/// Value of [`AUTO_MNNVL`]: none.
+/// Value of [`AUTO_MNNVL`]: Grove creates no compute domains.
 pub const AUTO_MNNVL_DISABLED: &str = "disabled";
-/// Annotation of sets: with the value `true`, everybody may change what Grove manages for the set.
+/// Annotation of sets: with the value `true`, every user may change the managed objects of the set.
 pub const PROTECTION_DISABLED: &str = "grove.io/disable-managed-resource-protection";
-/// Annotation of sets: a change of its value asks for a reconcile.
+/// Annotation of sets: a change of its value triggers a reconcile.
 pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
-/// Annotation of gangs: the topology they are packed by. Label of sets: the topology they refer to. Grove's own; never
-/// copied from a template.
+/// Annotation of gangs: the topology by which the scheduler packs the pods. Label of sets: the topology that the set refers to.
+/// Only Grove writes it, and never copies it from a template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
-/// Annotation of cliques: hash of all templates of the set, written by pcs-controller for pclq-controller to report.
+/// Annotation of cliques: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies it to the
+/// status.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
-/// Label or annotation of sets and cliques: the queue of KAI.
+/// Label or annotation of sets and cliques: the KAI queue.
 pub const KAI_QUEUE: &str = "kai.scheduler/queue";
-/// Annotation of sets and cliques: the queue of Volcano.
+/// Annotation of sets and cliques: the Volcano queue.
 pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";
-/// Annotation that `kubectl apply` writes; never copied to children.
+/// Annotation that `kubectl apply` writes. Grove never copies it to children.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Prefix of the keys that belong to Grove.
+/// The prefix of Grove's keys.
 pub const GROVE_PREFIX: &str = "grove.io/";
 
-/// The scheduling gate of pods that wait for their base gang.
+/// The scheduling gate of pods that wait until their base gang is scheduled.
 pub const SCHEDULING_GATE: &str = "grove.io/podgang-pending-creation";
 
-/// Value of [`MANAGED_BY`] on everything Grove creates.
-pub const MANAGER: &str = "grove-operator";
+/// Value of [`MANAGED_BY`] on every object that Grove creates.
+pub const GROVE_OPERATOR: &str = "grove-operator";
 
-/// What an object is to Grove: the value of [`COMPONENT`].
+/// The component of an object: the value of [`COMPONENT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     /// The headless Service of a replica.
     HeadlessService,
-    /// The Role that lets pods read their gang's pods.
+    /// The Role with which pods read the pods of their gang.
     PodRole,
-    /// The binding of that Role.
+    /// The `RoleBinding` of that Role.
     PodRoleBinding,
-    /// The `ServiceAccount` it is bound to.
+    /// The `ServiceAccount` of the `RoleBinding`.
     PodServiceAccount,
-    /// The Secret with the token of that account.
+    /// The Secret with the token of that `ServiceAccount`.
     TokenSecret,
     /// A `PodCliqueScalingGroup`.
     ScalingGroup,
@@ -85,7 +86,7 @@ pub enum Component {
     Autoscaler,
     /// A `PodGang`.
     PodGang,
-    /// A `PodClique` that belongs to no scaling group, and its pods.
+    /// A standalone `PodClique`, and its pods.
     SetPodClique,
     /// A `PodClique` of a scaling group, and its pods.
     GroupPodClique,
@@ -96,7 +97,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// The value as the wire format has it.
+    /// The value of the label, as in the Go operator.
     pub fn value(self) -> &'static str {
         match self {
             Self::HeadlessService => "pcs-headless-service",
@@ -115,14 +116,14 @@ impl Component {
     }
 }
 
-/// Whether a label is written by Grove, not by a user's template.
+/// Whether Grove writes the label. A template of a user does not set it.
 pub fn is_grove_label(key: &str) -> bool {
     key.starts_with(GROVE_PREFIX) || [MANAGED_BY, PART_OF, NAME, COMPONENT].contains(&key)
 }
 
-/// The two labels that every object made for `set` carries.
+/// The two labels of every object of `set`.
 pub fn base(set: &PodCliqueSetName) -> BTreeMap<String, String> {
-    of([(MANAGED_BY, MANAGER), (PART_OF, set.as_str())])
+    of([(MANAGED_BY, GROVE_OPERATOR), (PART_OF, set.as_str())])
 }
 
 /// A map of labels from pairs.
@@ -130,7 +131,7 @@ pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> BTreeMap<S
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// Labels as a selector: sorted by key, joined by commas.
+/// Labels as a label selector: sorted by key, joined by commas.
 pub fn selector(labels: &BTreeMap<String, String>) -> String {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }

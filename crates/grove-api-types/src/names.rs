@@ -1,13 +1,13 @@
-//! Every generated name, as a type: a `PodGangName` cannot be passed where a `PodCliqueName` is meant.
+//! Generated names, each as a type, so that the compiler rejects a `PodGangName` in place of a `PodCliqueName`.
 //!
-//! Only this file joins names with hyphens. Source: the wire format's table of names.
+//! Only this module joins names with hyphens. The names are those of the Go operator.
 
 use std::fmt;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// A name of its own type, made by constructors only.
+/// Defines a type for a name. Only its constructors create it.
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
@@ -15,7 +15,7 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// The name as objects carry it.
+            /// The name.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -42,7 +42,7 @@ pub use claims::{ClaimOwner, ComputeDomainName, PodClaimName, ResourceClaimName}
 pub use identity::{PodRoleName, PodServiceAccountName, TokenSecretName};
 
 name!(
-    /// Name of a `PodCliqueSet`, as its user chose it.
+    /// Name of a `PodCliqueSet`, which the user chose.
     PodCliqueSetName
 );
 name!(
@@ -58,11 +58,11 @@ name!(
     PodGangName
 );
 name!(
-    /// Name of one replica of a scaling group among the groups of a base gang.
+    /// Name of one replica of a scaling group in the topology constraints of a base gang.
     TopologyGroupName
 );
 name!(
-    /// Name of a `HorizontalPodAutoscaler`, which is that of what it scales.
+    /// Name of a `HorizontalPodAutoscaler`: the name of the object that it scales.
     AutoscalerName
 );
 name!(
@@ -79,19 +79,19 @@ name!(
 );
 
 impl PodCliqueSetName {
-    /// The name a set was given.
+    /// The name of an existing set.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 }
 
 impl PodCliqueName {
-    /// The name an existing clique has.
+    /// The name of an existing clique.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// A clique that belongs to no scaling group: `<set>-<replica>-<clique>`.
+    /// A standalone clique: `<set>-<replica>-<clique>`.
     pub fn standalone(set: &PodCliqueSetName, replica: i32, clique: &str) -> Self {
         Self(format!("{set}-{replica}-{clique}"))
     }
@@ -103,7 +103,7 @@ impl PodCliqueName {
 }
 
 impl PodCliqueScalingGroupName {
-    /// The name an existing group has.
+    /// The name of an existing group.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
@@ -134,25 +134,25 @@ impl AutoscalerName {
 }
 
 impl PodGangName {
-    /// The name an existing gang has.
+    /// The name of an existing gang.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// The gang of a replica's base: `<set>-<replica>`.
+    /// The base gang of a replica: `<set>-<replica>`.
     pub fn base(set: &PodCliqueSetName, replica: i32) -> Self {
         Self(format!("{set}-{replica}"))
     }
 
-    /// What the name counts, and the number: a set and its replica, or a scaling group and its replica beyond
-    /// `minAvailable`. The name does not say which.
+    /// Splits the name at the index: into a set and its replica for a base gang, or into a scaling group and the number of the
+    /// scaled gang. The name does not show the kind of the gang.
     pub fn split_index(&self) -> Option<(&str, i32)> {
-        let (counted, number) = self.0.rsplit_once('-')?;
-        Some((counted, number.parse().ok()?))
+        let (owner, index) = self.0.rsplit_once('-')?;
+        Some((owner, index.parse().ok()?))
     }
 
-    /// The gang of a replica that a scaling group has beyond its `minAvailable`: `<group>-<replica - minAvailable>`. The
-    /// number counts those replicas from 0; it is not the index of the replica.
+    /// A scaled gang: `<group>-<replica - minAvailable>`. The number counts the scaled gangs of the group from 0; it is not the index
+    /// of the replica.
     pub fn scaled(group: &PodCliqueScalingGroupName, beyond_min_available: i32) -> Self {
         Self(format!("{group}-{beyond_min_available}"))
     }
@@ -164,33 +164,33 @@ impl HeadlessServiceName {
         Self(format!("{set}-{replica}"))
     }
 
-    /// The address that the pods of the replica are told: `<service>.<namespace>.svc.cluster.local`.
+    /// The DNS name, for environment variables: `<service>.<namespace>.svc.cluster.local`.
     pub fn address(&self, namespace: &str) -> String {
         format!("{self}.{namespace}.svc.cluster.local")
     }
 }
 
 impl Hostname {
-    /// The host of one pod: `<PodClique>-<index>`.
+    /// The hostname of one pod: `<PodClique>-<index>`.
     pub fn of_pod(clique: &PodCliqueName, index: i32) -> Self {
         Self(format!("{clique}-{index}"))
     }
 }
 
-/// Characters of a pod's suffix: those Kubernetes uses for generated names, which spell no words.
+/// The characters of a suffix. Kubernetes uses them for `generateName`: they form no words.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Length of a pod's suffix, that of Kubernetes' generated names.
+/// The length of a suffix, as for `generateName` of Kubernetes.
 const SUFFIX_LENGTH: usize = 5;
 
 impl PodName {
-    /// The name an existing pod has.
+    /// The name of an existing pod.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// The names for the pod at `index` of the clique with `clique_uid` that comes after the pod with uid `replaces`
-    /// (none for the first), best first: `<PodClique>-<5 characters>`. A function of what is observed, so that two
-    /// creates from the same observation meet in one name.
+    /// The candidate names of the pod at `index`, in order of preference: `<PodClique>-<5 characters>`. `replaces` is the UID of the
+    /// pod that the new pod replaces, `None` for the first pod of the index. The names are a function of the observed state, so that
+    /// two creates from the same state conflict in place of creating two pods.
     pub fn candidates(
         clique: &PodCliqueName,
         clique_uid: &str,

@@ -1,4 +1,4 @@
-//! Parts of an object that are kept as the JSON the user wrote, so that no field of any Kubernetes version is ever lost.
+//! Parts of an object that stay raw JSON, so that no field of any version of Kubernetes is lost.
 
 mod interned;
 
@@ -13,8 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The raw JSON of a `K` of Kubernetes. Its schema is Kubernetes' own; copies share one allocation, and so does what
-/// is read and equal.
+/// The raw JSON of a Kubernetes type `K`, with the schema of `K`. Clones and equal values share one allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raw<K> {
     fields: Arc<Map<String, Value>>,
@@ -29,22 +28,22 @@ pub type RawMetricSpec = Raw<MetricSpec>;
 pub type RawResourceClaimTemplateSpec = Raw<ResourceClaimTemplateSpec>;
 
 impl<K> Raw<K> {
-    /// The fields, as written.
+    /// All fields.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// One field, as written.
+    /// One field.
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.fields.get(field)
     }
 
-    /// One field, if it is written as a text.
-    pub fn text(&self, field: &str) -> Option<&str> {
+    /// One field, if it is a string.
+    pub fn string(&self, field: &str) -> Option<&str> {
         self.get(field)?.as_str()
     }
 
-    /// The fields for changing; a shared allocation is copied first.
+    /// The fields for changes. A shared allocation is copied first (copy on write).
     pub fn fields_mut(&mut self) -> &mut Map<String, Value> {
         Arc::make_mut(&mut self.fields)
     }
@@ -64,7 +63,7 @@ impl<K> Serialize for Raw<K> {
 
 impl<'de, K> Deserialize<'de> for Raw<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Map::deserialize(deserializer).map(|fields| Self { fields: interned::shared(fields), kind: PhantomData })
+        Map::deserialize(deserializer).map(|fields| Self { fields: interned::intern(fields), kind: PhantomData })
     }
 }
 

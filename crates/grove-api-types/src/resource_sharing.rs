@@ -1,41 +1,41 @@
-//! Resource claims that pods share, whichever way they are written: the short forms become what they are short for.
+//! Shared resource claims of sets, scaling groups and cliques. The short forms are converted to the long form.
 
 use crate::v1alpha1::{
     PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueScalingGroupConfig, PodCliqueSetTemplateSpec,
     PodCliqueTemplateSpec, ResourceSharingScope,
 };
 
-/// One template whose claims are shared at one level of a set.
+/// One claim template that pods of one level share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedClaim<'a> {
-    /// The template.
+    /// The name of the template.
     pub template: &'a str,
-    /// The namespace of its `ResourceClaimTemplate`; absent means the set's, or a template within the set.
+    /// The namespace of the `ResourceClaimTemplate`; `None` for the namespace of the set and for a template of the set.
     pub namespace: Option<&'a str>,
-    /// For how many one claim is made.
+    /// The scope of one claim.
     pub scope: ResourceSharingScope,
-    /// The cliques that share; empty together with `groups` means all of the level.
+    /// The cliques that share the claims. If `cliques` and `groups` are both empty, all cliques of the level share them.
     pub cliques: &'a [String],
-    /// The scaling groups that share, with all their cliques; only at the level of the set.
+    /// The scaling groups that share the claims with all their cliques; only at the level of the set.
     pub groups: &'a [String],
-    /// Whether a short form was used; those never mean a template within the set.
+    /// Whether the user wrote a short form, which never refers to a template of the set.
     pub is_short: bool,
-    /// The field it is written in, from the object of its level on.
+    /// The field with the name, relative to the object of the level.
     pub field: String,
 }
 
 impl<'a> SharedClaim<'a> {
-    fn written(template: &'a str, namespace: Option<&'a String>, scope: ResourceSharingScope, at: usize) -> Self {
+    fn long_form(template: &'a str, namespace: Option<&'a String>, scope: ResourceSharingScope, at: usize) -> Self {
         let namespace = namespace.map(String::as_str).filter(|namespace| !namespace.is_empty());
         let field = format!("resourceSharing[{at}].name");
         Self { template, namespace, scope, cliques: &[], groups: &[], is_short: false, field }
     }
 
-    fn short(template: &'a str, scope: ResourceSharingScope, field: String) -> Self {
+    fn short_form(template: &'a str, scope: ResourceSharingScope, field: String) -> Self {
         Self { template, namespace: None, scope, cliques: &[], groups: &[], is_short: true, field }
     }
 
-    /// Whether the pods of a clique share, given the scaling group that the clique is in.
+    /// Whether the pods of a clique share the claims. `group` is the scaling group of the clique.
     pub fn applies_to(&self, clique: &str, group: Option<&str>) -> bool {
         let named = |names: &[String], name: &str| names.iter().any(|listed| listed == name);
         let all = self.cliques.is_empty() && self.groups.is_empty();
@@ -43,24 +43,24 @@ impl<'a> SharedClaim<'a> {
     }
 }
 
-/// What pods across a set share.
+/// The shared claims of a set.
 pub fn of_set<'a>(template: &'a PodCliqueSetTemplateSpec) -> Vec<SharedClaim<'a>> {
     let share = |(at, spec): (usize, &'a PcsResourceSharingSpec)| {
         let (cliques, groups) = match &spec.filter {
             Some(filter) => (&filter.child_clique_names[..], &filter.child_scaling_group_names[..]),
             None => (&[][..], &[][..]),
         };
-        let share = SharedClaim::written(&spec.name, spec.namespace.as_ref(), spec.scope, at);
+        let share = SharedClaim::long_form(&spec.name, spec.namespace.as_ref(), spec.scope, at);
         SharedClaim { cliques, groups, ..share }
     };
     template.resource_sharing.iter().enumerate().map(share).collect()
 }
 
-/// What the cliques of a scaling group share.
+/// The shared claims of a scaling group.
 pub fn of_group<'a>(group: &'a PodCliqueScalingGroupConfig) -> Vec<SharedClaim<'a>> {
     let long = |(at, spec): (usize, &'a PcsgResourceSharingSpec)| {
         let cliques = spec.filter.as_ref().map_or(&[][..], |filter| &filter.child_clique_names);
-        SharedClaim { cliques, ..SharedClaim::written(&spec.name, spec.namespace.as_ref(), spec.scope, at) }
+        SharedClaim { cliques, ..SharedClaim::long_form(&spec.name, spec.namespace.as_ref(), spec.scope, at) }
     };
     let long = group.resource_sharing.iter().enumerate().map(long);
     let short = group.resource_claim_template_configs.iter().enumerate().flat_map(|(at, config)| {
@@ -68,20 +68,20 @@ pub fn of_group<'a>(group: &'a PodCliqueScalingGroupConfig) -> Vec<SharedClaim<'
             let field = format!("resourceClaimTemplateConfigs[{at}].names[{name_at}]");
             SharedClaim {
                 cliques: &config.clique_names,
-                ..SharedClaim::short(name, ResourceSharingScope::PerReplica, field)
+                ..SharedClaim::short_form(name, ResourceSharingScope::PerReplica, field)
             }
         })
     });
     long.chain(short).collect()
 }
 
-/// What the pods of a clique share.
+/// The shared claims of a clique.
 pub fn of_clique(clique: &PodCliqueTemplateSpec) -> Vec<SharedClaim<'_>> {
     let long = clique.resource_sharing.iter().enumerate();
-    let long = long.map(|(at, spec)| SharedClaim::written(&spec.name, spec.namespace.as_ref(), spec.scope, at));
+    let long = long.map(|(at, spec)| SharedClaim::long_form(&spec.name, spec.namespace.as_ref(), spec.scope, at));
     let short = clique.resource_claim_template_names.iter().enumerate().map(|(at, name)| {
         let field = format!("resourceClaimTemplateNames[{at}]");
-        SharedClaim::short(name, ResourceSharingScope::AllReplicas, field)
+        SharedClaim::short_form(name, ResourceSharingScope::AllReplicas, field)
     });
     long.chain(short).collect()
 }

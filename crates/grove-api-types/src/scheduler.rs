@@ -1,9 +1,9 @@
-//! The scheduling backends: a closed set.
+//! The scheduling backends: a closed enum.
 
-/// A scheduler that pods can be given to.
+/// A scheduler that pods can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheduler {
-    /// Kubernetes' own.
+    /// The default scheduler of Kubernetes.
     #[default]
     Kube,
     /// KAI.
@@ -15,7 +15,7 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
-    /// All of them, by name.
+    /// All schedulers, by name.
     pub const ALL: [(&str, Self); 4] = [
         (Self::Kube.name(), Self::Kube),
         (Self::Kai.name(), Self::Kai),
@@ -23,12 +23,12 @@ impl Scheduler {
         (Self::Lpx.name(), Self::Lpx),
     ];
 
-    /// The scheduler of that name.
+    /// The scheduler with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, scheduler)| scheduler)
     }
 
-    /// Whether it learns what a gang is from `PodGroup`s of an API of its own.
+    /// Whether the scheduler reads gangs from `PodGroup`s of its own API.
     pub const fn has_own_pod_groups(self) -> bool {
         match self {
             Self::Kai | Self::Volcano => true,
@@ -36,7 +36,7 @@ impl Scheduler {
         }
     }
 
-    /// The name as pods carry it in `schedulerName`.
+    /// The name, as in `schedulerName` of pods.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kube => "default-scheduler",

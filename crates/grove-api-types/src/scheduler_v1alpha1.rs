@@ -1,4 +1,4 @@
-//! Group `scheduler.grove.io/v1alpha1`: what Grove tells schedulers.
+//! API group `scheduler.grove.io/v1alpha1`: gangs for schedulers.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Pods that are scheduled together or not at all.
+/// Pods that the scheduler places together or not at all.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
     group = "scheduler.grove.io",
@@ -26,17 +26,17 @@ use serde::{Deserialize, Serialize};
 pub struct PodGangSpec {
     /// One group of identical pods per clique of the gang.
     pub podgroups: Vec<PodGroup>,
-    /// How close together the whole gang is to be.
+    /// The topology constraint of the whole gang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
-    /// Groups of groups that are to be closer together than the rest: the replicas of a scaling group.
+    /// Topology constraints for several groups together, for example for a replica of a scaling group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<TopologyConstraintGroupConfig>>")]
     pub topology_constraint_group_configs: Vec<TopologyConstraintGroupConfig>,
-    /// Priority class of the gang.
+    /// The priority class of the gang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// A gang whose places this one may take.
+    /// A gang whose resources this gang may reuse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse_reservation_ref: Option<NamespacedName>,
 }
@@ -45,84 +45,84 @@ pub struct PodGangSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroup {
-    /// Name of the `PodClique` whose pods these are.
+    /// The name of the `PodClique` of the pods.
     pub name: String,
-    /// The pods, sorted by name. Written by pclq-controller.
+    /// The pods, sorted by name. pclq-controller writes the list.
     pub pod_references: Vec<NamespacedName>,
-    /// How many of the pods the gang needs at least.
+    /// The number of pods that must be scheduled together.
     pub min_replicas: i32,
-    /// How close together these pods are to be.
+    /// The topology constraint of these pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
 }
 
-/// How close together pods are to be.
+/// A topology constraint.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyConstraint {
-    /// The labels of nodes that the pods' nodes have in common.
+    /// The node labels by which the scheduler packs the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack_constraint: Option<TopologyPackConstraint>,
 }
 
-/// Labels of nodes that the nodes of some pods have in common.
+/// The node labels by which the scheduler packs pods.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyPackConstraint {
-    /// Key of the label whose value must be the same.
+    /// The key of a node label. All pods must be on nodes with the same value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<String>,
-    /// Key of the label whose value is the same if there is room.
+    /// The key of a node label. The scheduler places all pods on nodes with the same value if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred: Option<String>,
 }
 
-/// Groups of a gang that are to be close together.
+/// The topology constraint of several groups of a gang.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyConstraintGroupConfig {
-    /// Name of the replica of the scaling group.
+    /// The name of the replica of the scaling group.
     pub name: String,
-    /// Names of its groups.
+    /// The names of the groups.
     pub pod_group_names: Vec<String>,
-    /// How close together their pods are to be.
+    /// The topology constraint of their pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
 }
 
-/// An object of some namespace.
+/// The namespace and the name of an object.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 pub struct NamespacedName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// What is known about a gang.
+/// The status of a gang.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGangStatus {
-    /// Where the gang is in its life.
+    /// The phase of the gang.
     pub phase: PodGangPhase,
-    /// `Initialized` is Grove's; the others are the scheduler's.
+    /// The conditions. Grove writes `Initialized` and `Ready`; the other conditions describe scheduling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// How well the gang was placed, as the scheduler judges.
+    /// The quality of the placement, as the scheduler reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement_score: Option<f64>,
 }
 
-/// Where a gang is in its life.
+/// The phase of a gang.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum PodGangPhase {
-    /// Some pod of the minimum is not scheduled.
+    /// A clique has fewer scheduled pods than its minimum.
     #[default]
     Pending,
-    /// The minimum is scheduled, and not all of it is ready.
+    /// Each clique has its minimum of scheduled pods, and a clique has fewer ready pods than its minimum.
     Starting,
-    /// The minimum is ready.
+    /// Each clique has its minimum of ready pods.
     Running,
 }

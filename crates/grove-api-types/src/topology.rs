@@ -1,5 +1,5 @@
-//! The topology of a cluster as the rules see it, and which topology a set refers to. Both kinds of topology objects are
-//! read into one value; after that nobody asks which kind it was.
+//! The topology of a cluster, and the topology that a set refers to. [`Topology`] represents both kinds of topology objects, so
+//! that no other code depends on the kind.
 
 use std::collections::BTreeSet;
 
@@ -13,28 +13,28 @@ use crate::v1alpha1::{
     TopologyBindingLevel, TopologyConstraint,
 };
 
-/// A topology: its levels, the broadest first.
+/// A topology of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Its name.
+    /// The name of the topology.
     pub name: String,
-    /// Its levels, the broadest first.
+    /// The levels, the broadest first.
     pub levels: Vec<Level>,
-    /// Whether it is being deleted. New references treat it as absent.
+    /// Whether the object is terminating. For new references, a terminating topology counts as not found.
     pub is_terminating: bool,
 }
 
 /// One level of a topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// What constraints call it.
+    /// The name of the level in constraints.
     pub domain: String,
-    /// The label of nodes that says in which domain of the level they are.
+    /// The node label whose value is the domain of the node.
     pub key: String,
 }
 
 impl Topology {
-    /// How narrow a domain is: its place among the levels.
+    /// The index of the level of a domain; a greater index means a narrower domain.
     pub fn depth(&self, domain: &str) -> Option<usize> {
         self.levels.iter().position(|level| level.domain == domain)
     }
@@ -72,26 +72,26 @@ impl From<&ClusterTopologyBinding> for Topology {
     }
 }
 
-/// The place of a domain among the seven, the broadest first; what is none of them comes last.
+/// The rank of a domain among the seven predefined domains, the broadest first; an unknown domain comes last.
 pub fn domain_rank(domain: &str) -> usize {
     TopologyDomain::ALL.iter().position(|(name, _)| *name == domain).unwrap_or(TopologyDomain::ALL.len())
 }
 
-/// Every constraint of a template: the set's own, those of its scaling groups, those of its cliques.
+/// All constraints of a template: those of the set, of its scaling groups and of its cliques.
 pub fn constraints(template: &PodCliqueSetTemplateSpec) -> impl Iterator<Item = &TopologyConstraint> {
     let groups = template.pod_clique_scaling_groups.iter().filter_map(|group| group.topology_constraint.as_ref());
     let cliques = template.cliques.iter().filter_map(|clique| clique.topology_constraint.as_ref());
     template.topology_constraint.iter().chain(groups).chain(cliques)
 }
 
-/// The topology that a template names: its own field, else the first constraint that names one.
+/// The topology name in a template: `clusterTopologyName`, otherwise the first `topologyName` of a constraint.
 pub fn explicit_topology_name(template: &PodCliqueSetTemplateSpec) -> Option<&str> {
     let within = constraints(template).filter_map(|constraint| constraint.topology_name.as_deref());
     template.cluster_topology_name.as_deref().into_iter().chain(within).find(|name| !name.is_empty())
 }
 
-/// The topology that a set refers to: none without a constraint; else the name that is written, else the one that the set
-/// was labelled with, else the configured default.
+/// The name of the topology that a set refers to: none without a constraint, otherwise the explicit name, otherwise the label
+/// `grove.io/topology-name`, otherwise the configured default.
 pub fn resolve_topology_name<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
     let template = &set.spec.template;
     constraints(template).next()?;
@@ -99,15 +99,15 @@ pub fn resolve_topology_name<'a>(set: &'a PodCliqueSet, default: &'a str) -> Opt
     explicit_topology_name(template).or_else(label).or(Some(default))
 }
 
-/// The topology that a set refers to that is being created: nobody can have labelled it yet.
+/// The name of the topology that a new set refers to. Only Grove sets the label, so it does not count on a new set.
 pub fn resolve_topology_name_on_create<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
     let template = &set.spec.template;
     constraints(template).next()?;
     explicit_topology_name(template).or(Some(default))
 }
 
-/// The topology that a set refers to after an update: as [`resolve_topology_name`], except that the old label counts only as long as
-/// the names in the template stay what they were.
+/// The name of the topology that an updated set refers to. It is that of [`resolve_topology_name`], but the old label counts only
+/// if the explicit name does not change.
 pub fn resolve_topology_name_on_update<'a>(
     new: &'a PodCliqueSet,
     old: &'a PodCliqueSet,
@@ -115,12 +115,12 @@ pub fn resolve_topology_name_on_update<'a>(
 ) -> Option<&'a str> {
     let template = &new.spec.template;
     constraints(template).next()?;
-    let (written, before) = (explicit_topology_name(template), explicit_topology_name(&old.spec.template));
-    let kept = if written == before { resolve_topology_name(old, default) } else { None };
-    written.or(kept).or(Some(default))
+    let (explicit, before) = (explicit_topology_name(template), explicit_topology_name(&old.spec.template));
+    let label = if explicit == before { resolve_topology_name(old, default) } else { None };
+    explicit.or(label).or(Some(default))
 }
 
-/// The domains that the constraints of a template name.
+/// The domains in the constraints of a template.
 pub fn used_domains(template: &PodCliqueSetTemplateSpec) -> BTreeSet<&str> {
     constraints(template).flat_map(|constraint| [constraint.required(), constraint.preferred()]).flatten().collect()
 }

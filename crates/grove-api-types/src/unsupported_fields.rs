@@ -1,5 +1,5 @@
-//! Fields of a set that are accepted and kept, and that no service acts on yet. A user who writes one of them is told by
-//! the condition `UnsupportedFields`, so that nobody relies on what does not happen.
+//! Fields of a set that Grove stores and that no service supports yet. The condition `UnsupportedFields` lists them, so that users do
+//! not rely on them.
 
 use kube::ResourceExt;
 
@@ -11,32 +11,33 @@ use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
 
-/// As many fields are named in a message; the others are counted.
-const NAMED: usize = 20;
+/// A message contains at most this many fields, and counts the others.
+const MAX_NAMED: usize = 20;
 
-/// The paths of such fields that `set` has, as it was stored: our defaults would look like the user's words.
+/// The paths of the unsupported fields of `set`. The set must be without typed defaults, so that the list contains only fields that the
+/// user set.
 pub fn fields(set: &PodCliqueSet) -> Vec<String> {
-    let mut found = Found::default();
+    let mut unsupported = UnsupportedFields::default();
     let annotation = |key: &str| set.annotations().get(key);
-    found.add(
+    unsupported.add(
         annotation(AUTO_MNNVL).is_some_and(|value| value != AUTO_MNNVL_DISABLED),
         "metadata.annotations",
         AUTO_MNNVL,
     );
-    found.add(
+    unsupported.add(
         annotation(MNNVL_GROUP).is_some_and(|group| group != NO_MNNVL_GROUP),
         "metadata.annotations",
         MNNVL_GROUP,
     );
-    found.add(set.spec.update_strategy.is_some(), "spec", "updateStrategy");
-    found.of_template(&set.spec.template);
-    found.0
+    unsupported.add(set.spec.update_strategy.is_some(), "spec", "updateStrategy");
+    unsupported.of_template(&set.spec.template);
+    unsupported.0
 }
 
-/// A sentence that names them, for a condition; `None` if there is none.
+/// The message of the condition; `None` if there are no such fields.
 pub fn message(fields: &[String]) -> Option<String> {
-    let named = fields.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = fields.len().saturating_sub(NAMED);
+    let named = fields.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = fields.len().saturating_sub(MAX_NAMED);
     let named = match (fields.len(), more) {
         (0, _) => return None,
         (_, 0) => named,
@@ -46,12 +47,12 @@ pub fn message(fields: &[String]) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Found(Vec<String>);
+struct UnsupportedFields(Vec<String>);
 
-impl Found {
-    fn add(&mut self, is_written: bool, parent: &str, field: &str) {
-        if is_written {
-            // The key of an annotation has dots of its own.
+impl UnsupportedFields {
+    fn add(&mut self, is_set: bool, parent: &str, field: &str) {
+        if is_set {
+            // The key of an annotation contains dots.
             let path = if field.contains('/') { format!("{parent}[{field}]") } else { [parent, field].join(".") };
             self.0.push(path);
         }
@@ -62,10 +63,10 @@ impl Found {
         self.add(template.clique_startup_type != CliqueStartupType::AnyOrder, path, "cliqueStartupType");
         self.add(template.cluster_topology_name.is_some(), path, "clusterTopologyName");
         self.add(template.topology_constraint.is_some(), path, "topologyConstraint");
-        // What admission fills in is not the user's word.
+        // The webhook sets the default, so a default value is not a choice of the user.
         let default = Duration::new(default::TERMINATION_DELAY).value();
-        let is_written = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
-        self.add(is_written, path, "terminationDelay");
+        let is_set = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
+        self.add(is_set, path, "terminationDelay");
         self.add(!template.resource_claim_templates.is_empty(), path, "resourceClaimTemplates");
         self.add(!template.resource_sharing.is_empty(), path, "resourceSharing");
         for (index, clique) in template.cliques.iter().enumerate() {
@@ -83,15 +84,15 @@ impl Found {
         self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
-        // Pods carry the name, but the scheduler is not told of their gang.
-        let named = clique.spec.pod_spec.text("schedulerName");
-        let waits = named.and_then(Scheduler::named).is_some_and(Scheduler::has_own_pod_groups);
-        self.add(waits, &format!("{path}.spec.podSpec"), "schedulerName");
+        // Pods have the scheduler name, but no service creates the PodGroups of these schedulers.
+        let named = clique.spec.pod_spec.string("schedulerName");
+        let needs_pod_groups = named.and_then(Scheduler::named).is_some_and(Scheduler::has_own_pod_groups);
+        self.add(needs_pod_groups, &format!("{path}.spec.podSpec"), "schedulerName");
     }
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {
-        let fabric = group.annotations.get(MNNVL_GROUP);
-        self.add(fabric.is_some_and(|group| group != NO_MNNVL_GROUP), &format!("{path}.annotations"), MNNVL_GROUP);
+        let mnnvl_group = group.annotations.get(MNNVL_GROUP);
+        self.add(mnnvl_group.is_some_and(|group| group != NO_MNNVL_GROUP), &format!("{path}.annotations"), MNNVL_GROUP);
         self.add(group.topology_constraint.is_some(), path, "topologyConstraint");
         self.add(!group.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!group.resource_claim_template_configs.is_empty(), path, "resourceClaimTemplateConfigs");

@@ -1,4 +1,4 @@
-//! Group `grove.io/v1alpha1`: the kinds users write and the kinds Grove derives from them.
+//! API group `grove.io/v1alpha1`: the kinds that users write, and the kinds that Grove derives from them.
 
 pub mod auto_scaling;
 pub mod cluster_topology;

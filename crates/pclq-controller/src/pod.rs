@@ -22,7 +22,7 @@ fn is_clique(owner: &OwnerReference) -> bool {
 
 /// The clique that the labels of the pod name, if Grove manages the pod.
 pub(crate) fn labelled_clique(pod: &SlimPod) -> Option<&str> {
-    let managed = pod.labels().get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::MANAGER);
+    let managed = pod.labels().get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::GROVE_OPERATOR);
     pod.labels().get(labels::POD_CLIQUE).filter(|_| managed).map(String::as_str)
 }
 

@@ -4,7 +4,7 @@
 //! replaces those of the Go operator.
 
 use grove_api_types::admission::{ALWAYS_EXEMPT, VALIDATED_KEYS};
-use grove_api_types::labels::{MANAGED_BY, MANAGER};
+use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
@@ -104,7 +104,7 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
         rule("resource.nvidia.com", "v1beta1", &["computedomains"], &[UPDATE], NAMESPACED),
     ];
     let selector = LabelSelector {
-        match_labels: Some([(MANAGED_BY.to_owned(), MANAGER.to_owned())].into()),
+        match_labels: Some([(MANAGED_BY.to_owned(), GROVE_OPERATOR.to_owned())].into()),
         ..LabelSelector::default()
     };
     let non_exempt = Condition { name: "user-is-not-exempt", expression: non_exempt_users() };

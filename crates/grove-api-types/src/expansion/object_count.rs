@@ -1,5 +1,5 @@
-//! How many objects a set implies, counted without making any of them: three numbers below their limits multiply to what no
-//! cluster holds.
+//! The number of objects that a set expands to, without the expansion: replicas that are all below their limits can multiply to
+//! more objects than a cluster can store.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use crate::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 use kube::ResourceExt;
 
-/// The most objects that a set may imply, its pods among them.
+/// The largest number of objects that a set may expand to, pods included.
 pub const MAX_OBJECTS: u64 = 100_000;
 
-/// A template by what each of its parts counts.
+/// Counts the objects of a template by its parts.
 pub struct ObjectCount<'a> {
-    /// Cliques of no scaling group.
-    alone: Vec<&'a PodCliqueTemplateSpec>,
+    /// The standalone cliques.
+    standalone: Vec<&'a PodCliqueTemplateSpec>,
     groups: Vec<(&'a PodCliqueScalingGroupConfig, u64)>,
 }
 
 impl<'a> ObjectCount<'a> {
-    /// Of this template.
+    /// The counts of this template.
     pub fn of(template: &'a PodCliqueSetTemplateSpec) -> Self {
         let by_name: BTreeMap<&str, _> = template.cliques.iter().map(|clique| (clique.name.as_str(), clique)).collect();
         let configs = &template.pod_clique_scaling_groups;
@@ -29,29 +29,30 @@ impl<'a> ObjectCount<'a> {
         };
         let mut members = configs.iter().flat_map(|config| &config.clique_names).collect::<Vec<_>>();
         members.sort_unstable();
-        let is_alone = |clique: &&PodCliqueTemplateSpec| members.binary_search(&&clique.name).is_err();
+        let is_standalone = |clique: &&PodCliqueTemplateSpec| members.binary_search(&&clique.name).is_err();
         Self {
-            alone: template.cliques.iter().filter(is_alone).collect(),
+            standalone: template.cliques.iter().filter(is_standalone).collect(),
             groups: configs.iter().map(|config| (config, member(config))).collect(),
         }
     }
 
-    /// Each clique of no group and each group, by its name, with what it counts in one replica of the set.
+    /// Each standalone clique and each scaling group, with its number of objects in one replica of the set.
     pub fn parts(&self) -> impl Iterator<Item = (&'a str, u64)> {
-        let alone = self.alone.iter().map(|clique| (clique.name.as_str(), of_clique(clique, clique.spec.replicas)));
+        let standalone =
+            self.standalone.iter().map(|clique| (clique.name.as_str(), of_clique(clique, clique.spec.replicas)));
         let groups = self
             .groups
             .iter()
             .map(|(config, member)| (config.name.as_str(), of_group(config, config.replicas(), *member)));
-        alone.chain(groups)
+        standalone.chain(groups)
     }
 
-    /// What one replica of the set counts, as it is created.
+    /// The number of objects of one replica, with the initial scale.
     pub fn replica(&self) -> u64 {
         self.sized(|clique| clique.spec.replicas, PodCliqueScalingGroupConfig::replicas)
     }
 
-    /// What the group of this name counts with so many replicas beyond what it counts as it is created.
+    /// The number of additional objects if the scaling group has this number of replicas instead of the initial one.
     pub fn growth(&self, group: &str, replicas: i32) -> u64 {
         let found = self.groups.iter().find(|(config, _)| config.name == group);
         found.map_or(0, |(config, member)| {
@@ -65,27 +66,27 @@ impl<'a> ObjectCount<'a> {
         clique: impl Fn(&PodCliqueTemplateSpec) -> i32,
         group: impl Fn(&PodCliqueScalingGroupConfig) -> i32,
     ) -> u64 {
-        let alone = self.alone.iter().map(|it| of_clique(it, clique(it)));
+        let standalone = self.standalone.iter().map(|it| of_clique(it, clique(it)));
         let groups = self.groups.iter().map(|(config, member)| of_group(config, group(config), *member));
         // The Service and the base gang.
-        alone.chain(groups).fold(2, u64::saturating_add)
+        standalone.chain(groups).fold(2, u64::saturating_add)
     }
 }
 
-/// What a set counts as it is created.
+/// The number of objects of a set, with the initial scale.
 pub fn of_template(set: &PodCliqueSet) -> u64 {
     count(set.spec.replicas).saturating_mul(ObjectCount::of(&set.spec.template).replica())
 }
 
-/// Whether the set could imply too many objects, if its cliques and groups were all as large as the largest that there is.
-/// Nearly always that is answer enough.
+/// A cheap upper bound of [`is_too_large`]: whether the set would have too many objects if all its cliques and groups were as
+/// large as the largest existing ones. For most sets this is false, and no exact count is needed.
 pub fn may_be_too_large(set: &PodCliqueSet, largest_clique: i32, largest_group: i32) -> bool {
     let largest = ObjectCount::of(&set.spec.template)
         .sized(|template| template.spec.replicas.max(largest_clique), |config| config.replicas().max(largest_group));
     count(set.spec.replicas).saturating_mul(largest) > MAX_OBJECTS
 }
 
-/// Whether the set implies too many objects with the sizes that its cliques and groups have now.
+/// Whether the set expands to too many objects with the current scale of its cliques and groups.
 pub fn is_too_large(set: &PodCliqueSet, live: &CurrentScale) -> bool {
     let parts = ObjectCount::of(&set.spec.template);
     let mut sum: u64 = 0;
@@ -95,7 +96,7 @@ pub fn is_too_large(set: &PodCliqueSet, live: &CurrentScale) -> bool {
     })
 }
 
-/// Whether one replica of the set does.
+/// Whether one replica of the set expands to too many objects.
 pub fn is_replica_too_large(set: &PodCliqueSet, index: i32, live: &CurrentScale) -> bool {
     of_replica(set, &ObjectCount::of(&set.spec.template), index, live) > MAX_OBJECTS
 }
@@ -108,12 +109,13 @@ fn of_replica(set: &PodCliqueSet, parts: &ObjectCount<'_>, index: i32, live: &Cu
     )
 }
 
-/// A clique, its pods and its autoscaler.
+/// The number of objects of a clique: the `PodClique`, its pods and its autoscaler.
 fn of_clique(template: &PodCliqueTemplateSpec, replicas: i32) -> u64 {
     count(replicas) + 1 + u64::from(template.spec.auto_scaling_config.is_some())
 }
 
-/// A group, its autoscaler, the cliques and pods of its replicas and the gangs of those beyond `minAvailable`.
+/// The number of objects of a group: the `PodCliqueScalingGroup`, its autoscaler, the cliques and pods of its replicas, and its
+/// scaled gangs.
 fn of_group(config: &PodCliqueScalingGroupConfig, replicas: i32, member: u64) -> u64 {
     let scaled = count(replicas.saturating_sub(config.min_available()));
     let own = scaled + 1 + u64::from(config.scale_config.is_some());

@@ -1,11 +1,10 @@
-//! Which cliques a clique starts after, by the names of their `PodClique`s.
+//! The names of the `PodClique`s that must have ready pods before the pods of a clique start.
 
 use super::Expansion;
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName};
 use crate::v1alpha1::{CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
-/// A replica that a scaling group has from its `minAvailable` on. Its cliques wait for one another only: the base gang
-/// runs already.
+/// A replica of a scaling group with a scaled gang. Its cliques wait only for each other, because the base gang already runs.
 #[derive(Clone, Copy)]
 pub(super) struct ScaledReplica<'e> {
     pub(super) group: &'e PodCliqueScalingGroupName,
@@ -14,8 +13,8 @@ pub(super) struct ScaledReplica<'e> {
 }
 
 impl Expansion<'_, '_> {
-    /// The cliques that a clique made from `template` starts after: of the same replica of the group if it is a scaled
-    /// one, else of the base gang.
+    /// The parents of a clique with this template: in the same replica of the group if it has a scaled gang, otherwise in the
+    /// base gang.
     pub(super) fn parents(
         &self,
         template: &PodCliqueTemplateSpec,
@@ -29,7 +28,7 @@ impl Expansion<'_, '_> {
         parents.collect()
     }
 
-    /// The cliques that the template waits for, by their names in the template.
+    /// The names of the parents in the template.
     fn named_parents(&self, template: &PodCliqueTemplateSpec) -> Vec<String> {
         match self.set.spec.template.clique_startup_type {
             CliqueStartupType::AnyOrder => Vec::new(),
@@ -41,7 +40,7 @@ impl Expansion<'_, '_> {
         }
     }
 
-    /// A clique of a scaling group stands for itself in every replica of the group that the base gang has.
+    /// The `PodClique`s of a parent: for a clique of a scaling group, one per replica of the group in the base gang.
     fn in_base_gang(&self, parent: &str) -> Vec<PodCliqueName> {
         let Some(config) = self.group_of(parent) else {
             return vec![PodCliqueName::standalone(&self.name, self.index, parent)];

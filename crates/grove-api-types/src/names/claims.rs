@@ -1,4 +1,4 @@
-//! Names of resource claims and compute domains, and of the entries by which pods refer to claims.
+//! Names of resource claims and compute domains, and of the entries with which pods refer to claims.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use sha2::{Digest, Sha256};
 use super::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 
 name!(
-    /// Name of a `ResourceClaim` that pods share.
+    /// Name of a shared `ResourceClaim`.
     ResourceClaimName
 );
 name!(
-    /// Name by which the containers of a pod refer to a claim.
+    /// Name with which the containers of a pod refer to a claim.
     PodClaimName
 );
 name!(
-    /// Name of a `ComputeDomain`, which is that of the `ResourceClaimTemplate` made for it.
+    /// Name of a `ComputeDomain`, and of its `ResourceClaimTemplate`.
     ComputeDomainName
 );
 
-/// Whose claim it is.
+/// The owner of a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum ClaimOwner<'a> {
-    /// A set; its replicas are those of the set.
+    /// A set; the replicas are those of the set.
     Set(&'a PodCliqueSetName),
-    /// A scaling group; its replicas are those of the group.
+    /// A scaling group; the replicas are those of the group.
     Group(&'a PodCliqueScalingGroupName),
-    /// A clique; its replicas are pods.
+    /// A clique; the replicas are its pods.
     Clique(&'a PodCliqueName),
 }
 
@@ -53,34 +53,33 @@ impl ResourceClaimName {
     }
 }
 
-/// The longest name that a pod may give to a claim.
-const LONGEST_POD_CLAIM: usize = 63;
-/// Hexadecimal digits that stand for what was cut from a name.
-const CUT_DIGITS: usize = 8;
+/// The length limit for the name of a claim in a pod.
+const MAX_POD_CLAIM_LENGTH: usize = 63;
+/// The number of hexadecimal digits of the hash in a shortened name.
+const HASH_DIGITS: usize = 8;
 
 impl PodClaimName {
-    /// The entry for the claim of a compute domain.
+    /// The name for the claim of a compute domain.
     pub fn of_compute_domain() -> Self {
         Self("mnnvl-claim".to_owned())
     }
 
-    /// The entry for a shared claim: its name, or where that is longer than a pod may write, its beginning and a hash of
-    /// the whole.
+    /// The name for a shared claim: its own name, or, if that is not valid in a pod, its beginning and a hash of the whole.
     pub fn of_claim(claim: &ResourceClaimName) -> Self {
         let name = claim.as_str();
-        if name.len() <= LONGEST_POD_CLAIM && !name.contains('.') {
+        if name.len() <= MAX_POD_CLAIM_LENGTH && !name.contains('.') {
             return Self(name.to_owned());
         }
         let digest = Sha256::digest(name.as_bytes());
-        let hash = digest.iter().take(CUT_DIGITS / 2).fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
-        let kept: String = name.chars().take(LONGEST_POD_CLAIM - CUT_DIGITS - 1).collect();
-        let kept = kept.replace('.', "-");
-        Self(format!("{}-{hash}", kept.trim_end_matches('-')))
+        let hash = digest.iter().take(HASH_DIGITS / 2).fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+        let prefix: String = name.chars().take(MAX_POD_CLAIM_LENGTH - HASH_DIGITS - 1).collect();
+        let prefix = prefix.replace('.', "-");
+        Self(format!("{}-{hash}", prefix.trim_end_matches('-')))
     }
 }
 
 impl ComputeDomainName {
-    /// The one domain of a replica: `<set>-<replica>`.
+    /// The only domain of a replica: `<set>-<replica>`.
     pub fn of_replica(set: &PodCliqueSetName, replica: i32) -> Self {
         Self(format!("{set}-{replica}"))
     }

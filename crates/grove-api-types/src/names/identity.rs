@@ -1,4 +1,4 @@
-//! Names of what lets the pods of a set read their own gang while they wait to start.
+//! Names of the `ServiceAccount`, the Role and the token with which waiting pods read the pods of their gang.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ name!(
     PodServiceAccountName
 );
 name!(
-    /// Name of the Role of a set, and of the `RoleBinding` to it.
+    /// Name of the Role and the `RoleBinding` of a set.
     PodRoleName
 );
 name!(
@@ -20,19 +20,19 @@ name!(
 );
 
 impl PodServiceAccountName {
-    /// The account of a set: `<set>`.
+    /// The `ServiceAccount` of a set: `<set>`.
     pub fn of_set(set: &PodCliqueSetName) -> Self {
         Self(set.to_string())
     }
 }
 
 impl PodRoleName {
-    /// The role of a set: `grove.io:pcs:<set>`.
+    /// The Role of a set: `grove.io:pcs:<set>`.
     pub fn of_set(set: &PodCliqueSetName) -> Self {
         Self(format!("grove.io:pcs:{set}"))
     }
 
-    /// The name as the value of a label, which has no colons.
+    /// The name as the value of a label, which must not contain colons.
     pub fn label_value(&self) -> String {
         self.0.replace(':', "-")
     }

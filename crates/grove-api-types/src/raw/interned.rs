@@ -1,4 +1,4 @@
-//! Equal JSON is kept once: the thousand cliques of a set carry the same pod spec.
+//! Interning of equal JSON: the thousand cliques of a set have the same pod spec.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -9,25 +9,25 @@ use serde_json::{Map, Value};
 
 type Fields = Map<String, Value>;
 
-/// What is in use somewhere, by its hash. It only saves memory: nobody can tell whether two equal values are one.
-static IN_USE: Mutex<InUse> = Mutex::new(InUse { by_hash: BTreeMap::new(), swept_at: 0 });
+/// The interned values by hash. They only save memory: equal values behave alike, shared or not.
+static INTERNED: Mutex<Interned> = Mutex::new(Interned { by_hash: BTreeMap::new(), swept_at: 0 });
 
-struct InUse {
+struct Interned {
     by_hash: BTreeMap<u64, Weak<Fields>>,
-    /// How many there were after the last sweep.
+    /// The number of values after the last sweep.
     swept_at: usize,
 }
 
-/// The allocation that others use for the same fields, or a new one.
-pub(super) fn shared(fields: Fields) -> Arc<Fields> {
+/// The existing allocation of the same fields, or a new one.
+pub(super) fn intern(fields: Fields) -> Arc<Fields> {
     let mut hasher = DefaultHasher::new();
     fields.hash(&mut hasher);
     // No code panics while it holds the lock.
-    IN_USE.lock().unwrap_or_else(PoisonError::into_inner).share(hasher.finish(), fields)
+    INTERNED.lock().unwrap_or_else(PoisonError::into_inner).intern(hasher.finish(), fields)
 }
 
-impl InUse {
-    fn share(&mut self, hash: u64, fields: Fields) -> Arc<Fields> {
+impl Interned {
+    fn intern(&mut self, hash: u64, fields: Fields) -> Arc<Fields> {
         let known = self.by_hash.get(&hash).and_then(Weak::upgrade);
         if let Some(same) = known.filter(|known| **known == fields) {
             return same;
@@ -51,25 +51,25 @@ mod tests {
     }
 
     #[test]
-    fn equal_fields_are_one_allocation_and_others_are_not() {
-        let one = shared(fields(1));
-        assert!(Arc::ptr_eq(&one, &shared(fields(1))));
-        assert!(!Arc::ptr_eq(&one, &shared(fields(2))));
+    fn equal_fields_share_one_allocation_and_different_fields_do_not() {
+        let one = intern(fields(1));
+        assert!(Arc::ptr_eq(&one, &intern(fields(1))));
+        assert!(!Arc::ptr_eq(&one, &intern(fields(2))));
     }
 
     #[test]
-    fn fields_of_one_hash_stay_what_they_are() {
-        let mut in_use = InUse { by_hash: BTreeMap::new(), swept_at: 0 };
-        let (one, two) = (in_use.share(7, fields(1)), in_use.share(7, fields(2)));
+    fn different_fields_with_the_same_hash_stay_different() {
+        let mut interned = Interned { by_hash: BTreeMap::new(), swept_at: 0 };
+        let (one, two) = (interned.intern(7, fields(1)), interned.intern(7, fields(2)));
         assert_eq!((&*one, &*two), (&fields(1), &fields(2)));
     }
 
     #[test]
-    fn what_nobody_uses_any_more_is_swept() {
-        let mut in_use = InUse { by_hash: BTreeMap::new(), swept_at: 0 };
-        let kept = in_use.share(0, fields(0));
-        (1..1000).for_each(|n| drop(in_use.share(n as u64, fields(n))));
-        assert!(in_use.by_hash.len() < 50, "{}", in_use.by_hash.len());
-        assert!(Arc::ptr_eq(&kept, &in_use.share(0, fields(0))));
+    fn unused_fields_are_swept() {
+        let mut interned = Interned { by_hash: BTreeMap::new(), swept_at: 0 };
+        let used = interned.intern(0, fields(0));
+        (1..1000).for_each(|n| drop(interned.intern(n as u64, fields(n))));
+        assert!(interned.by_hash.len() < 50, "{}", interned.by_hash.len());
+        assert!(Arc::ptr_eq(&used, &interned.intern(0, fields(0))));
     }
 }

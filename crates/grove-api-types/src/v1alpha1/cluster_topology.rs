@@ -1,4 +1,4 @@
-//! `ClusterTopology`: the levels of a cluster's topology, by the seven names that everybody knows.
+//! `ClusterTopology`: the levels of the topology of a cluster, with seven predefined names.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LastError;
 
-/// What the levels of a cluster's topology are called, and by which labels nodes tell where they are.
+/// The levels of the topology of a cluster, each with its node label.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[kube(
     group = "grove.io",
@@ -32,7 +32,7 @@ use super::LastError;
     .message("each node label must be unique")
     .field_path(".levels"))]
 pub struct ClusterTopologySpec {
-    /// The levels. They are stored broadest first, whatever order they are written in.
+    /// The levels. The webhook stores them broadest first.
     #[schemars(length(min = 1, max = 7))]
     pub levels: Vec<ClusterTopologyLevel>,
 }
@@ -41,38 +41,38 @@ pub struct ClusterTopologySpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTopologyLevel {
-    /// What constraints call the level.
+    /// The name of the level in topology constraints.
     #[schemars(schema_with = "domain")]
     pub domain: String,
-    /// The label of nodes whose value says in which domain of the level they are.
+    /// The node label of the level. Nodes with the same value are in the same domain.
     #[schemars(schema_with = "key")]
     pub key: String,
 }
 
-/// What is known about a topology; written by topology-controller.
+/// The status of a topology. topology-controller writes it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTopologyStatus {
-    /// Generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Errors of the last reconcile; absent after one that succeeded.
+    /// The errors of the last reconcile. Absent if it succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<LastError>>")]
     pub last_errors: Vec<LastError>,
-    /// `Ready`, and `SchedulerTopologyDrift` where a scheduler has a topology of this name with other levels.
+    /// The condition `Ready`, and `SchedulerTopologyDrift` if the topology object of a scheduler has other levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// The broadest first.
+/// The domains, broadest first.
 fn domain(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["region", "zone", "datacenter", "block", "rack", "host", "numa"] })
 }
 
-/// The key of a label: a name, with or without a DNS name before it.
+/// The key of a label: a name with an optional DNS prefix.
 fn key(_: &mut SchemaGenerator) -> Schema {
     let pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 317, "pattern": pattern })

@@ -1,5 +1,5 @@
-//! `ClusterTopologyBinding`: the levels of a topology under names of the administrator's choice, and which topology of
-//! which scheduler it stands for.
+//! `ClusterTopologyBinding`: the levels of a topology with names that the administrator chooses, and the topology objects of
+//! schedulers that correspond to it.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -8,7 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The levels of a topology, and the topologies of schedulers that it stands for.
+/// The levels of a topology, and the topology objects of schedulers that correspond to it.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[kube(
     group = "grove.io",
@@ -27,7 +27,8 @@ pub struct ClusterTopologyBindingSpec {
     /// The levels, the broadest first.
     #[schemars(length(min = 1, max = 64))]
     pub levels: Vec<TopologyBindingLevel>,
-    /// The topologies of schedulers that somebody else keeps; for other schedulers Grove keeps one of this name.
+    /// The topology objects of schedulers that an administrator manages. For other schedulers Grove manages an object with the
+    /// name of this topology.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<SchedulerTopologyBinding>>", length(max = 64))]
     pub scheduler_topology_bindings: Vec<SchedulerTopologyBinding>,
@@ -37,57 +38,57 @@ pub struct ClusterTopologyBindingSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyBindingLevel {
-    /// What constraints call the level.
+    /// The name of the level in topology constraints.
     #[schemars(schema_with = "domain")]
     pub domain: String,
-    /// The label of nodes whose value says in which domain of the level they are.
+    /// The node label of the level. Nodes with the same value are in the same domain.
     #[schemars(schema_with = "key")]
     pub key: String,
 }
 
-/// A topology that a scheduler has of its own.
+/// The topology object of a scheduler.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerTopologyBinding {
-    /// The scheduler, as pods carry its name.
+    /// The name of the scheduler, as in `schedulerName` of pods.
     #[schemars(length(max = 253))]
     pub scheduler_name: String,
     /// The name of the scheduler's topology object.
     pub topology_reference: String,
 }
 
-/// What is known about a topology; written by topology-controller.
+/// The status of a topology. topology-controller writes it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTopologyBindingStatus {
-    /// Generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `SchedulerTopologyDrift`, where a scheduler's topology has other levels.
+    /// The condition `SchedulerTopologyDrift`, if the topology object of a scheduler has other levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// One per scheduler that packs by topology, by name.
+    /// The status for each scheduler that supports topologies, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<SchedulerTopologyStatus>>")]
     pub scheduler_topology_statuses: Vec<SchedulerTopologyStatus>,
 }
 
-/// Whether a scheduler's topology has the levels of this one.
+/// Whether the topology object of a scheduler has the same levels.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerTopologyStatus {
-    /// The scheduler, as pods carry its name.
+    /// The name of the scheduler, as in `schedulerName` of pods.
     pub scheduler_name: String,
     /// The name of the scheduler's topology object.
     pub topology_reference: String,
-    /// Whether its levels are these.
+    /// Whether the levels are equal.
     pub in_sync: bool,
-    /// Generation of the scheduler's topology object that this speaks of, where somebody else keeps it.
+    /// The generation of the topology object that this status describes, if an administrator manages the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_backend_topology_observed_generation: Option<i64>,
-    /// What differs.
+    /// The difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

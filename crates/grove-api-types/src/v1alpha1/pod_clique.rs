@@ -1,4 +1,4 @@
-//! `PodClique`: pods of one role in one replica; a complete order for pclq-controller.
+//! `PodClique`: the pods of one role in one replica. It contains everything that pclq-controller needs.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use kube::CustomResource;
@@ -12,7 +12,7 @@ mod status;
 
 pub use status::{PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate};
 
-/// What a clique runs, in the template of a set and in a `PodClique`.
+/// The spec of a clique, in the template of a set and in a `PodClique`.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[kube(
     group = "grove.io",
@@ -45,35 +45,36 @@ pub use status::{PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate}
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSpec {
-    /// The role the pods play; free text, may be empty. Each clique of a set needs its own.
+    /// The role of the pods: free text, may be empty. Role names are unique within a set.
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub role_name: String,
-    /// The pods, as Kubernetes knows them.
+    /// The template of the pods.
     #[schemars(with = "PodSpec")]
     pub pod_spec: RawPodSpec,
-    /// How many pods run. In a template it is the number a new clique begins with, where absent and 0 mean 1; the
-    /// clique's own number is changed through its scale subresource, and there 0 means none.
+    /// The number of pods. In the template of a set it is the initial number, and defaults to 1; 0 means 1 too. In a `PodClique`,
+    /// clients change the number through the scale subresource, and 0 means no pods.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: i32,
-    /// How many pods must be scheduled together, and stay available. Defaults to `replicas`.
+    /// The number of pods that are scheduled together as part of the gang, and that must stay available. Defaults to `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
-    /// The cliques whose pods must be ready before these pods start: clique names in a template, `PodClique` names in a
-    /// `PodClique`. Used with the startup type `CliqueStartupTypeExplicit`.
+    /// The cliques that must have ready pods before these pods start: names of cliques in the template of a set, names of
+    /// `PodClique`s in a `PodClique`. It has an effect with `CliqueStartupTypeExplicit` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>", length(max = 4096))]
     pub starts_after: Vec<String>,
-    /// Lets an autoscaler choose `replicas`. Not for cliques of a scaling group, which scale as a whole.
+    /// Configures a `HorizontalPodAutoscaler` for `replicas`. Not allowed for a clique of a scaling group, which scales with its
+    /// group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_scaling_config: Option<AutoScalingConfig>,
 }
 
 impl PodCliqueSpec {
-    /// How many pods must be ready for the clique to be available. A clique that was scaled below its minimum, to nothing
-    /// perhaps, has all that it was asked to have.
-    pub fn needed(&self) -> i32 {
+    /// The number of pods that must be ready for the clique to be available: `minAvailable`, or `replicas` if a user scaled the
+    /// clique below `minAvailable`.
+    pub fn required_replicas(&self) -> i32 {
         self.min_available.unwrap_or(self.replicas).min(self.replicas)
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LastError;
 
-/// Cliques that scale together: each replica of the group has one `PodClique` per name.
+/// Cliques that scale together: each replica of the group has one `PodClique` per clique name.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[kube(
     group = "grove.io",
@@ -47,15 +47,14 @@ use super::LastError;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupSpec {
-    /// How many replicas the group has. The template says with how many it begins; after that the number is changed
-    /// through the scale subresource.
+    /// The number of replicas. The template contains the initial number; clients change it through the scale subresource.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: i32,
-    /// How many replicas are scheduled together with the rest of the set's replica, and must stay available.
+    /// The number of replicas that are part of the base gang of the set replica, and that must stay available.
     #[serde(default = "some_one", skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
-    /// The cliques of each replica, by their names in the template.
+    /// The names of the cliques of each replica, as in the template.
     pub clique_names: Vec<String>,
 }
 
@@ -69,70 +68,70 @@ fn some_one() -> Option<i32> {
 }
 
 impl PodCliqueScalingGroupSpec {
-    /// How many replicas must be available for the group to be. A group that was scaled below its minimum, to nothing
-    /// perhaps, has all that it was asked to have.
-    pub fn needed(&self) -> i32 {
+    /// The number of replicas that must be available for the group to be available: `minAvailable`, or `replicas` if a user
+    /// scaled the group below `minAvailable`.
+    pub fn required_replicas(&self) -> i32 {
         self.min_available.unwrap_or(1).min(self.replicas)
     }
 }
 
-/// What is known about a scaling group; written by pcs-controller.
+/// The status of a scaling group. pcs-controller writes it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupStatus {
-    /// Generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Errors of the last reconcile; absent after one that succeeded.
+    /// The errors of the last reconcile. Absent if it succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<LastError>>")]
     pub last_errors: Vec<LastError>,
-    /// Replicas asked for, as the scale subresource reports them.
+    /// The requested number of replicas, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Replicas all of whose cliques have their minimum scheduled.
+    /// The number of replicas in which each clique has at least `minAvailable` scheduled pods.
     #[serde(default)]
     pub scheduled_replicas: i32,
-    /// Replicas all of whose cliques have their minimum ready.
+    /// The number of replicas in which each clique is available.
     #[serde(default)]
     pub available_replicas: i32,
-    /// Available replicas all of whose cliques run the current template.
+    /// The number of available replicas in which all cliques have the current template.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// Selector of the pods, as the scale subresource reports it.
+    /// The label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// `Available`, `MinAvailableBreached` and `GangTerminationInProgress`.
+    /// The conditions `Available`, `MinAvailableBreached` and `GangTerminationInProgress`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// Generation hash of the set that all replicas were made from.
+    /// The generation hash of the set from which all replicas were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_clique_set_generation_hash: Option<String>,
-    /// The update that runs, or the last one.
+    /// The progress of the current or the last update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueScalingGroupUpdateProgress>,
 }
 
-/// How far an update of a scaling group has come.
+/// The progress of an update of a scaling group.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupUpdateProgress {
-    /// When it began.
+    /// The time when the update started.
     pub update_started_at: Time,
-    /// When it ended; absent while it runs.
+    /// The time when the update ended. Absent during the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
-    /// Generation hash of the set that it leads to.
+    /// The generation hash of the set that the update applies.
     pub pod_clique_set_generation_hash: String,
-    /// Cliques of the group that run the current template.
+    /// The number of cliques of the group with the current template.
     #[serde(default)]
     pub updated_pod_cliques_count: i32,
-    /// Cliques of the group.
+    /// The number of cliques of the group.
     #[serde(default)]
     pub total_pod_cliques_count: i32,
-    /// The available replicas that are replaced one at a time; absent when none is.
+    /// The available replicas that the update replaces one at a time. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replica_indices_selected_to_update: Option<ReplicaIndicesSelectedToUpdate>,
 }
@@ -141,9 +140,9 @@ pub struct PodCliqueScalingGroupUpdateProgress {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaIndicesSelectedToUpdate {
-    /// Index of the replica that is being replaced.
+    /// The index of the replica that the update replaces now.
     pub current: i32,
-    /// Indices of the replicas that were.
+    /// The indices of the replicas that the update has replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<i32>>")]
     pub completed: Vec<i32>,

@@ -1,4 +1,4 @@
-//! `PodCliqueSet`: the one object a user writes.
+//! `PodCliqueSet`: the object in which a user describes a workload.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub use template::{
     PodCliqueTemplateSpec,
 };
 
-/// A set of cliques that is created, scheduled and scaled as a unit.
+/// A set of cliques that Grove creates, schedules and scales as a unit.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[kube(
     group = "grove.io",
@@ -56,32 +56,32 @@ pub use template::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetSpec {
-    /// How many copies of the template run. Absent means 0: such a set creates nothing.
+    /// The number of replicas of the template. Defaults to 0; a set with 0 replicas creates nothing.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: i32,
-    /// How a change of the templates reaches the pods; absent means `RollingRecreate`.
+    /// The strategy that replaces pods after a change of the template. Defaults to `RollingRecreate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<PodCliqueSetUpdateStrategy>,
-    /// What each replica consists of.
+    /// The template of each replica.
     pub template: PodCliqueSetTemplateSpec,
 }
 
-/// How a change of the templates reaches the pods.
+/// The strategy that replaces pods after a change of the template.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetUpdateStrategy {
-    /// Who replaces the pods.
+    /// The type of the strategy.
     #[serde(default, rename = "type")]
     pub type_: UpdateStrategyType,
 }
 
-/// Who replaces pods whose template changed.
+/// The type of an update strategy.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum UpdateStrategyType {
-    /// Grove does, one replica of the set at a time.
+    /// Grove replaces the pods, one replica of the set at a time.
     #[default]
     RollingRecreate,
-    /// The user does, by deleting them; what comes after is made from the new template.
+    /// A user deletes the pods, and Grove creates their replacements from the new template.
     OnDelete,
 }

@@ -1,4 +1,4 @@
-//! Resource claims that pods share: which templates, by whom, and one claim for how many.
+//! Resource sharing: the claim templates, the pods that share a claim, and the number of claims.
 
 use k8s_openapi::api::resource::v1::ResourceClaimTemplateSpec;
 use schemars::JsonSchema;
@@ -6,51 +6,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::raw::RawResourceClaimTemplateSpec;
 
-/// A template of claims, kept within the set.
+/// A claim template within the set.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceClaimTemplateConfig {
-    /// The name by which `resourceSharing` refers to the template.
+    /// The name of the template; `resourceSharing` refers to it.
     pub name: String,
-    /// What the claims ask for.
+    /// The spec of the claims.
     #[schemars(with = "ResourceClaimTemplateSpec")]
     pub template_spec: RawResourceClaimTemplateSpec,
 }
 
-/// For how many pods one claim is made.
+/// The scope of a shared claim.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum ResourceSharingScope {
-    /// One claim that all replicas of the level share.
+    /// One claim, which all replicas of the level share.
     AllReplicas,
     /// One claim per replica of the level.
     PerReplica,
 }
 
-/// Claims shared by the pods of a clique.
+/// Claims that the pods of a clique share.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSharingSpec {
-    /// The template: one of the set's `resourceClaimTemplates`, or a `ResourceClaimTemplate` object.
+    /// The name of the template: one of the `resourceClaimTemplates` of the set, or a `ResourceClaimTemplate` object.
     pub name: String,
-    /// The namespace of the `ResourceClaimTemplate`; absent means the set's.
+    /// The namespace of the `ResourceClaimTemplate` object. Defaults to the namespace of the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// One claim for all pods of the clique, or one per pod.
+    /// `AllReplicas`: one claim for all pods of the clique; `PerReplica`: one claim per pod.
     pub scope: ResourceSharingScope,
 }
 
-/// Claims shared by pods across the set.
+/// Claims that pods of the whole set share.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PcsResourceSharingSpec {
-    /// The template: one of the set's `resourceClaimTemplates`, or a `ResourceClaimTemplate` object.
+    /// The name of the template: one of the `resourceClaimTemplates` of the set, or a `ResourceClaimTemplate` object.
     pub name: String,
-    /// The namespace of the `ResourceClaimTemplate`; absent means the set's.
+    /// The namespace of the `ResourceClaimTemplate` object. Defaults to the namespace of the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// One claim for all replicas of the set, or one per replica.
+    /// `AllReplicas`: one claim for all replicas of the set; `PerReplica`: one claim per replica.
     pub scope: ResourceSharingScope,
-    /// Who shares; absent means all pods of the set.
+    /// The pods that share the claim. Without a filter all pods of the set share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<PcsResourceSharingFilter>,
 }
@@ -59,28 +59,28 @@ pub struct PcsResourceSharingSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PcsResourceSharingFilter {
-    /// Cliques, in a scaling group or not.
+    /// The cliques that share the claim: standalone cliques and cliques of scaling groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub child_clique_names: Vec<String>,
-    /// Scaling groups, with all their cliques.
+    /// The scaling groups that share the claim with all their cliques.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub child_scaling_group_names: Vec<String>,
 }
 
-/// Claims shared by pods across a scaling group.
+/// Claims that pods of a whole scaling group share.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PcsgResourceSharingSpec {
-    /// The template: one of the set's `resourceClaimTemplates`, or a `ResourceClaimTemplate` object.
+    /// The name of the template: one of the `resourceClaimTemplates` of the set, or a `ResourceClaimTemplate` object.
     pub name: String,
-    /// The namespace of the `ResourceClaimTemplate`; absent means the set's.
+    /// The namespace of the `ResourceClaimTemplate` object. Defaults to the namespace of the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// One claim for all replicas of the scaling group, or one per replica.
+    /// `AllReplicas`: one claim for all replicas of the scaling group; `PerReplica`: one claim per replica.
     pub scope: ResourceSharingScope,
-    /// Who shares; absent means all cliques of the scaling group.
+    /// The pods that share the claim. Without a filter all cliques of the scaling group share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<PcsgResourceSharingFilter>,
 }
@@ -89,20 +89,21 @@ pub struct PcsgResourceSharingSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PcsgResourceSharingFilter {
-    /// Cliques of the scaling group.
+    /// The cliques of the scaling group that share the claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub child_clique_names: Vec<String>,
 }
 
-/// Claims shared by cliques of each replica of a scaling group: the short form of `resourceSharing` with scope
+/// Claims that cliques of each replica of a scaling group share: the short form of `resourceSharing` with the scope
 /// `PerReplica`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SharedResourceClaimTemplates {
-    /// `ResourceClaimTemplate` objects in the namespace of the set. Each is one claim per replica of the scaling group.
+    /// Names of `ResourceClaimTemplate` objects in the namespace of the set. Grove creates one claim per template and replica of
+    /// the scaling group.
     pub names: Vec<String>,
-    /// The cliques that share; none named means all of the scaling group.
+    /// The cliques that share the claims. An empty list means all cliques of the scaling group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub clique_names: Vec<String>,

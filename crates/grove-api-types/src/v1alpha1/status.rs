@@ -1,25 +1,25 @@
-//! Shapes that the status of several kinds shares.
+//! Types that the statuses of several kinds share.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An error met while reconciling, kept until a reconcile succeeds.
+/// An error of a reconcile. It stays in the status until a reconcile succeeds.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastError {
-    /// What failed, in a word for programs, such as `ERR_CREATE_POD`.
+    /// The code of the error for programs, for example `ERR_CREATE_POD`.
     pub code: String,
-    /// What failed, in words for people.
+    /// The description of the error for humans.
     pub description: String,
-    /// When the error was first seen.
+    /// The time when the error was first observed.
     pub observed_at: Time,
 }
 
 impl LastError {
-    /// The errors to report after a reconcile that met `failures`, each a code and a description: one per code, since a
-    /// quota refuses a hundred pods in the same words. An error that was reported before keeps its time.
-    pub fn after(old: &[Self], failures: impl IntoIterator<Item = (String, String)>, now: &Time) -> Vec<Self> {
+    /// The errors after a reconcile with these `failures`, each a code and a description. The result contains one error per code,
+    /// because a quota rejects a hundred pods with the same message. An error that `old` contains keeps its time.
+    pub fn update(old: &[Self], failures: impl IntoIterator<Item = (String, String)>, now: &Time) -> Vec<Self> {
         let mut errors: Vec<Self> = Vec::new();
         for (code, description) in failures {
             if errors.iter().any(|error| error.code == code) {

@@ -1,4 +1,4 @@
-//! How close together in the cluster's topology the pods of a set, a scaling group or a clique are to be.
+//! Topology constraints of sets, scaling groups and cliques.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Packs pods into one domain of a topology: one rack, one block.
+/// Packs pods into one domain of a topology, for example into one rack.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.pack) || has(self.packDomain)")
@@ -17,50 +17,50 @@ use serde::{Deserialize, Serialize};
     .message("packDomain and pack.required mean the same and must not differ; set one of them")
     .field_path(".pack.required"))]
 pub struct TopologyConstraint {
-    /// The topology. A scaling group takes it from the set, a clique from its scaling group or the set; all names within
-    /// a set must agree.
+    /// The name of the topology. A scaling group inherits it from the set, a clique from its scaling group or from the set. All
+    /// names in a set must be equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_name: Option<String>,
-    /// The domains to pack into.
+    /// The required and the preferred domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<TopologyPackConstraint>,
-    /// The same as `pack.required`.
+    /// Has the same meaning as `pack.required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub pack_domain: Option<String>,
 }
 
-/// The domains to pack into, by the names that the topology gives its levels.
+/// The required and the preferred domain, by the names of the levels of the topology.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.required) || has(self.preferred)")
     .message("pack must specify at least one of required or preferred")
     .reason(Reason::FieldValueRequired))]
 pub struct TopologyPackConstraint {
-    /// The domain that all pods must share.
+    /// All pods must be in one domain of this level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub required: Option<String>,
-    /// The domain that the pods share if there is room.
+    /// The scheduler places all pods in one domain of this level if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub preferred: Option<String>,
 }
 
 impl TopologyConstraint {
-    /// The domain that must be shared, whichever way it is written.
+    /// The required domain, from `pack.required` or from `packDomain`.
     pub fn required(&self) -> Option<&str> {
-        let written = self.pack.as_ref().and_then(|pack| pack.required.as_deref());
-        written.or(self.pack_domain.as_deref()).filter(|domain| !domain.is_empty())
+        let required = self.pack.as_ref().and_then(|pack| pack.required.as_deref());
+        required.or(self.pack_domain.as_deref()).filter(|domain| !domain.is_empty())
     }
 
-    /// The domain that is shared if there is room.
+    /// The preferred domain.
     pub fn preferred(&self) -> Option<&str> {
         self.pack.as_ref().and_then(|pack| pack.preferred.as_deref()).filter(|domain| !domain.is_empty())
     }
 }
 
-/// The name of a level of a topology. Which names exist, the topology says.
+/// The name of a level of a topology. The topology defines the names.
 fn domain(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z][a-z0-9-]*$" })
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use expect_test::Expect;
-use grove_api_types::expansion::{Clique, CurrentScale, ScaleTarget, SetReplica};
+use grove_api_types::expansion::{AutoscalerTarget, Clique, CurrentScale, SetReplica};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, expansion};
 use serde::de::DeserializeOwned;
@@ -76,8 +76,8 @@ fn tell(replica: &SetReplica<'_>) -> String {
     }
     for autoscaler in replica.autoscalers() {
         let (kind, target) = match autoscaler.target {
-            ScaleTarget::Clique(name) => ("clique", name.as_str()),
-            ScaleTarget::Group(name) => ("group", name.as_str()),
+            AutoscalerTarget::Clique(name) => ("clique", name.as_str()),
+            AutoscalerTarget::Group(name) => ("group", name.as_str()),
         };
         let (min, max) = (autoscaler.config.min_replicas.expect("defaulted"), autoscaler.config.max_replicas);
         let _ = writeln!(text, "  autoscaler {} of {kind} {target}: {min} to {max}", autoscaler.name);

@@ -40,7 +40,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         } else {
             old.observed_generation
         },
-        last_errors: LastError::after(&old.last_errors, failures, &Time(now)),
+        last_errors: LastError::update(&old.last_errors, failures, &Time(now)),
         replicas: Some(replicas),
         ready_replicas: count(&SlimPod::is_ready),
         updated_replicas: updated,
@@ -82,7 +82,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
 
 /// The code and the description of an error.
 fn error(StepResult { stage: _, verb, target, result: _ }: &StepResult, failure: &ApiError) -> (String, String) {
-    let code = error_codes::of_write(&PodClique::kind(&()), &target.resource.kind, verb);
+    let code = error_codes::for_write(&PodClique::kind(&()), &target.resource.kind, verb);
     (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }
 

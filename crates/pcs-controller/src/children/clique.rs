@@ -15,7 +15,7 @@ pub(crate) fn active<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -
 
 /// Whether at least `minAvailable` pods of the clique are ready.
 pub(crate) fn is_available(clique: &PodClique) -> bool {
-    clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.needed()
+    clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.required_replicas()
 }
 
 /// Whether the clique has pods of another template. A clique without status has no pods.

@@ -18,7 +18,7 @@ pub(crate) fn last_errors<Owner>(
 where
     Owner: Resource<DynamicType = ()>,
 {
-    let code = |kind: &str, verb: &str| error_codes::of_write(&Owner::kind(&()), kind, verb).to_owned();
+    let code = |kind: &str, verb: &str| error_codes::for_write(&Owner::kind(&()), kind, verb).to_owned();
     let rejected = all(result, backed_off).map(|(verb, target, failure)| {
         (code(&target.resource.kind, verb), format!("could not {verb} {target}: {failure}"))
     });

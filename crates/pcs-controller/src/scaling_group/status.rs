@@ -54,7 +54,7 @@ pub(crate) fn status(
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
     PodCliqueScalingGroupStatus {
         observed_generation: if is_complete { observed.group.metadata.generation } else { old.observed_generation },
-        last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
+        last_errors: LastError::update(&old.last_errors, errors, &Time(now)),
         replicas: Some(observed.group.spec.replicas),
         scheduled_replicas: counts.scheduled,
         available_replicas: counts.available,
@@ -157,7 +157,7 @@ fn available_condition(
     }
     let rejection = rejections::rejection_message(result, &observed.backed_off);
     let (holds, reason) = match (rejection, waiting) {
-        _ if counts.available >= spec.needed() => (true, available::MINIMUM_REPLICAS_AVAILABLE),
+        _ if counts.available >= spec.required_replicas() => (true, available::MINIMUM_REPLICAS_AVAILABLE),
         (Some((reason, rejection)), _) => {
             message = format!("{message}; {rejection}");
             (false, reason)

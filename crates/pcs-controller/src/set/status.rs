@@ -51,7 +51,7 @@ pub(crate) fn status(
     PodCliqueSetStatus {
         observed_generation: if is_complete { observed.set.metadata.generation } else { old.observed_generation },
         conditions,
-        last_errors: LastError::after(&old.last_errors, errors, &Time(now)),
+        last_errors: LastError::update(&old.last_errors, errors, &Time(now)),
         replicas: Some(observed.set.spec.replicas),
         updated_replicas: updated,
         available_replicas: available,
@@ -83,7 +83,7 @@ fn is_available(observed: &Observed, replica: &SetReplica<'_>) -> bool {
 }
 
 fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
-    group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.needed()
+    group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.required_replicas()
 }
 
 /// Whether all pods of the replica were created from the current templates.

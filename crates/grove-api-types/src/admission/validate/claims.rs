@@ -12,7 +12,7 @@ use super::name_collisions::{NamePart, collisions};
 use super::{ValidationContext, template_path};
 use crate::admission::error_collector::ErrorCollector;
 use crate::admission::{FieldPath, Rule};
-use crate::mnnvl::{group_of, is_auto_mnnvl, requests_gpu};
+use crate::mnnvl::{is_auto_mnnvl, mnnvl_group, requests_gpu};
 use crate::names::PodClaimName;
 use crate::resource_sharing::{self, SharedClaim};
 use crate::syntax::{MAX_LABEL_LENGTH, MAX_NAME_LENGTH, dns_subdomain};
@@ -203,7 +203,7 @@ fn check_own_claims(
     errors: &mut ErrorCollector,
 ) {
     let pod = &clique.spec.pod_spec;
-    let in_group = group_of(context.set, context.group_of(&clique.name), clique).is_some();
+    let in_group = mnnvl_group(context.set, context.group_of(&clique.name), clique).is_some();
     let has_compute_domain = (is_auto_mnnvl(context.set) || in_group) && requests_gpu(pod);
     let path = path.field("spec").field("podSpec").field("resourceClaims");
     let own = pod.get("resourceClaims").and_then(Value::as_array);

@@ -29,7 +29,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
                     .warn(&path.field(field), "is set by Grove for the headless Service; Grove overwrites this value");
             }
         }
-        if let Some(policy) = pod.text("restartPolicy").filter(|policy| *policy != "Always") {
+        if let Some(policy) = pod.string("restartPolicy").filter(|policy| *policy != "Always") {
             let text = format!("{policy:?} does not prevent that Grove replaces a pod that succeeded or failed");
             errors.warn(&path.field("restartPolicy"), text);
         }
@@ -38,7 +38,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
 
 /// The name of the scheduler of a clique.
 pub(super) fn scheduler<'a>(context: &ValidationContext<'a>, clique: &'a PodCliqueTemplateSpec) -> &'a str {
-    let written = clique.spec.pod_spec.text("schedulerName").filter(|name| !name.trim().is_empty());
+    let written = clique.spec.pod_spec.string("schedulerName").filter(|name| !name.trim().is_empty());
     written.unwrap_or(context.facts.schedulers.default_profile.name())
 }
 

@@ -1,4 +1,4 @@
-//! What pclq-controller says of a clique.
+//! The status of a clique.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -9,66 +9,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1alpha1::LastError;
 
-/// What is known about a clique; written by pclq-controller.
+/// The status of a clique. pclq-controller writes it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueStatus {
-    /// Generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Errors of the last reconcile; absent after one that succeeded.
+    /// The errors of the last reconcile. Absent if it succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<LastError>>")]
     pub last_errors: Vec<LastError>,
-    /// Pods that are not terminating.
+    /// The number of pods that are neither terminating nor finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Pods that are ready.
+    /// The number of ready pods.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Pods made from the current template.
+    /// The number of pods that were created from the current template.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// Pods that wait behind a scheduling gate.
+    /// The number of pods with a scheduling gate.
     #[serde(default)]
     pub schedule_gated_replicas: i32,
-    /// Pods that are bound to a node.
+    /// The number of pods that are bound to a node.
     #[serde(default)]
     pub scheduled_replicas: i32,
-    /// Selector of the pods, as the scale subresource reports it.
+    /// The label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hpa_pod_selector: Option<String>,
-    /// `Available`, `MinAvailableBreached` and `PodCliqueScheduled`.
+    /// The conditions `Available`, `MinAvailableBreached` and `PodCliqueScheduled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// Generation hash of the set that the pods were made from.
+    /// The generation hash of the set from which all pods were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_clique_set_generation_hash: Option<String>,
-    /// Template hash that the pods were made from.
+    /// The template hash from which all pods were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_template_hash: Option<String>,
-    /// The update that runs, or the last one.
+    /// The progress of the current or the last update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueUpdateProgress>,
 }
 
-/// How far an update of a clique has come.
+/// The progress of an update of a clique.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueUpdateProgress {
-    /// When it began.
+    /// The time when the update started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_started_at: Option<Time>,
-    /// When it ended; absent while it runs.
+    /// The time when the update ended. Absent during the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
-    /// Generation hash of the set that it leads to.
+    /// The generation hash of the set that the update applies.
     pub pod_clique_set_generation_hash: String,
-    /// Template hash that it leads to.
+    /// The template hash that the update applies.
     pub pod_template_hash: String,
-    /// The ready pods that are replaced one at a time; absent when none is.
+    /// The ready pods that the update replaces one at a time. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_pods_selected_to_update: Option<PodsSelectedToUpdate>,
 }
@@ -77,9 +77,9 @@ pub struct PodCliqueUpdateProgress {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodsSelectedToUpdate {
-    /// Name of the pod that is being replaced.
+    /// The name of the pod that the update replaces now.
     pub current: String,
-    /// Names of the pods that were.
+    /// The names of the pods that the update has replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub completed: Vec<String>,

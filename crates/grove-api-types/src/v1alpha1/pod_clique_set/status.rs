@@ -1,4 +1,4 @@
-//! What pcs-controller says of a set.
+//! The status of a set.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -9,53 +9,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1alpha1::LastError;
 
-/// What is known about a set; written by pcs-controller.
+/// The status of a set. pcs-controller writes it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetStatus {
-    /// Generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Available` says whether every replica is.
+    /// The conditions. `Available` is true if all replicas are available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// Errors of the last reconcile; absent after one that succeeded.
+    /// The errors of the last reconcile. Absent if it succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<LastError>>")]
     pub last_errors: Vec<LastError>,
-    /// Replicas asked for, as the scale subresource reports them.
+    /// The requested number of replicas, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Available replicas all of whose cliques run the current template.
+    /// The number of available replicas in which all cliques have the current template.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// Replicas none of whose cliques and scaling groups is below its `minAvailable`.
+    /// The number of replicas in which each clique and each scaling group is available.
     #[serde(default)]
     pub available_replicas: i32,
-    /// Selector of the pods of the set, as the scale subresource reports it.
+    /// The label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hpa_pod_selector: Option<String>,
     /// The gangs of the set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<PodGangStatus>>")]
     pub pod_gang_statuses: Vec<PodGangStatus>,
-    /// Hash of the templates that the set was last reconciled with.
+    /// The hash of the templates at the last reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_generation_hash: Option<String>,
-    /// The update that runs, or the last one.
+    /// The progress of the current or the last update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueSetUpdateProgress>,
 }
 
-/// What is known about one gang of a set.
+/// The status of one gang of a set.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGangStatus {
-    /// Name of the `PodGang`.
+    /// The name of the `PodGang`.
     pub name: String,
-    /// Where the gang is in its life.
+    /// The phase of the gang.
     pub phase: PodGangStatusPhase,
     /// The conditions of the gang.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,60 +64,60 @@ pub struct PodGangStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Where a gang of a set is in its life.
+/// The phase of a gang of a set.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum PodGangStatusPhase {
-    /// Some pod of the minimum is not scheduled.
+    /// A clique has fewer scheduled pods than its minimum.
     #[default]
     Pending,
-    /// The minimum is scheduled, and not all of it is ready.
+    /// Each clique has its minimum of scheduled pods, and a clique has fewer ready pods than its minimum.
     Starting,
-    /// The minimum is ready.
+    /// Each clique has its minimum of ready pods.
     Running,
-    /// Some pod of the minimum failed for good.
+    /// A clique cannot reach its minimum, because pods failed permanently.
     Failed,
-    /// All pods ended well.
+    /// All pods succeeded.
     Succeeded,
 }
 
-/// How far an update of a set has come.
+/// The progress of an update of a set.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetUpdateProgress {
-    /// When it began.
+    /// The time when the update started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_started_at: Option<Time>,
-    /// When it ended; absent while it runs.
+    /// The time when the update ended. Absent during the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
-    /// Cliques that belong to no scaling group and run the current template.
+    /// The number of standalone cliques with the current template.
     #[serde(default)]
     pub updated_pod_cliques_count: i32,
-    /// Cliques that belong to no scaling group.
+    /// The number of standalone cliques.
     #[serde(default)]
     pub total_pod_cliques_count: i32,
-    /// Scaling groups that run the current templates.
+    /// The number of scaling groups with the current templates.
     #[serde(default)]
     pub updated_pod_clique_scaling_groups_count: i32,
-    /// Scaling groups.
+    /// The number of scaling groups.
     #[serde(default)]
     pub total_pod_clique_scaling_groups_count: i32,
-    /// The replicas that are being updated.
+    /// The replicas that the update replaces now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<PodCliqueSetReplicaUpdateProgress>>")]
     pub currently_updating: Vec<PodCliqueSetReplicaUpdateProgress>,
 }
 
-/// How far the update of one replica of a set has come.
+/// The progress of the update of one replica of a set.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetReplicaUpdateProgress {
-    /// Index of the replica.
+    /// The index of the replica.
     pub replica_index: i32,
-    /// When its update began.
+    /// The time when the update of the replica started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_started_at: Option<Time>,
-    /// When its update ended; absent while it runs.
+    /// The time when the update of the replica ended. Absent during the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
 }

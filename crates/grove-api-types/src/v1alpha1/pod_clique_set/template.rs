@@ -1,4 +1,4 @@
-//! What one replica of a set consists of.
+//! The template of the replicas of a set.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
 
@@ -14,7 +14,7 @@ use crate::v1alpha1::{
     ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
 };
 
-/// What one replica of a set consists of.
+/// The template of the replicas of a set.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetTemplateSpec {
@@ -22,64 +22,64 @@ pub struct PodCliqueSetTemplateSpec {
     #[schemars(length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub cliques: Vec<PodCliqueTemplateSpec>,
-    /// In which order the pods of a replica start.
+    /// The order in which the cliques of a replica start. Defaults to `CliqueStartupTypeAnyOrder`.
     #[serde(default)]
     pub clique_startup_type: CliqueStartupType,
-    /// Priority class of the gangs. It reaches the `PodGang`s and the hashes, not the pods.
+    /// The priority class of the gangs. Grove sets it on the `PodGang`s, not on the pods.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(with = "Option<String>")]
     pub priority_class_name: String,
-    /// How the headless Service of each replica publishes its pods.
+    /// The configuration of the headless Service of each replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headless_service_config: Option<HeadlessServiceConfig>,
-    /// The topology that constraints without a name of their own refer to; absent means the configured default.
+    /// The topology of constraints without a `topologyName`. Defaults to the topology in the operator configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_topology_name: Option<String>,
-    /// How close together each replica is to be.
+    /// The topology constraint of each replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
-    /// How long fewer than `minAvailable` pods may be available before the replica is restarted as a whole. Defaults to
-    /// four hours.
+    /// The time for which the available pods may be fewer than `minAvailable`. After that time Grove restarts the replica as a
+    /// whole. Defaults to 4h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub termination_delay: Option<Duration>,
-    /// Templates of resource claims that only this set uses.
+    /// Templates of resource claims for this set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<ResourceClaimTemplateConfig>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub resource_claim_templates: Vec<ResourceClaimTemplateConfig>,
-    /// Resource claims that pods across the set share.
+    /// Resource claims that pods of the whole set share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<PcsResourceSharingSpec>>", length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub resource_sharing: Vec<PcsResourceSharingSpec>,
-    /// Cliques of a replica that scale together.
+    /// Groups of cliques that scale together.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "podCliqueScalingGroups")]
     #[schemars(with = "Option<Vec<PodCliqueScalingGroupConfig>>", length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub pod_clique_scaling_groups: Vec<PodCliqueScalingGroupConfig>,
 }
 
-/// In which order the pods of a replica start.
+/// The order in which the cliques of a replica start.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum CliqueStartupType {
-    /// All at once.
+    /// All cliques start at the same time.
     #[default]
     #[serde(rename = "CliqueStartupTypeAnyOrder")]
     AnyOrder,
-    /// Each clique after the one before it in the template.
+    /// Each clique starts after the previous clique of the template.
     #[serde(rename = "CliqueStartupTypeInOrder")]
     InOrder,
-    /// Each clique after those that its `startsAfter` names.
+    /// Each clique starts after the cliques in its field `startsAfter`.
     #[serde(rename = "CliqueStartupTypeExplicit")]
     Explicit,
 }
 
-/// How the headless Service of a replica publishes its pods.
+/// The configuration of the headless Service of a replica.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadlessServiceConfig {
-    /// Whether the addresses of pods that are not ready are published too. Defaults to true, so that the pods of a gang
-    /// find one another while they start.
+    /// Whether the Service also publishes the addresses of pods that are not ready. Defaults to true, so that the pods of a gang
+    /// can connect to each other while they start.
     #[serde(default = "publish_by_default")]
     pub publish_not_ready_addresses: bool,
 }
@@ -94,22 +94,22 @@ fn publish_by_default() -> bool {
     true
 }
 
-/// One clique of the template: pods that play the same role.
+/// The template of a clique: pods with the same role.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueTemplateSpec {
-    /// Role name inside the set; part of the names of everything made for the clique.
+    /// The name of the clique. It is unique within the set, and part of the names of all objects of the clique.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// Labels copied to the `PodClique` and its pods.
+    /// Labels that Grove copies to the `PodClique` and its pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations copied to the `PodClique` and its pods.
+    /// Annotations that Grove copies to the `PodClique` and its pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub annotations: BTreeMap<String, String>,
-    /// How close together the pods of each `PodClique` are to be.
+    /// The topology constraint of the pods of each `PodClique`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
     /// Resource claims that the pods of each `PodClique` share.
@@ -117,61 +117,61 @@ pub struct PodCliqueTemplateSpec {
     #[schemars(with = "Option<Vec<ResourceSharingSpec>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub resource_sharing: Vec<ResourceSharingSpec>,
-    /// `ResourceClaimTemplate` objects in the namespace of the set, each one claim that all pods of a `PodClique` share:
-    /// the short form of `resourceSharing` with scope `AllReplicas`.
+    /// Names of `ResourceClaimTemplate` objects in the namespace of the set. All pods of a `PodClique` share one claim per
+    /// template: the short form of `resourceSharing` with the scope `AllReplicas`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub resource_claim_template_names: Vec<String>,
-    /// What the clique runs.
+    /// The spec of the clique.
     pub spec: PodCliqueSpec,
 }
 
-/// Cliques of the template that scale together.
+/// The template of a scaling group: cliques that scale together.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupConfig {
-    /// Name inside the set; part of the names of everything made for the group.
+    /// The name of the group. It is unique within the set, and part of the names of all objects of the group.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// The cliques of each replica of the group. A clique can be in one group only.
+    /// The cliques of each replica of the group. A clique is in at most one group.
     #[schemars(length(max = 4096))]
     pub clique_names: Vec<String>,
-    /// Annotations copied to the `PodCliqueScalingGroup`.
+    /// Annotations that Grove copies to the `PodCliqueScalingGroup`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub annotations: BTreeMap<String, String>,
-    /// With how many replicas the group begins.
+    /// The initial number of replicas. Defaults to 1.
     #[serde(default = "one", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
-    /// How many replicas are scheduled together with the rest of the set's replica, and must stay available.
+    /// The number of replicas that are part of the base gang of the set replica, and that must stay available.
     #[serde(default = "one", skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
-    /// Lets an autoscaler choose how many replicas the group has.
+    /// Configures a `HorizontalPodAutoscaler` for the replicas of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_config: Option<AutoScalingConfig>,
-    /// Resource claims that pods across the group share.
+    /// Resource claims that pods of the whole group share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<PcsgResourceSharingSpec>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub resource_sharing: Vec<PcsgResourceSharingSpec>,
-    /// Resource claims that cliques of each replica of the group share: the short form of `resourceSharing` with scope
+    /// Resource claims that cliques of each replica of the group share: the short form of `resourceSharing` with the scope
     /// `PerReplica`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<SharedResourceClaimTemplates>>")]
     pub resource_claim_template_configs: Vec<SharedResourceClaimTemplates>,
-    /// How close together each replica of the group is to be.
+    /// The topology constraint of each replica of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
 }
 
 impl PodCliqueScalingGroupConfig {
-    /// With how many replicas the group begins.
+    /// The initial number of replicas.
     pub fn replicas(&self) -> i32 {
         self.replicas.unwrap_or(1)
     }
 
-    /// How many replicas are scheduled together with the rest of the set's replica.
+    /// The number of replicas that are part of the base gang of the set replica.
     pub fn min_available(&self) -> i32 {
         self.min_available.unwrap_or(1)
     }

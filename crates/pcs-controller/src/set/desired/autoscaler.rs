@@ -1,6 +1,6 @@
 //! The `HorizontalPodAutoscaler` of a clique or a scaling group.
 
-use grove_api_types::expansion::{self, ScaleTarget};
+use grove_api_types::expansion::{self, AutoscalerTarget};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::raw::RawMetricSpec;
@@ -28,10 +28,10 @@ pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, 
     }
 }
 
-fn target(target: ScaleTarget<'_>) -> TargetRef {
+fn target(target: AutoscalerTarget<'_>) -> TargetRef {
     match target {
-        ScaleTarget::Clique(name) => target_ref::<PodClique>(name.as_str()),
-        ScaleTarget::Group(name) => target_ref::<PodCliqueScalingGroup>(name.as_str()),
+        AutoscalerTarget::Clique(name) => target_ref::<PodClique>(name.as_str()),
+        AutoscalerTarget::Group(name) => target_ref::<PodCliqueScalingGroup>(name.as_str()),
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, default_schedule
 /// The scheduler of the set's pods: the first one that a clique names, if Grove knows it.
 fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
     let cliques = set.spec.template.cliques.iter();
-    let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.text("schedulerName"));
+    let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.string("schedulerName"));
     names.find(|name| !name.is_empty()).and_then(Scheduler::named)
 }
 

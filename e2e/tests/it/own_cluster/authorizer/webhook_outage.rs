@@ -3,7 +3,7 @@
 
 use e2e::DevCluster;
 use e2e::kubectl::kubectl_on;
-use grove_api_types::labels::{MANAGED_BY, MANAGER};
+use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use serde_json::{Value, json};
 
 /// Bounds a hang.
@@ -16,7 +16,7 @@ pub(super) async fn only_protected_changes_fail(cluster: &DevCluster) {
             let kind = object["kind"].as_str().expect("a kind").to_lowercase();
             let name = format!("{kind}/{}", object["metadata"]["name"].as_str().expect("a name"));
             if is_managed {
-                object["metadata"]["labels"] = json!({ MANAGED_BY: MANAGER });
+                object["metadata"]["labels"] = json!({ MANAGED_BY: GROVE_OPERATOR });
             }
             succeeds(cluster, &["create", "-f", "-"], &object.to_string()).await;
             let label = ["label", name.as_str(), "a=b"];
