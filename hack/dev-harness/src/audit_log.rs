@@ -1,4 +1,4 @@
-//! The audit log of an API server: who sent which request, and how the server answered.
+//! The audit log of an API server: the user, the object and the response of each request.
 
 use grove_api_types::SERVICE_USER_PREFIX;
 use std::fs::File;
@@ -42,7 +42,7 @@ pub struct User {
     pub username: String,
 }
 
-/// What a request addresses.
+/// The object or the collection of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectRef {

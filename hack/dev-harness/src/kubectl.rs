@@ -77,7 +77,7 @@ impl Kubectl {
         let stdin = child.stdin.take();
         let write_input = async move {
             if let Some(mut stdin) = stdin {
-                // A kubectl that fails early closes its input. Its own message says more than a broken pipe.
+                // A kubectl that fails early closes its input. Its own message explains more than a broken pipe.
                 _ = stdin.write_all(input.as_bytes()).await;
             }
         };

@@ -1,4 +1,4 @@
-//! Objects of a namespace, kept current by watches: changes of one kind as a stream, and the kinds of a set together.
+//! Objects of a namespace that watches keep up to date: the deltas of one kind as a stream, and all kinds of a set together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -36,7 +36,7 @@ pub struct Delta<K> {
     pub object: Option<K>,
 }
 
-/// Watches the objects of one kind. Each item has the changes of one watch event; the first item is the initial list, and
+/// Watches the objects of one kind. Each item has the deltas of one watch event; the first item is the initial list, and
 /// each further list is one item, too. The stream has no end: a failed watch starts again with backoff.
 pub fn deltas<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<Delta<K>>> + Send + 'static {
     let events = watcher(Api::<K>::namespaced(client.clone(), namespace), watcher::Config::default());
@@ -116,7 +116,7 @@ pub struct LiveObjects {
     pub pods: Objects<Pod>,
 }
 
-/// The changes of one watch event, of any kind of [`LiveObjects`].
+/// The deltas of one watch event, of any kind of [`LiveObjects`].
 pub struct Update(Box<dyn FnOnce(&mut LiveObjects) + Send>);
 
 impl LiveObjects {
@@ -133,7 +133,7 @@ impl LiveObjects {
         all
     }
 
-    /// Applies the changes of one watch event.
+    /// Applies the deltas of one watch event.
     pub fn apply(&mut self, update: Update) {
         (update.0)(self);
     }

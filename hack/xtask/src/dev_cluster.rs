@@ -15,7 +15,7 @@ use grove_dev_harness::kubectl::Kubectl;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// What remains in a cluster that `cargo xtask` did not start.
+/// The objects that remain in a cluster that `cargo xtask` did not start.
 const LEFT_IN_CLUSTER: &str =
     "left in your cluster: the CRDs, the namespace grove-system, and the services' ClusterRoles";
 
@@ -27,7 +27,7 @@ pub(crate) struct DevCluster {
     started: Vec<String>,
 }
 
-/// What happens to the dev cluster after the work has succeeded.
+/// Whether the dev cluster keeps running after the work has succeeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnExit {
     KeepRunning,
@@ -68,7 +68,7 @@ pub(crate) async fn down(dir: &Path) -> Result<()> {
     folder::remove_state(dir)
 }
 
-/// Starts a dev cluster and works with it. Afterwards ends the processes that it started, if `on_exit` says so, if anything
+/// Starts a dev cluster and works with it. Afterwards ends the processes that it started, if `on_exit` is `Stop`, if anything
 /// failed, or if the user interrupted the work. Processes that were running before are never ended.
 pub(crate) async fn with_dev_cluster<W>(source: &Source, args: &UpArgs, on_exit: OnExit, work: W) -> Result<()>
 where

@@ -1,4 +1,4 @@
-//! What the verbs and the tests of this crate share: what is generated from the code, and what its rules grant.
+//! Code that the verbs and the tests of this crate share: the generated files, and the comparison of permissions with requests.
 
 pub mod generate;
 pub mod permissions;

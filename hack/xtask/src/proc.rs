@@ -1,4 +1,4 @@
-//! What Linux reports about processes and the machine: `/proc` and `sysinfo(2)`.
+//! Figures of Linux about processes and the machine, from `/proc` and `sysinfo(2)`.
 
 use anyhow::{Context, Result};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Generated files are what the code says.
+//! The generated files in the repository are up to date.
 
 use std::path::Path;
 

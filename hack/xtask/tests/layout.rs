@@ -8,6 +8,7 @@ mod layout {
     mod documents;
     mod features;
     mod files;
+    mod house_words;
     mod layers;
     mod local_paths;
     mod manifests;

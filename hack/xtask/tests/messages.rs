@@ -1,11 +1,11 @@
-//! What `cargo xtask` says when what it was given cannot be used.
+//! The error messages of `cargo xtask` for invalid arguments and missing tools.
 
 #![allow(clippy::unwrap_used, reason = "whatever fails here fails the test")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder for one test, with a folder in it that holds these files.
+/// Creates a folder for one test, with a subfolder `given` that has these files.
 fn folder(name: &str, files: &[&str]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("grove-messages-{name}-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("given")).unwrap();
@@ -15,7 +15,7 @@ fn folder(name: &str, files: &[&str]) -> PathBuf {
     folder
 }
 
-/// What `up` says, without what differs from run to run. Nothing is found by way of the environment.
+/// Compares the error message of `up` with the expected one. The environment is empty, so `up` finds no tool through it.
 #[track_caller]
 fn check(folder: &Path, flags: &[&str], expected: &str) {
     let given = folder.join("given");
@@ -24,15 +24,15 @@ fn check(folder: &Path, flags: &[&str], expected: &str) {
     command.env_clear().env("PATH", &given).env("GROVE_CACHE_DIR", folder.join("cache"));
     let output = command.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    let said = String::from_utf8(output.stderr).unwrap().replace(&folder.display().to_string(), "FOLDER");
+    let message = String::from_utf8(output.stderr).unwrap().replace(&folder.display().to_string(), "FOLDER");
     std::fs::remove_dir_all(folder).unwrap();
-    assert_eq!(said, expected);
-    assert_eq!(printed, "", "nothing was begun");
+    assert_eq!(message, expected);
+    assert_eq!(printed, "", "`up` has started nothing");
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn without_go_it_says_what_to_give_instead() {
+fn a_missing_go_toolchain_is_reported_with_the_alternatives() {
     check(
         &folder("go", &[]),
         &[],
@@ -43,7 +43,7 @@ fn without_go_it_says_what_to_give_instead() {
 }
 
 #[test]
-fn binaries_that_are_not_in_the_given_folder_are_named() {
+fn missing_binaries_of_the_given_folder_are_named() {
     check(
         &folder("binaries", &["etcd", "kube-apiserver", "kube-scheduler", "kubectl"]),
         &["--bin-dir", "."],
@@ -52,7 +52,7 @@ fn binaries_that_are_not_in_the_given_folder_are_named() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_not_there_is_named() {
+fn a_missing_kubeconfig_is_named() {
     check(
         &folder("kubeconfig", &["kubectl"]),
         &["--kubeconfig", "nowhere"],
@@ -61,7 +61,7 @@ fn a_kubeconfig_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_cluster_without_a_kubectl_to_talk_to_it_says_what_to_give() {
+fn a_missing_kubectl_is_reported_with_the_alternatives() {
     check(
         &folder("kubectl", &["kubeconfig"]),
         &["--kubeconfig", "kubeconfig"],

@@ -55,7 +55,7 @@ struct LargeReviews {
     before_mb: f64,
     peak_mb: f64,
     after_mb: f64,
-    /// The number of responses by status code; 0 stands for a connection without a response.
+    /// The number of responses by status code; 0 is a connection without a response.
     responses: BTreeMap<u16, u64>,
 }
 

@@ -120,7 +120,7 @@ impl ObjectCounts {
     }
 }
 
-/// What the objects of one watch event add to the counts, by kind and name; `None` for a deleted object.
+/// The contributions of the objects of one watch event to the counts, by kind and name; `None` for a deleted object.
 struct Contributions {
     /// Whether this is the initial list of the kind.
     is_initial: bool,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The figures are between these lines of a page. The text around them is kept.
+/// The figures are between these lines of a page. The report does not change the text around them.
 const BEGIN: &str = "<!-- figures -->";
 const END: &str = "<!-- end of figures -->";
 /// How the names of figures end that count from the time when the last pod became Ready.
@@ -223,7 +223,7 @@ mod tests {
     use super::replace_figures;
 
     #[test]
-    fn the_text_around_the_figures_is_kept() {
+    fn the_text_around_the_figures_stays() {
         let page = "# Scale\nwords\n<!-- figures -->\nold\n<!-- end of figures -->\nmore\n";
         let renewed = replace_figures(page, "new\n");
         assert_eq!(renewed, page.replace("old", "new"));

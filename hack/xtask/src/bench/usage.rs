@@ -4,7 +4,7 @@ use crate::proc;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
-/// What one process has used since it started.
+/// The CPU time and memory of one process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub(super) cpu_seconds: f64,

@@ -1,4 +1,4 @@
-//! Starts a dev cluster step by step. Each step leaves alone whatever is already running and up to date.
+//! Starts a dev cluster step by step. Each step skips the parts that are already running and up to date.
 
 use super::{DevCluster, folder};
 use crate::args::{Source, UpArgs};

@@ -1,4 +1,5 @@
-//! The documents: every decision is linked from the architecture page, and every invariant there names a test that exists.
+//! Documents: the architecture page links every decision record, each of its invariants names an existing test, and documents are
+//! short.
 
 use super::{source::Source, tree};
 use std::{collections::BTreeSet, fs};

@@ -1,5 +1,5 @@
-//! What a dependency is compiled with must not depend on which packages are chosen, else the verbs and the tests each
-//! compile most of it anew.
+//! The features of a dependency must not depend on the selected packages. Otherwise Cargo compiles most dependencies once for
+//! the verbs and again for the tests.
 
 use super::tree;
 use std::{
@@ -7,10 +7,10 @@ use std::{
     process::Command,
 };
 
-/// Package and features as `cargo tree` prints them, by the name and version of the package.
+/// The features of each package by its name and version, as `cargo tree` prints them.
 type Listing = BTreeMap<String, BTreeSet<String>>;
 
-/// What `up` chooses, and what `test` does.
+/// The packages that `up` selects, and those that `test` selects.
 const SERVICES: [&str; 10] =
     ["-p", "xtask", "-p", "pcs-controller", "-p", "pclq-controller", "-p", "webhook-server", "-e", "normal,build"];
 const TESTS: [&str; 3] = ["--workspace", "-e", "normal,build,dev"];
@@ -25,7 +25,7 @@ fn listed(text: &str) -> Listing {
     listing
 }
 
-/// A package may have further variants in the larger choice, for code that only tests need.
+/// In the larger selection a package may have further variants, for code that only tests need.
 fn variants(smaller: &Listing, larger: &Listing) -> Vec<String> {
     let differs = |(package, features): &(&String, &BTreeSet<String>)| {
         larger.get(*package).is_none_or(|others| !features.is_subset(others))

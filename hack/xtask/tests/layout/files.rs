@@ -2,7 +2,7 @@
 
 use super::{source::Source, tree};
 
-/// Names that say nothing about what is inside; `mod.rs` because `foo.rs` beside `foo/` is our one way.
+/// Names that do not describe the content; and `mod.rs`, because a module with submodules is `foo.rs` next to `foo/`.
 const BANNED: [&str; 9] =
     ["mod.rs", "utils.rs", "util.rs", "common.rs", "helpers.rs", "helper.rs", "misc.rs", "base.rs", "shared.rs"];
 
@@ -18,7 +18,7 @@ fn without_opening(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn files_are_named_after_what_they_hold() {
+fn files_have_descriptive_names() {
     tree::assert_none(&tree::sources().iter().flat_map(banned_name).collect::<Vec<_>>());
 }
 

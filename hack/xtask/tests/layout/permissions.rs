@@ -1,4 +1,4 @@
-//! The table of permissions: every permission that the rules grant has a row, and the row names a test that uses it.
+//! The table of permissions has a row for each granted permission, and the row names a test that uses the permission.
 
 use super::{documents::test_names, tree};
 use std::{collections::BTreeSet, fs};
@@ -9,7 +9,7 @@ use xtask::{
 
 const PAGE: &str = "docs/permissions.md";
 
-/// A row is `| service | resource.group | verb, verb | `test`: why |`; a resource of the core group has no dot.
+/// A row is `| service | resource.group | verb, verb | `test`: reason |`; a resource of the core group has no dot.
 fn violations(page: &str, granted: &BTreeSet<Access>, tests: &BTreeSet<String>) -> Vec<String> {
     let (mut violations, mut listed) = (Vec::new(), BTreeSet::new());
     let rows = page.lines().enumerate().filter(|(_, line)| line.starts_with('|')).skip(2);
@@ -25,8 +25,8 @@ fn violations(page: &str, granted: &BTreeSet<Access>, tests: &BTreeSet<String>) 
         }
         listed.extend(verbs.split(", ").map(|verb| access(service, resource, verb)));
     }
-    let missing = granted.difference(&listed).map(|access| format!("{PAGE}: no test is named that uses {access}"));
-    let surplus = listed.difference(granted).map(|access| format!("{PAGE}: nothing grants {access}"));
+    let missing = granted.difference(&listed).map(|access| format!("{PAGE}: no row for {access}"));
+    let surplus = listed.difference(granted).map(|access| format!("{PAGE}: no rule grants {access}"));
     violations.into_iter().chain(missing).chain(surplus).collect()
 }
 
@@ -50,11 +50,11 @@ fn a_permission_without_its_row_is_found() {
     let whole = "| svc | pods | get | `it_reads` |\n| svc | gangs/status.a.io | patch | `it_reads`: at once |\n";
     tree::assert_none(&violations(&page(whole), &granted, &tests));
     let lacking = "| svc | pods | get | `it_reads` |\n";
-    tree::assert_one(&violations(&page(lacking), &granted, &tests), "no test is named that uses svc: patch gangs");
+    tree::assert_one(&violations(&page(lacking), &granted, &tests), "no row for svc: patch gangs");
     let surplus = whole.replace("get", "get, list");
-    tree::assert_one(&violations(&page(&surplus), &granted, &tests), "nothing grants svc: list pods");
+    tree::assert_one(&violations(&page(&surplus), &granted, &tests), "no rule grants svc: list pods");
     tree::assert_one(
-        &violations(&page(&whole.replace("`it_reads` |", "`gone` |")), &granted, &tests),
-        "no test \"gone\"",
+        &violations(&page(&whole.replace("`it_reads` |", "`missing` |")), &granted, &tests),
+        "no test \"missing\"",
     );
 }

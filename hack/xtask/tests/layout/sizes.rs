@@ -1,5 +1,5 @@
-//! How long things may get: a file 400 lines, a function 60. Lines of a function that hold only a comment or the inside
-//! of a literal do not count, so a test may show a long expected text.
+//! A file has at most 400 lines, a function at most 60. In functions, lines of comments and of multi-line literals do not count,
+//! so a test may contain a long expected text.
 
 use super::{source::Source, tree};
 use syn::visit::Visit;

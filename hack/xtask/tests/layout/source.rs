@@ -11,11 +11,12 @@ pub(crate) struct Source {
 /// The code of a file with comments and literals replaced by blanks, so that line numbers stay the same.
 pub(crate) struct Code {
     pub(crate) text: String,
-    pub(crate) literals: Vec<Literal>,
+    pub(crate) literals: Vec<Fragment>,
+    pub(crate) comments: Vec<Fragment>,
 }
 
-/// A string or character literal and the line on which it begins.
-pub(crate) struct Literal {
+/// A literal or a comment, and the line on which it begins.
+pub(crate) struct Fragment {
     pub(crate) line: usize,
     pub(crate) text: String,
 }
@@ -55,10 +56,11 @@ impl Source {
     pub(crate) fn shipped_code(&self) -> Code {
         let mut code = self.code();
         if self.is_test() {
-            return Code { text: String::new(), literals: Vec::new() };
+            return Code { text: String::new(), literals: Vec::new(), comments: Vec::new() };
         }
         for (first, last) in test_items(&self.text) {
             code.literals.retain(|literal| !(first..=last).contains(&literal.line));
+            code.comments.retain(|comment| !(first..=last).contains(&comment.line));
             let keep = |(at, line): (usize, &str)| {
                 if (first..=last).contains(&(at + 1)) { String::new() } else { line.to_owned() }
             };
@@ -90,13 +92,16 @@ fn is_word(letter: char) -> bool {
 
 fn read(text: &str) -> Code {
     let letters: Vec<char> = text.chars().collect();
-    let mut code = Code { text: String::with_capacity(text.len()), literals: Vec::new() };
+    let mut code = Code { text: String::with_capacity(text.len()), literals: Vec::new(), comments: Vec::new() };
     let (mut at, mut line) = (0, 1);
     while at < letters.len() {
         let end = match stretch(&letters, at) {
-            Some(Stretch::Comment(end)) => end,
+            Some(Stretch::Comment(end)) => {
+                code.comments.push(Fragment { line, text: letters[at..end].iter().collect() });
+                end
+            }
             Some(Stretch::Literal(end)) => {
-                code.literals.push(Literal { line, text: letters[at..end].iter().collect() });
+                code.literals.push(Fragment { line, text: letters[at..end].iter().collect() });
                 end
             }
             None => {

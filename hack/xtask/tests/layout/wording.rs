@@ -1,12 +1,11 @@
-//! Words and calls that have no place: marks of unfinished work, sleeps in tests, names glued together outside the one
-//! file that knows how names are made.
+//! Marks of unfinished work, sleeps in end-to-end tests, and object names that are joined outside of `names.rs`.
 
 use super::{
-    source::{Literal, Source, is_whole_word},
+    source::{Fragment, Source, is_whole_word},
     tree,
 };
 
-/// Put together here so that this file does not contain them.
+/// Concatenated, so that this file does not contain the marks.
 const UNFINISHED: [&str; 5] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -35,23 +34,24 @@ fn sleeps(source: &Source) -> Vec<String> {
     lines.into_iter().map(|line| format!("{}:{line}: wait for a state, not for time", source.path)).collect()
 }
 
-/// Literals that join two values with a dash, as only `names.rs` may.
-fn glued_names(source: &Source) -> Vec<String> {
+/// Literals that join two values with a dash. Only `names.rs` builds names.
+fn joined_names(source: &Source) -> Vec<String> {
     let is_names = source.path.strip_prefix(NAMES).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'));
     if source.krate().is_none() || matches!(source.krate(), Some("grove-runtime" | "grove-controller")) || is_names {
         return Vec::new();
     }
-    let glues = |literal: &Literal| {
+    let is_joined = |literal: &Fragment| {
         let joins = |(at, _): (usize, &str)| is_placeholder(&literal.text, at);
         literal.text.match_indices("}-{").any(joins)
     };
     let code = source.shipped_code();
-    let message =
-        |literal: &Literal| format!("{}:{}: {} makes a name outside names.rs", source.path, literal.line, literal.text);
-    code.literals.iter().filter(|literal| glues(literal)).map(message).collect()
+    let message = |literal: &Fragment| {
+        format!("{}:{}: {} builds a name outside names.rs", source.path, literal.line, literal.text)
+    };
+    code.literals.iter().filter(|literal| is_joined(literal)).map(message).collect()
 }
 
-/// Whether the brace at `at` closes a placeholder and the one two later opens one; `{{` and `}}` do neither.
+/// Whether the brace at `at` closes a placeholder and the brace after the dash opens one; `{{` and `}}` are escaped braces.
 fn is_placeholder(text: &str, at: usize) -> bool {
     !text[..at].ends_with('}') && !text[at + 3..].starts_with('{')
 }
@@ -84,21 +84,21 @@ fn a_sleep_in_a_test_is_found() {
 }
 
 #[test]
-fn names_are_made_in_one_file() {
-    tree::assert_none(&tree::sources().iter().flat_map(glued_names).collect::<Vec<_>>());
+fn names_are_built_in_one_file() {
+    tree::assert_none(&tree::sources().iter().flat_map(joined_names).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_name_made_elsewhere_is_found() {
+fn a_name_built_elsewhere_is_found() {
     let planted = |path: &str| {
         Source::new(path, "fn a() -> String { format!(\"{set}-{replica}\") }\n#[cfg(test)]\nmod tests {}\n")
     };
     for path in ["crates/grove-api-types/src/expansion.rs", "crates/pcs-controller/src/set/desired/service.rs"] {
-        tree::assert_one(&glued_names(&planted(path)), "outside names.rs");
+        tree::assert_one(&joined_names(&planted(path)), "outside names.rs");
     }
-    tree::assert_none(&glued_names(&planted("crates/grove-api-types/src/names.rs")));
-    tree::assert_none(&glued_names(&planted("crates/pcs-controller/src/set/tests.rs")));
-    tree::assert_none(&glued_names(&Source::new(
+    tree::assert_none(&joined_names(&planted("crates/grove-api-types/src/names.rs")));
+    tree::assert_none(&joined_names(&planted("crates/pcs-controller/src/set/tests.rs")));
+    tree::assert_none(&joined_names(&Source::new(
         "crates/pcs-controller/src/a.rs",
         "fn a() { b(\"{{a}}-{{b}}\") } // {a}-{b}",
     )));
