@@ -28,7 +28,7 @@ pub struct StatusPolicy {
 }
 
 impl StatusPolicy {
-    /// The policy of all controllers. ADR 13 has the measurements.
+    /// The policy of all controllers. ADR 13 explains it.
     pub const DEFAULT: Self = Self {
         debounce: Duration::from_millis(100),
         debounce_per_object: Duration::from_millis(1),
