@@ -163,8 +163,7 @@ pub(crate) struct Admission {
 /// Flags of `bench scale`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Scale {
-    /// Replicas of the set, each one clique of two pods. Several sizes show how costs grow; N/2,N also compares scaling from N/2
-    /// to N with deploying N/2
+    /// Replicas of the set, each one clique of two pods; several sizes show how costs grow
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..), default_value = "500")]
     replicas: Vec<u32>,
     /// Short for --replicas 125,250,500,1000,2000
@@ -173,6 +172,9 @@ pub(crate) struct Scale {
     /// Rounds of each size
     #[arg(long, value_name = "N", default_value = "5")]
     pub(crate) repeat: u32,
+    /// Also scale the set to twice its size, and compare that with deploying it
+    #[arg(long)]
+    pub(crate) double: bool,
     /// Let another client list all pods twice a second during the measurements
     #[arg(long)]
     pub(crate) list_pods: bool,

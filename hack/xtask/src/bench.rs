@@ -52,12 +52,17 @@ pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
     let sizes = args.sizes();
     let largest = sizes.iter().copied().max().unwrap_or_default();
     let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
-    let up = UpArgs { dir: Some(dir), nodes: Some(MIN_NODES.max(largest / REPLICAS_PER_NODE)), ..UpArgs::default() };
+    let peak = if args.double { 2 * largest } else { largest };
+    let up = UpArgs { dir: Some(dir), nodes: Some(MIN_NODES.max(peak / REPLICAS_PER_NODE)), ..UpArgs::default() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
         let mut conditions = machine::describe(cluster).await?;
         conditions.extend(args.list_pods.then(|| "Load: another client lists all pods twice a second".to_owned()));
         let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, args);
-        rounds(cluster, args, &sizes, report).await
+        let client = connect(&cluster.kubectl.kubeconfig).await?;
+        let lister = connect(&cluster.kubectl.kubeconfig).await?;
+        let _lister = args.list_pods.then(|| PodLister::start(lister));
+        let mut bench = Bench { cluster, client, double: args.double, samples: Samples::default() };
+        bench.run(args.repeat, &sizes, report).await
     })
     .await
 }
@@ -71,30 +76,49 @@ fn exec_optimised() -> Result<anyhow::Error> {
     Err(cargo.exec()).context("cannot run cargo")
 }
 
-/// Writes the report after each repetition of all sizes, so that an interrupted benchmark has a report, too.
-async fn rounds(
-    cluster: &mut DevCluster,
-    args: &Scale,
-    sizes: &[u32],
-    report: impl Fn(&Samples, u32) -> Result<()>,
-) -> Result<()> {
-    let client = connect(&cluster.kubectl.kubeconfig).await?;
-    workload::create_namespace(&cluster.kubectl).await?;
-    let mut recorded = BTreeMap::new();
-    for &replicas in sizes {
-        println!("{replicas} replicas: recording the objects of the services; not measured");
-        recorded.insert(replicas, grove::record(cluster, &client, replicas).await?);
-    }
-    let lister = connect(&cluster.kubectl.kubeconfig).await?;
-    let _lister = args.list_pods.then(|| PodLister::start(lister));
-    let mut samples = Samples::default();
-    for repetition in 1..=args.repeat {
-        for (&replicas, recorded) in &recorded {
-            round(cluster, &client, Round { replicas, repetition }, recorded, &mut samples).await?;
+/// The benchmark of several sizes.
+struct Bench<'a> {
+    cluster: &'a mut DevCluster,
+    client: Client,
+    /// Whether the rounds of the services also measure the scaling to twice the size.
+    double: bool,
+    samples: Samples,
+}
+
+impl Bench<'_> {
+    /// Runs all rounds. Reports after each repetition of all sizes, so that an interrupted benchmark has a report, too.
+    async fn run(&mut self, repeat: u32, sizes: &[u32], report: impl Fn(&Samples, u32) -> Result<()>) -> Result<()> {
+        workload::create_namespace(&self.cluster.kubectl).await?;
+        let mut recorded = BTreeMap::new();
+        for &replicas in sizes {
+            println!("{replicas} replicas: recording the objects of the services; not measured");
+            recorded.insert(replicas, grove::record(self.cluster, &self.client, replicas).await?);
         }
-        report(&samples, repetition)?;
+        for repetition in 1..=repeat {
+            for (&replicas, recorded) in &recorded {
+                self.run_round(Round { replicas, repetition }, recorded).await?;
+            }
+            report(&self.samples, repetition)?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Runs both variants. They take turns in going first, so that neither always meets the colder API server.
+    async fn run_round(&mut self, round: Round, recorded: &RecordedObjects) -> Result<()> {
+        let Self { cluster, client, double, samples } = self;
+        let is_odd = round.repetition % 2 == 1;
+        let variants = if is_odd { [Variant::Grove, Variant::Baseline] } else { [Variant::Baseline, Variant::Grove] };
+        for variant in variants {
+            let Round { replicas, repetition } = round;
+            println!("{replicas} replicas, round {repetition}, {}: load {:.1}", variant.name(), proc::load());
+            match variant {
+                Variant::Grove => grove::run(cluster, client, round, *double, samples).await,
+                Variant::Baseline => baseline::run(cluster, client, round, recorded, samples).await,
+            }
+            .with_context(|| format!("{replicas} replicas, round {repetition}, {}", variant.name()))?;
+        }
+        Ok(())
+    }
 }
 
 /// A plain client, as cluster admin. It does not retry requests.
@@ -105,26 +129,4 @@ async fn connect(kubeconfig: &Path) -> Result<Client> {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     Ok(Client::try_from(config)?)
-}
-
-/// Runs both variants. They take turns in going first, so that neither always meets the colder API server.
-async fn round(
-    cluster: &mut DevCluster,
-    client: &Client,
-    round: Round,
-    recorded: &RecordedObjects,
-    samples: &mut Samples,
-) -> Result<()> {
-    let is_odd = round.repetition % 2 == 1;
-    let variants = if is_odd { [Variant::Grove, Variant::Baseline] } else { [Variant::Baseline, Variant::Grove] };
-    for variant in variants {
-        let Round { replicas, repetition } = round;
-        println!("{replicas} replicas, round {repetition}, {}: load {:.1}", variant.name(), proc::load());
-        match variant {
-            Variant::Grove => grove::run(cluster, client, round, samples).await,
-            Variant::Baseline => baseline::run(cluster, client, round, recorded, samples).await,
-        }
-        .with_context(|| format!("{replicas} replicas, round {repetition}, {}", variant.name()))?;
-    }
-    Ok(())
 }

@@ -14,13 +14,22 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// Measures one round with freshly started services.
-pub(super) async fn run(cluster: &mut DevCluster, client: &Client, round: Round, samples: &mut Samples) -> Result<()> {
+/// Measures one round with freshly started services; with `double`, also the scaling to twice the size.
+pub(super) async fn run(
+    cluster: &mut DevCluster,
+    client: &Client,
+    round: Round,
+    double: bool,
+    samples: &mut Samples,
+) -> Result<()> {
     let grove = start(cluster, client, round).await?;
     let phases = async {
         grove.deploy(samples).await?;
         grove.scale_in(round.replicas / 2, samples).await?;
         grove.scale_out(round.replicas, samples).await?;
+        if double {
+            grove.double(samples).await?;
+        }
         grove.delete(samples).await
     };
     grove.cluster.while_alive(phases).await?;
@@ -67,7 +76,7 @@ impl Grove<'_> {
         let set = set(self.round.replicas)?;
         let meter = self.meter(Phase::Deploy)?;
         self.sets.create(&PostParams::default(), &set).await?;
-        self.measure_growth(meter, samples).await
+        self.measure_growth(self.round.replicas, meter, samples).await
     }
 
     async fn scale_in(&self, replicas: u32, samples: &mut Samples) -> Result<()> {
@@ -86,12 +95,20 @@ impl Grove<'_> {
     async fn scale_out(&self, replicas: u32, samples: &mut Samples) -> Result<()> {
         let meter = self.meter(Phase::ScaleOut)?;
         self.scale(replicas).await?;
-        self.measure_growth(meter, samples).await
+        self.measure_growth(replicas, meter, samples).await
+    }
+
+    /// Scales to twice the size, and then back without measuring that.
+    async fn double(&self, samples: &mut Samples) -> Result<()> {
+        let replicas = self.round.replicas;
+        let meter = self.meter(Phase::Double)?;
+        self.scale(2 * replicas).await?;
+        self.measure_growth(2 * replicas, meter, samples).await?;
+        self.scale_in(replicas, &mut Samples::default()).await
     }
 
     /// Measures until all objects exist and every status is current.
-    async fn measure_growth(&self, mut meter: PhaseMeter, samples: &mut Samples) -> Result<()> {
-        let replicas = self.round.replicas;
+    async fn measure_growth(&self, replicas: u32, mut meter: PhaseMeter, samples: &mut Samples) -> Result<()> {
         let pods = replicas * PODS_PER_REPLICA;
         let created = self.counts.wait_for("all pods exist", |counts| counts.pods == pods).await?;
         meter.reached(samples, "created", created);

@@ -35,8 +35,11 @@ pub(super) fn draw(samples: &Samples, folder: &Path, name: &str) -> Result<Vec<S
         for phase in Phase::ALL {
             let file = format!("{name}-{}.svg", phase.name());
             let title = format!("{}, {replicas} replicas", phase.name());
-            chart(&folder.join(&file), &title, ["seconds", "objects"], &phase_lines(samples, replicas, phase))?;
-            files.push(file);
+            let lines = phase_lines(samples, replicas, phase);
+            if !lines.is_empty() {
+                chart(&folder.join(&file), &title, ["seconds", "objects"], &lines)?;
+                files.push(file);
+            }
         }
     }
     Ok(files)
@@ -45,9 +48,10 @@ pub(super) fn draw(samples: &Samples, folder: &Path, name: &str) -> Result<Vec<S
 fn phase_lines(samples: &Samples, replicas: u32, phase: Phase) -> Vec<Line> {
     type Counted = (&'static str, fn(&Counts) -> u32);
     let (figure, counted): (_, [Counted; 2]) = match phase {
-        Phase::Deploy => ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)]),
+        Phase::Deploy | Phase::ScaleOut | Phase::Double => {
+            ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)])
+        }
         Phase::ScaleIn => ("all deleted s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
-        Phase::ScaleOut => ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)]),
         Phase::Delete => ("all deleted s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),
     };
     let mut lines = Vec::new();

@@ -115,7 +115,7 @@ fn times(samples: &Samples, replicas: u32) -> String {
 fn status_delays(samples: &Samples, replicas: u32) -> String {
     let mut text = format!("After the last pod became Ready, at {replicas} replicas, Grove:\n\n");
     text += "| phase | figure | median | slowest round |\n|---|---|---:|---:|\n";
-    for phase in [Phase::Deploy, Phase::ScaleOut] {
+    for phase in [Phase::Deploy, Phase::ScaleOut, Phase::Double] {
         for figure in samples.figures(phase) {
             let Some(name) = AFTER_READY.iter().find_map(|end| figure.strip_suffix(end)) else { continue };
             let unit = if figure.ends_with(" s") { ", s" } else { "" };
@@ -173,7 +173,7 @@ fn growth(samples: &Samples, sizes: &[u32]) -> String {
         "deleted s",
         "Available after Ready s",
         "last status write after Ready s",
-        "scale-out / deploying half",
+        "doubling / deploying",
         "controllers' CPU ms per pod",
         "controllers' MB",
         "writes per pod",
@@ -194,7 +194,7 @@ fn growth(samples: &Samples, sizes: &[u32]) -> String {
             seconds(Phase::Delete, "all deleted s"),
             seconds(Phase::Deploy, "Available after last Ready pod s"),
             seconds(Phase::Deploy, "last status write after last Ready pod s"),
-            or_blank(samples.scale_out_ratio(replicas, "Available s")),
+            or_blank(samples.doubling_ratio(replicas, "Available s")),
             format!("{:.2}", thresholds::cpu(samples, replicas) * 1000.0 / pods),
             format!("{:.0}", thresholds::memory(samples, replicas)),
             format!("{:.2}", writes / pods),

@@ -28,17 +28,20 @@ pub(super) enum Phase {
     Deploy,
     ScaleIn,
     ScaleOut,
+    /// Scaling from the full size to twice the size.
+    Double,
     Delete,
 }
 
 impl Phase {
-    pub(super) const ALL: [Self; 4] = [Self::Deploy, Self::ScaleIn, Self::ScaleOut, Self::Delete];
+    pub(super) const ALL: [Self; 5] = [Self::Deploy, Self::ScaleIn, Self::ScaleOut, Self::Double, Self::Delete];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Deploy => "deploy",
             Self::ScaleIn => "scale-in",
             Self::ScaleOut => "scale-out",
+            Self::Double => "double",
             Self::Delete => "delete",
         }
     }
@@ -154,18 +157,15 @@ impl Samples {
         median(self.all.iter().filter(of_grove).filter_map(ratio).collect())
     }
 
-    /// The median over the rounds of the time to scale from half the size to the full size, divided by the time to deploy half
-    /// the size; `None` unless both sizes were measured.
-    pub(super) fn scale_out_ratio(&self, replicas: u32, figure: &str) -> Option<f64> {
+    /// The median over the rounds of the time to scale to twice the size, divided by the time to deploy the set; `None` if that
+    /// was not measured.
+    pub(super) fn doubling_ratio(&self, replicas: u32, figure: &str) -> Option<f64> {
         let ratio = |repetition| {
-            let value = |replicas, phase| {
-                let round = Round { replicas, repetition };
-                self.value(SampleKey { round, variant: Variant::Grove, phase }, figure)
-            };
-            let deploy = value(replicas / 2, Phase::Deploy).filter(|seconds| *seconds > 0.0)?;
-            Some(value(replicas, Phase::ScaleOut)? / deploy)
+            let round = Round { replicas, repetition };
+            let value = |phase| self.value(SampleKey { round, variant: Variant::Grove, phase }, figure);
+            Some(value(Phase::Double)? / value(Phase::Deploy).filter(|seconds| *seconds > 0.0)?)
         };
-        median(self.rounds(replicas, Variant::Grove, Phase::ScaleOut).into_iter().filter_map(ratio).collect())
+        median(self.rounds(replicas, Variant::Grove, Phase::Double).into_iter().filter_map(ratio).collect())
     }
 
     fn value(&self, key: SampleKey, figure: &str) -> Option<f64> {
@@ -230,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_out_is_compared_with_the_deployment_of_half_the_size() {
+    fn doubling_is_compared_with_deploying_in_the_same_round() {
         let mut samples = samples();
-        let round = Round { replicas: 10, repetition: 2 };
-        samples.add(SampleKey { round, variant: Variant::Grove, phase: Phase::ScaleOut }, "ready s", 33.0);
-        assert_eq!(samples.scale_out_ratio(10, "ready s"), Some(1.1));
-        assert_eq!(samples.scale_out_ratio(5, "ready s"), None);
+        assert_eq!(samples.doubling_ratio(5, "ready s"), None);
+        let round = Round { replicas: 5, repetition: 2 };
+        samples.add(SampleKey { round, variant: Variant::Grove, phase: Phase::Double }, "ready s", 33.0);
+        assert_eq!(samples.doubling_ratio(5, "ready s"), Some(1.1));
     }
 
     #[test]

@@ -56,8 +56,8 @@ pub(super) fn of(samples: &Samples, replicas: u32) -> Vec<Threshold> {
         thresholds.push(threshold("controllers' CPU s to deploy", 3.0, cpu(samples, replicas)));
         thresholds.push(threshold("controllers' peak memory MB", 60.0, memory(samples, replicas)));
     }
-    if let Some(ratio) = samples.scale_out_ratio(replicas, "Available s") {
-        thresholds.push(threshold("scaling from half the size / deploying half the size", 1.2, ratio));
+    if let Some(ratio) = samples.doubling_ratio(replicas, "Available s") {
+        thresholds.push(threshold("scaling to twice the size / deploying", 1.2, ratio));
     }
     thresholds
 }

@@ -151,18 +151,16 @@ fn without_code(text: &str) -> String {
 
 /// The words of an identifier: parts between underscores and capitals, in lower case.
 fn parts(identifier: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
+    let mut spaced = String::new();
     let mut was_lower = false;
     for letter in identifier.chars() {
-        if letter == '_' || (letter.is_uppercase() && was_lower) {
-            parts.push(String::new());
+        if letter.is_uppercase() && was_lower {
+            spaced.push('_');
         }
         was_lower = letter.is_lowercase();
-        if letter != '_' {
-            parts.last_mut().expect("there is a part").extend(letter.to_lowercase());
-        }
+        spaced.extend(letter.to_lowercase());
     }
-    parts
+    spaced.split('_').map(str::to_owned).collect()
 }
 
 /// The forbidden words in an identifier. The word `plane` is fine after `control`.
@@ -263,7 +261,8 @@ fn summary(violations: &[String]) -> String {
         let folder: Vec<&str> = path.split('/').take(if path.starts_with("docs") { 1 } else { 2 }).collect();
         *counts.entry(folder.join("/")).or_default() += 1;
     }
-    counts.iter().map(|(folder, count)| format!("{count:>6} {folder}\n")).collect()
+    let lines: Vec<String> = counts.iter().map(|(folder, count)| format!("{count:>6} {folder}")).collect();
+    lines.join("\n")
 }
 
 #[test]

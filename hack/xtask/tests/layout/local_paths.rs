@@ -97,7 +97,9 @@ impl LocalPaths {
                     colons = 0;
                     continue;
                 }
-                _ => self.add(line, std::mem::take(&mut segments)),
+                TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Group(_) | TokenTree::Literal(_) => {
+                    self.add(line, std::mem::take(&mut segments));
+                }
             }
             colons = 0;
             match token {

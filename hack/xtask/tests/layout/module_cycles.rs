@@ -79,7 +79,8 @@ fn is_relative(path: &[String]) -> bool {
 /// Whether a re-exported path leads into the same crate. A path without `crate`, `super` or `self` begins with a submodule or
 /// with the name of another crate.
 fn is_in_crate(modules: &Modules, module: &[String], path: &[String]) -> bool {
-    is_relative(path) || path.first().is_some_and(|first| modules.contains_key(&[module, &[first.clone()]].concat()))
+    is_relative(path)
+        || path.first().is_some_and(|first| modules.contains_key(&[module, std::slice::from_ref(first)].concat()))
 }
 
 fn edges(modules: &Modules) -> Edges {
