@@ -1,16 +1,10 @@
-//! What tests of several crates use: the rows by which admission is told and tried, and objects that nobody would write,
-//! made from those of the rows by a seed. No crate that ships uses it.
+//! Support for tests of several crates: the rows of the admission tables, a fuzz runner with random edits of the objects of these
+//! rows, and a mock API server. No shipped crate uses it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever fails here fails the test that uses it"
-)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a panic fails the test that uses it")]
 
-pub mod dice;
+pub mod edits;
 pub mod fuzz;
 pub mod mock_api_server;
-pub mod mutation;
 pub mod reviews;
 pub mod rows;

@@ -1,11 +1,14 @@
-//! What an API server sends to a webhook, for objects that nobody would write.
+//! Reviews as an API server sends them to a webhook, with edited objects.
 
+use proptest::bool::weighted;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use crate::dice::Dice;
-use crate::mutation::{mangled, mutated};
+use crate::edits::{ByteEdit, Edit, byte_edits, edited, edited_bytes, edits, pick};
+use crate::fuzz::JsonBytes;
 
-/// A kind, as reviews name it.
+/// A kind in a review.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// The group.
@@ -14,9 +17,9 @@ pub struct Kind {
     pub version: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// Its plural.
+    /// The plural name.
     pub resource: &'static str,
-    /// Whether the request is for the replicas of such an object.
+    /// Whether the request is for the scale subresource of the kind.
     pub is_scale: bool,
 }
 
@@ -26,16 +29,16 @@ const fn kind(group: &'static str, version: &'static str, kind: &'static str, re
 
 const GROVE: &str = "grove.io";
 
-/// The set.
+/// `PodCliqueSet`.
 pub const SET: Kind = kind(GROVE, "v1alpha1", "PodCliqueSet", "podcliquesets");
-/// The topology.
+/// `ClusterTopology`.
 pub const TOPOLOGY: Kind = kind(GROVE, "v1alpha1", "ClusterTopology", "clustertopologies");
-/// The other kind of topology.
+/// `ClusterTopologyBinding`.
 pub const BINDING: Kind = kind(GROVE, "v1alpha1", "ClusterTopologyBinding", "clustertopologybindings");
-/// What can be scaled.
+/// The kinds with a scale subresource.
 pub const SCALES: [Kind; 3] =
     [Kind { is_scale: true, ..SET }, Kind { is_scale: true, ..MANAGED[0] }, Kind { is_scale: true, ..MANAGED[1] }];
-/// What Grove manages.
+/// The kinds of managed objects.
 pub const MANAGED: [Kind; 12] = [
     kind(GROVE, "v1alpha1", "PodClique", "podcliques"),
     kind(GROVE, "v1alpha1", "PodCliqueScalingGroup", "podcliquescalinggroups"),
@@ -51,7 +54,7 @@ pub const MANAGED: [Kind; 12] = [
     kind("resource.nvidia.com", "v1beta1", "ComputeDomain", "computedomains"),
 ];
 
-/// What a route is asked about: objects of these kinds, each of which may become any other.
+/// The subject of reviews: objects of these kinds. An update may change each object into any other.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The kinds.
@@ -60,7 +63,7 @@ pub struct Subject {
     pub objects: Vec<Value>,
 }
 
-/// A review of an object that is created, changed or deleted, as an API server sends it.
+/// A review of the create, update or delete of an object, as an API server sends it.
 pub fn review(kind: Kind, (object, old): (Option<&Value>, Option<&Value>), user: &str) -> Value {
     let operation = match (object, old) {
         (Some(_), None) => "CREATE",
@@ -96,40 +99,91 @@ pub fn review(kind: Kind, (object, old): (Option<&Value>, Option<&Value>), user:
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request })
 }
 
-/// The bytes of a seed for a route: mostly reviews of objects that nobody would write, sometimes reviews that are none
-/// themselves, sometimes bytes that are no JSON.
-pub fn input(subjects: &[Subject], users: &[&str], seed: u64) -> Vec<u8> {
-    let mut dice = Dice::new(seed);
-    let Some(Subject { kinds, objects }) = dice.one_of(subjects) else { return vec![] };
-    let (kind, user) = (dice.one_of(kinds).copied().unwrap_or(SET), dice.one_of(users).copied().unwrap_or_default());
-    let first = dice.one_of(objects).cloned().unwrap_or_default();
-    let object = mutated(&first, &mut dice);
-    let old = match dice.roll(4) {
-        0 => None,
-        1 => Some(mutated(&first, &mut dice)),
-        2 => Some(first),
-        _ => dice.one_of(objects).cloned(),
-    };
-    let is_gone = dice.once_in(20);
-    let review = review(kind, (Some(&object).filter(|_| !is_gone), old.as_ref()), user);
-    match dice.roll(12) {
-        0 => mangled(review.to_string().as_bytes(), &mut dice),
-        1 | 2 => mutated(&review, &mut dice).to_string().into_bytes(),
-        _ => review.to_string().into_bytes(),
+/// One input for an endpoint, before it becomes bytes.
+#[derive(Clone, Debug)]
+struct ReviewCase {
+    subject: Index,
+    kind: Index,
+    user: Index,
+    object: Index,
+    edits: Vec<Edit>,
+    old: OldObject,
+    is_deletion: bool,
+    form: ReviewForm,
+}
+
+/// The old object of a review.
+#[derive(Clone, Debug)]
+enum OldObject {
+    Absent,
+    Edited(Vec<Edit>),
+    Unedited,
+    Other(Index),
+}
+
+/// The form of the bytes: a review, an edited review, or edited bytes of a review.
+#[derive(Clone, Debug)]
+enum ReviewForm {
+    Review,
+    EditedReview(Vec<Edit>),
+    EditedBytes(Vec<ByteEdit>),
+}
+
+/// Inputs for an endpoint: mostly reviews of edited objects, sometimes edited reviews, sometimes bytes that are not JSON.
+pub fn inputs(subjects: &[Subject], users: &[&'static str]) -> impl Strategy<Value = JsonBytes> + use<> {
+    let (subjects, users) = (subjects.to_vec(), users.to_vec());
+    let old = prop_oneof![
+        Just(OldObject::Absent),
+        edits().prop_map(OldObject::Edited),
+        Just(OldObject::Unedited),
+        any::<Index>().prop_map(OldObject::Other),
+    ];
+    let form = prop_oneof![
+        9 => Just(ReviewForm::Review),
+        2 => edits().prop_map(ReviewForm::EditedReview),
+        1 => byte_edits().prop_map(ReviewForm::EditedBytes),
+    ];
+    let index = any::<Index>;
+    let case = (index(), index(), index(), index(), edits(), old, weighted(1.0 / 20.0), form);
+    case.prop_map(move |(subject, kind, user, object, edits, old, is_deletion, form)| {
+        let case = ReviewCase { subject, kind, user, object, edits, old, is_deletion, form };
+        JsonBytes(case.bytes(&subjects, &users))
+    })
+}
+
+impl ReviewCase {
+    fn bytes(&self, subjects: &[Subject], users: &[&str]) -> Vec<u8> {
+        let Some(Subject { kinds, objects }) = pick(&self.subject, subjects) else { return vec![] };
+        let kind = pick(&self.kind, kinds).copied().unwrap_or(SET);
+        let user = pick(&self.user, users).copied().unwrap_or_default();
+        let first = pick(&self.object, objects).cloned().unwrap_or_default();
+        let object = Some(edited(&first, &self.edits)).filter(|_| !self.is_deletion);
+        let old = match &self.old {
+            OldObject::Absent => None,
+            OldObject::Edited(edits) => Some(edited(&first, edits)),
+            OldObject::Unedited => Some(first),
+            OldObject::Other(index) => pick(index, objects).cloned(),
+        };
+        let review = review(kind, (object.as_ref(), old.as_ref()), user);
+        match &self.form {
+            ReviewForm::Review => review.to_string().into_bytes(),
+            ReviewForm::EditedReview(edits) => edited(&review, edits).to_string().into_bytes(),
+            ReviewForm::EditedBytes(edits) => edited_bytes(review.to_string().as_bytes(), edits),
+        }
     }
 }
 
-/// Whether the bytes are a review as an API server may send one, so that it must be answered by one.
+/// Whether the bytes are a valid review, so that the response must be a review too.
 pub fn is_review(bytes: &[u8]) -> bool {
     let Ok(review) = serde_json::from_slice::<Value>(bytes) else { return false };
-    let is_text = |pointer: &str| review.pointer(pointer).is_none_or(Value::is_string);
+    let is_string = |pointer: &str| review.pointer(pointer).is_none_or(Value::is_string);
     let optional = ["name", "namespace", "kind/kind", "resource/resource", "userInfo/username"];
     let are_objects = ["kind", "resource", "userInfo"].map(|field| review["request"].get(field));
     review["apiVersion"] == "admission.k8s.io/v1"
         && review["request"]["uid"].is_string()
         && ["CREATE", "UPDATE", "DELETE", "CONNECT"].iter().any(|operation| review["request"]["operation"] == *operation)
         && are_objects.iter().all(|field| field.is_none_or(Value::is_object))
-        && optional.iter().all(|field| is_text(&format!("/request/{field}")))
-        // A field that is there twice is gone here.
+        && optional.iter().all(|field| is_string(&format!("/request/{field}")))
+        // Parsing drops duplicate fields.
         && review.to_string().as_bytes() == bytes
 }

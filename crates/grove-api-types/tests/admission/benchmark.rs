@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use grove_api_types::admission::{Facts, default_pod_clique_set, validate_create, validate_update};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_test_support::fuzz::resident;
+use grove_test_support::fuzz::resident_memory;
 use grove_test_support::rows::Known;
 use serde_json::Value;
 
@@ -53,13 +53,13 @@ fn figures_of_the_rules() {
     let created = each(2000, || create(&bytes, &facts));
     let updated = each(2000, || update(&other, &bytes, &facts));
     println!("a typical set of {} bytes: {created:?} per creation, {updated:?} per update", bytes.len());
-    let before = resident();
+    let before = resident_memory();
     each(100_000, || update(&other, &bytes, &facts));
-    println!("memory before {before} and after {} bytes", resident());
+    println!("memory before {before} and after {} bytes", resident_memory());
     for (name, made) in large_objects::ALL {
         let texts = large_objects::sent(made(large_objects::LARGEST));
         let took = large_objects::reviewed(&texts);
         println!("{name}, {} bytes: {took:?}", texts.0.len());
     }
-    println!("memory at the end {} bytes", resident());
+    println!("memory at the end {} bytes", resident_memory());
 }

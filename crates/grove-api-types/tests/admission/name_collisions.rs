@@ -1,70 +1,82 @@
-//! What would have one name with something else is refused, and nothing else is: compared with all names that there can be.
+//! Exactly the sets with colliding generated names are denied: compared with all names of the expansion.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grove_api_types::admission::{Rule, validate_create};
 use grove_api_types::expansion::{CurrentScale, SetReplica, expand};
 use grove_api_types::names::{ClaimOwner, PodCliqueSetName, ResourceClaimName};
 use grove_api_types::resource_sharing::{self, SharedClaim};
 use grove_api_types::v1alpha1::{PodCliqueSet, ResourceSharingScope};
-use grove_test_support::dice::Dice;
+use grove_test_support::fuzz::{self, FuzzConfig};
 use grove_test_support::rows::{Known, changed, object};
+use proptest::bool::weighted;
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
 use crate::facts::of_sets;
 use crate::laws::typed;
 
-/// Sets that are tried.
+/// The number of checked sets.
 const SETS: u64 = 3000;
-/// Replicas of everything: indices beyond those that names are made with would find nothing more.
+/// The replicas of all objects. More indices than the names contain would find no further collisions.
 const REPLICAS: i32 = 3;
-/// What names are made of: `01` is no index.
+/// The words of names; `01` is not an index.
 const WORDS: [&str; 7] = ["a", "a", "a", "0", "0", "1", "01"];
 
-fn name(dice: &mut Dice) -> String {
-    let words: Vec<&str> = (0..=dice.roll(3)).filter_map(|_| dice.one_of(&WORDS).copied()).collect();
-    words.join("-")
+fn name() -> impl Strategy<Value = String> {
+    vec(select(&WORDS[..]), 1..=3).prop_map(|words| words.join("-"))
 }
 
-/// Different names, one and a few more.
-fn names(dice: &mut Dice, more: usize) -> Vec<String> {
-    let names: BTreeSet<String> = (0..=dice.roll(more)).map(|_| name(dice)).collect();
-    names.into_iter().collect()
+/// Different names: one, and up to `more` more.
+fn names(more: usize) -> impl Strategy<Value = Vec<String>> {
+    vec(name(), 1..=more).prop_map(|names| names.into_iter().collect::<BTreeSet<_>>().into_iter().collect())
 }
 
-fn shares(dice: &mut Dice) -> Value {
-    let scope = |dice: &mut Dice| if dice.once_in(2) { "AllReplicas" } else { "PerReplica" };
-    let none = dice.once_in(3);
-    let shares = names(dice, 3).into_iter().filter(|_| !none);
-    let all = |dice: &mut Dice, name: String| if dice.once_in(3) { format!("all-{name}") } else { name };
-    shares.map(|name| json!({ "name": all(dice, name), "scope": scope(dice) })).collect()
+fn shares() -> impl Strategy<Value = Value> {
+    let share = |(name, (is_prefixed, is_shared)): (String, (bool, bool))| {
+        let name = if is_prefixed { format!("all-{name}") } else { name };
+        json!({ "name": name, "scope": if is_shared { "AllReplicas" } else { "PerReplica" } })
+    };
+    let shares = btree_map(name(), (weighted(1.0 / 3.0), any::<bool>()), 1..=3);
+    let shares = shares.prop_map(move |shares| shares.into_iter().map(share).collect());
+    prop_oneof![1 => Just(json!([])), 2 => shares]
 }
 
-fn set(dice: &mut Dice) -> PodCliqueSet {
-    let cliques = names(dice, 9);
-    let mut groups: Vec<Value> = names(dice, 5)
-        .into_iter()
-        .map(|name| json!({ "name": name, "cliqueNames": [], "replicas": REPLICAS, "resourceSharing": shares(dice) }))
-        .collect();
-    for clique in &cliques {
-        let at = dice.roll(groups.len() + 1);
-        if let Some(members) = groups.get_mut(at).and_then(|group| group["cliqueNames"].as_array_mut()) {
-            members.push(json!(clique));
+/// A clique: its shared claims, and the index of its scaling group among the groups and "no group".
+fn memberships(cliques: usize) -> impl Strategy<Value = Vec<(Value, Index)>> {
+    vec((shares(), any::<Index>()), cliques)
+}
+
+fn set() -> impl Strategy<Value = PodCliqueSet> {
+    let cliques = names(9).prop_flat_map(|names| (memberships(names.len()), Just(names)));
+    let groups = names(5).prop_flat_map(|names| (vec(shares(), names.len()), Just(names)));
+    (cliques, groups, shares()).prop_map(|((memberships, cliques), (group_shares, groups), shares)| {
+        let mut members = vec![vec![]; groups.len() + 1];
+        for (clique, (_, group)) in cliques.iter().zip(&memberships) {
+            group.get_mut(&mut members).push(clique);
         }
-    }
-    let clique = |name: &String| json!({ "name": name, "spec": { "replicas": REPLICAS, "podSpec": { "containers": [] } }, "resourceSharing": shares(dice) });
-    let cliques: Vec<Value> = cliques.iter().map(clique).collect();
-    let changes = [
-        ("/spec/replicas", json!(REPLICAS)),
-        ("cliques", json!(cliques)),
-        ("podCliqueScalingGroups", json!(groups)),
-        ("resourceSharing", shares(dice)),
-    ];
-    let changes = changes.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();
-    typed(&changed(&object("set"), &changes)).expect("a set")
+        let groups = groups.iter().zip(&group_shares).zip(&members).map(|((name, shares), members)| {
+            json!({ "name": name, "cliqueNames": members, "replicas": REPLICAS, "resourceSharing": shares })
+        });
+        let cliques = cliques.iter().zip(&memberships).map(|(name, (shares, _))| {
+            let spec = json!({ "replicas": REPLICAS, "podSpec": { "containers": [] } });
+            json!({ "name": name, "spec": spec, "resourceSharing": shares })
+        });
+        let changes = [
+            ("/spec/replicas", json!(REPLICAS)),
+            ("cliques", cliques.collect()),
+            ("podCliqueScalingGroups", groups.collect()),
+            ("resourceSharing", shares),
+        ];
+        let changes = changes.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();
+        typed(&changed(&object("set"), &changes)).expect("a set")
+    })
 }
 
-/// The names of the claims that are made for an owner.
+/// The names of the claims of an owner.
 fn claims_of(owner: ClaimOwner<'_>, replicas: std::ops::Range<i32>, shares: &[SharedClaim<'_>]) -> Vec<String> {
     let of_share = |share: &SharedClaim<'_>| -> Vec<ResourceClaimName> {
         match share.scope {
@@ -96,33 +108,31 @@ fn claims(set: &PodCliqueSet, replicas: &[SetReplica<'_>]) -> Vec<String> {
     claims
 }
 
-fn has_twice(names: &[String]) -> bool {
+fn has_duplicates(names: &[String]) -> bool {
     names.iter().collect::<BTreeSet<_>>().len() < names.len()
 }
 
 #[test]
-fn what_would_have_one_name_is_refused_and_nothing_else() {
+fn exactly_the_sets_with_colliding_names_are_denied() {
     let facts = of_sets(&Known::default());
-    let mut found = [0, 0];
-    for seed in 0..SETS {
-        let set = set(&mut Dice::new(seed));
-        let replicas = expand(&set, &CurrentScale::default());
+    let collisions = [Rule::NameClash, Rule::ClaimName].map(|rule| (rule, AtomicUsize::new(0)));
+    let check = |_, set: &PodCliqueSet| {
+        let replicas = expand(set, &CurrentScale::default());
         let cliques = replicas.iter().flat_map(SetReplica::all_cliques);
         let cliques: Vec<String> = cliques.map(|clique| clique.name.to_string()).collect();
-        let result = validate_create(&set, &facts);
-        let kinds = [(Rule::NameClash, has_twice(&cliques)), (Rule::ClaimName, has_twice(&claims(&set, &replicas)))];
-        for ((rule, is_twice), found) in kinds.into_iter().zip(&mut found) {
-            let is_refused = result.violations.iter().any(|violation| violation.rule == rule);
-            assert_eq!(
-                is_refused,
-                is_twice,
-                "seed {seed}, {}: {:?} of {}",
-                rule.name(),
-                result.message(),
-                json!(set.spec.template)
-            );
-            *found += usize::from(is_twice);
+        let result = validate_create(set, &facts);
+        let collide = [has_duplicates(&cliques), has_duplicates(&claims(set, &replicas))];
+        for ((rule, count), collide) in collisions.iter().zip(collide) {
+            let is_denied = result.violations.iter().any(|violation| violation.rule == *rule);
+            if is_denied != collide {
+                return Err(format!("{}: {:?}, names collide: {collide}", rule.name(), result.message()));
+            }
+            count.fetch_add(usize::from(collide), Ordering::Relaxed);
         }
-    }
-    assert!(found.iter().all(|found| *found > 20), "nothing was compared: {found:?}");
+        Ok(true)
+    };
+    let stats = fuzz::run(FuzzConfig { inputs: SETS, seed: 0 }, set, check, |_| ());
+    stats.unwrap_or_else(|failure| panic!("{}", failure.report("name collisions")));
+    let counts = collisions.map(|(_, count)| count.into_inner());
+    assert!(counts.iter().all(|count| *count > 20), "too few sets have collisions: {counts:?}");
 }

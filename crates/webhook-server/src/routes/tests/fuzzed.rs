@@ -5,11 +5,14 @@ use std::iter;
 
 use grove_api_types::configuration::{Authorizer, Network, SchedulerProfile, Schedulers};
 use grove_api_types::scheduler::Scheduler;
-use grove_test_support::dice::Dice;
-use grove_test_support::fuzz::{self, Tally, Wish};
+use grove_test_support::edits::pick;
+use grove_test_support::fuzz::{self, FuzzConfig, FuzzStats, JsonBytes};
 use grove_test_support::reviews::{self, BINDING, Kind, MANAGED, SCALES, SET, Subject, TOPOLOGY};
 use grove_test_support::rows::{changed, managed, object, rows, scales};
 use k8s_openapi::ByteString;
+use proptest::bool::weighted;
+use proptest::prelude::{Strategy, any};
+use proptest::sample::Index;
 use serde::Deserialize;
 use tokio::runtime::{Builder, Runtime};
 
@@ -115,8 +118,7 @@ fn check(holds: bool, violation: impl FnOnce() -> String) -> Result<(), String> 
 }
 
 /// Checks the response to one input. Returns whether the input is a review.
-fn check_response(server: &Server, webhook: Webhook, seed: u64, bytes: &[u8]) -> Result<bool, String> {
-    let is_json = !seed.is_multiple_of(64);
+fn check_response(server: &Server, webhook: Webhook, is_json: bool, bytes: &[u8]) -> Result<bool, String> {
     let content_type = if is_json { JSON } else { "text/plain" };
     let (status, body) = send(server, webhook, content_type, bytes.to_vec());
     check(body.len() <= MAX_RESPONSE_BYTES, || format!("the response has {} bytes", body.len()))?;
@@ -190,35 +192,38 @@ fn check_patch(server: &Server, webhook: Webhook, mut request: Value, review: &V
     check(second["response"].get("patch").is_none(), || format!("two patches: {patch} and {second}"))
 }
 
-fn series(webhook: Webhook, wish: Wish, on_round: impl FnMut(&Tally)) -> Tally {
+/// An input, the index of its server, and whether its content type is JSON.
+fn inputs(subjects: &[Subject]) -> impl Strategy<Value = (JsonBytes, Index, bool)> + use<> {
+    (reviews::inputs(subjects, &USERS), any::<Index>(), weighted(63.0 / 64.0))
+}
+
+fn series(webhook: Webhook, config: FuzzConfig, on_progress: impl FnMut(&FuzzStats)) -> FuzzStats {
     let (servers, subjects) = (servers(), subjects(webhook));
-    let input = |seed: u64| reviews::input(&subjects, &USERS, seed);
-    let checks = |seed: u64, bytes: &[u8]| {
-        let server = Dice::new(!seed).one_of(&servers).ok_or("no server")?;
-        check_response(server, webhook, seed, bytes)
+    let checks = |_, (bytes, server, is_json): &(JsonBytes, Index, bool)| {
+        check_response(pick(server, &servers).ok_or("no server")?, webhook, *is_json, &bytes.0)
     };
-    let tally = fuzz::run(wish, input, checks, on_round);
-    let tally = tally.unwrap_or_else(|broken| panic!("{}", broken.report(webhook.name())));
+    let stats = fuzz::run(config, || inputs(&subjects), checks, on_progress);
+    let stats = stats.unwrap_or_else(|failure| panic!("{}", failure.report(webhook.name())));
     for server in servers {
         assert!(server.is_idle());
         assert!(!server.has_metric("code=\"500\"") && !server.has_metric("code=\"499\""));
     }
-    tally
+    stats
 }
 
 #[test]
 fn every_endpoint_gives_a_valid_response_to_fuzzed_input() {
     for webhook in Webhook::ALL {
-        let tally = series(webhook, Wish { inputs: SHORT_SERIES, seed: 1 }, |_| ());
-        assert!(tally.understood > SHORT_SERIES * 3 / 4, "{webhook:?}: too few inputs are reviews: {tally:?}");
+        let stats = series(webhook, FuzzConfig { inputs: SHORT_SERIES, seed: 1 }, |_| ());
+        assert!(stats.valid > SHORT_SERIES * 3 / 4, "{webhook:?}: too few inputs are reviews: {stats:?}");
     }
 }
 
 #[test]
 #[ignore = "a long series: `cargo xtask soak fuzz`"]
 fn many_inputs_get_a_valid_response_from_every_endpoint() {
-    for webhook in Webhook::ALL.into_iter().filter(|webhook| fuzz::is_wanted(webhook.name())) {
-        let wish = Wish::of_environment(1_000_000);
-        assert_eq!(series(webhook, wish, fuzz::telling(webhook.name(), wish)).inputs, wish.inputs);
+    for webhook in Webhook::ALL.into_iter().filter(|webhook| fuzz::is_selected(webhook.name())) {
+        let config = FuzzConfig::from_env(1_000_000);
+        assert_eq!(series(webhook, config, fuzz::progress_printer(webhook.name(), config)).inputs, config.inputs);
     }
 }
