@@ -40,9 +40,9 @@ async fn kubectl_applies_the_crds() {
 #[tokio::test]
 async fn kubectl_explains_every_kind() {
     let fields = [
-        ("pcs", "A set of cliques that is created, scheduled and scaled as a unit."),
-        ("pclq.spec.minAvailable", "How many pods must be scheduled together"),
-        ("pcsg.spec.cliqueNames", "The cliques of each replica"),
+        ("pcs", "A set of cliques that Grove creates, schedules and scales as a unit."),
+        ("pclq.spec.minAvailable", "The number of pods that are scheduled together"),
+        ("pcsg.spec.cliqueNames", "The names of the cliques of each replica"),
         ("pg.spec.podgroups", "One group of identical pods per clique of the gang."),
         ("pcs.spec.template.cliques.spec.podSpec", "containers\t<[]Object> -required-"),
         ("pcs.spec.template.cliques.spec.podSpec.containers.env.valueFrom", "secretKeyRef"),
