@@ -7,7 +7,6 @@ pub(crate) mod queue_metrics;
 mod rate_limiter;
 mod requeue;
 mod resync;
-mod trigger;
 mod work_queue;
 mod worker;
 
@@ -26,6 +25,7 @@ use grove_runtime::{
 use kube::{Resource, runtime::reflector::ObjectRef};
 use tokio::time::{Instant, sleep_until};
 
+pub use self::requeue::Requeue;
 use self::{
     garbage_collector::{OnDeleted, collect_garbage},
     queue_metrics::QueueMetrics,
@@ -34,9 +34,13 @@ use self::{
     work_queue::{Elapsed, Key, Priority, WorkQueue},
     worker::{Processed, Worker},
 };
-pub use self::{requeue::Requeue, trigger::Trigger};
 use crate::{
-    controllers::Controllers, plan::Plan, predicates::metadata_or_generation_changed, status_policy::StatusPolicy,
+    children::{ChildTracker, Owner},
+    controllers::Controllers,
+    plan::Plan,
+    predicates::metadata_or_generation_changed,
+    status_policy::StatusPolicy,
+    triggers::Trigger,
 };
 
 /// Inputs that the queue accepts before the controller looks at the workers again.
@@ -82,6 +86,13 @@ where
     pub fn watches<T: Into<Trigger<K>> + 'static>(mut self, triggers: impl Stream<Item = T> + Send + 'static) -> Self {
         self.triggers.push(triggers.map(Into::into).boxed());
         self
+    }
+
+    /// Enqueues the owners of children of all kinds, and the owners that wait for a name: for a change or a deletion of a
+    /// child, after a relist, and for the deletion of an object that may release quota for a rejected create.
+    #[must_use]
+    pub fn owns<O: Owner<Object = K>>(self, children: &ChildTracker<O>) -> Self {
+        children.triggers().into_iter().fold(self, Self::watches)
     }
 
     /// Retries the objects that `objects` names, half a second later and with a new backoff: the cause of their failures may

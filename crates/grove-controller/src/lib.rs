@@ -11,6 +11,9 @@ pub mod controllers;
 pub mod predicates;
 pub mod triggers;
 
+pub mod children;
+pub mod informers;
+
 pub mod plan;
 
 pub mod executor;
@@ -19,6 +22,7 @@ pub mod events;
 
 pub mod conditions;
 pub mod create_backoff;
+pub mod create_state;
 pub mod expectations;
 pub mod merge;
 pub mod name_conflict;

@@ -64,11 +64,11 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
     }
 
     /// The objects with these names in the cache that `owner` does not control. `owner` waits for each of them from now on.
-    pub fn name_conflicts<'a, K>(
+    pub fn name_conflicts<K>(
         &self,
         cache: &Cache<K>,
         owner: &Owner,
-        names: impl IntoIterator<Item = &'a str>,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Vec<NameConflict>
     where
         K: Resource<DynamicType = ()>,
@@ -86,7 +86,7 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
             }
             object.map(|object| NameConflict::with(&*object))
         };
-        names.into_iter().filter_map(conflict).collect()
+        names.into_iter().filter_map(|name| conflict(name.as_ref())).collect()
     }
 
     /// Removes and returns the owners that wait for the object of this delta. They register again in their next reconcile if

@@ -4,6 +4,7 @@
 //! the failure domain of the step.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt::{self, Display, Formatter},
     time::Duration,
@@ -116,23 +117,22 @@ impl Stage {
 
     /// The same for the steps of one kind, so that a stage with several kinds publishes one event per kind.
     #[must_use]
-    pub fn with_event_for_kind(
+    pub fn with_event_for_kind<K: Resource<DynamicType = ()>>(
         mut self,
-        kind: &'static str,
         success: &'static str,
         failure: &'static str,
         verb: &'static str,
     ) -> Self {
-        self.events.push(StageEvent { kind: Some(kind), success: Some(success), failure, verb });
+        self.events.push(StageEvent { kind: Some(K::kind(&())), success: Some(success), failure, verb });
         self
     }
 }
 
 /// The event about a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageEvent {
     /// The kind of the steps that the event is about; `None` for all kinds.
-    pub kind: Option<&'static str>,
+    pub kind: Option<Cow<'static, str>>,
     /// The reason of the event about success; `None` if success publishes no event.
     pub success: Option<&'static str>,
     /// The reason of the warning about a failed step.
@@ -326,7 +326,7 @@ impl Display for Step {
 }
 
 /// A reason for not doing more now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
     /// The reason in conditions, one word in CamelCase.
     pub reason: &'static str,

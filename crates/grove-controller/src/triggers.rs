@@ -1,19 +1,42 @@
-//! Mapping functions: which objects a delta of another object triggers. And the fan-out of one stream of deltas to
-//! several controllers.
+//! Triggers: why an object is enqueued, and the mapping functions from deltas of other objects.
 
-use futures::{Stream, StreamExt, channel::mpsc, stream::BoxStream};
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use grove_api_types::ownership::controller_of;
-use grove_runtime::caches::Delta;
+use grove_runtime::caches::{Cache, Delta};
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
+use tokio::sync::watch;
 
-use crate::name_waiters::NameWaiters;
+use crate::{create_state::CreateState, name_waiters::NameWaiters};
+
+/// A reason to enqueue an object of kind `K`.
+pub enum Trigger<K: Resource> {
+    /// The desired state may differ from the observed state: reconcile now.
+    Reconcile(ObjectRef<K>),
+    /// Only the status of the object may change: reconcile after a debounce, and behind other reconciles.
+    StatusOnly(ObjectRef<K>),
+    /// The cause of earlier failures may be gone: reset the backoff of the object and reconcile soon.
+    Retry(ObjectRef<K>),
+}
+
+impl<K: Resource> Trigger<K> {
+    /// A trigger to reconcile, or only to update the status.
+    pub fn new(needs_reconcile: bool, object: ObjectRef<K>) -> Self {
+        if needs_reconcile { Self::Reconcile(object) } else { Self::StatusOnly(object) }
+    }
+}
+
+impl<K: Resource> From<ObjectRef<K>> for Trigger<K> {
+    fn from(object: ObjectRef<K>) -> Self {
+        Self::Reconcile(object)
+    }
+}
 
 /// Every `Owner` to reconcile because of a delta of a child: its controller, its controller before the change, and the
 /// owners that wait for its name. Each of them occurs once.
-pub fn owners_and_name_waiters<Child, Owner>(
-    waiters: &NameWaiters<Owner>,
-    delta: &Delta<Child>,
-) -> Vec<ObjectRef<Owner>>
+fn owners_and_name_waiters<Child, Owner>(waiters: &NameWaiters<Owner>, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>>
 where
     Child: Resource<DynamicType = ()>,
     Owner: Resource<DynamicType = ()>,
@@ -52,24 +75,49 @@ where
     })
 }
 
-/// The same deltas for several listeners. A slow listener delays no other. Needs a tokio runtime.
-pub fn fan_out<K, const LISTENERS: usize>(
-    mut deltas: impl Stream<Item = Delta<K>> + Send + Unpin + 'static,
-) -> [BoxStream<'static, Delta<K>>; LISTENERS]
+/// The owners to enqueue for the deltas of one kind of child: the current and the previous controller, and the owners that
+/// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries the
+/// owners in its namespace whose creates are backed off.
+pub fn enqueue_owners<Child, Owner>(
+    deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
+    needs_reconcile: fn(&Delta<Child>) -> bool,
+    creates: &CreateState<Owner>,
+) -> BoxStream<'static, Trigger<Owner>>
 where
-    K: Send + Sync + 'static,
+    Child: Resource<DynamicType = ()> + Send + Sync + 'static,
+    Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let channels = [(); LISTENERS].map(|()| mpsc::unbounded());
-    let senders: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
-    tokio::spawn(async move {
-        while let Some(delta) = deltas.next().await {
-            for sender in &senders {
-                // An error means that this listener has ended; the others still receive the delta.
-                let _ = sender.unbounded_send(delta.clone());
-            }
-        }
+    let creates = creates.clone();
+    let triggers = move |delta: Delta<Child>| {
+        let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
+        let needs_reconcile = needs_reconcile(&delta);
+        let owners = owners_and_name_waiters(&creates.name_waiters, &delta).into_iter();
+        stream::iter(retries.chain(owners.map(move |owner| Trigger::new(needs_reconcile, owner))))
+    };
+    deltas.flat_map(triggers).boxed()
+}
+
+/// Enqueues all owners for a status update after each relist of a child kind, except for the first list: no delta reports a
+/// child that was created and deleted before the relist.
+pub fn enqueue_all_on_relist<Owner>(
+    owners: &Cache<Owner>,
+    relists: Vec<watch::Receiver<u64>>,
+) -> BoxStream<'static, Trigger<Owner>>
+where
+    Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let owners = owners.clone();
+    let relisted = relists.into_iter().map(|relists| {
+        let changes = stream::unfold(relists, |mut relists| async move {
+            relists.changed().await.ok()?;
+            let count = *relists.borrow_and_update();
+            Some((count, relists))
+        });
+        changes.boxed()
     });
-    channels.map(|(_, listener)| listener.boxed())
+    let relisted = stream::select_all(relisted).filter(|count| std::future::ready(*count > 1));
+    let all = move |_| stream::iter(owners.all()).map(|owner| Trigger::StatusOnly(ObjectRef::from_obj(&*owner)));
+    relisted.flat_map(all).boxed()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Informers: one list and watch per kind, a cache to read from, and a stream of deltas.
+//! Informers: one list and watch per kind, a cache to read from, and streams of deltas.
 //!
 //! A failed list or watch is logged, counted and retried here. It reaches no controller, where it would delay the triggers
 //! of all other kinds.
@@ -12,9 +12,12 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, channel::mpsc};
+use futures::{
+    Stream,
+    channel::mpsc::{UnboundedSender, unbounded},
+};
 use kube::{Api, Resource, runtime::watcher};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use tokio::sync::{
     Notify,
@@ -122,6 +125,7 @@ impl<K> InformerOptions<K> {
 pub struct Cache<K> {
     indexer: Arc<RwLock<Indexer<K>>>,
     observers: Arc<[DeltaObserver<K>]>,
+    subscribers: Arc<Mutex<Vec<UnboundedSender<Delta<K>>>>>,
     served: Sender<bool>,
     relists: Sender<u64>,
     changed: Arc<Notify>,
@@ -132,6 +136,7 @@ impl<K> Clone for Cache<K> {
         Self {
             indexer: Arc::clone(&self.indexer),
             observers: Arc::clone(&self.observers),
+            subscribers: Arc::clone(&self.subscribers),
             served: self.served.clone(),
             relists: self.relists.clone(),
             changed: Arc::clone(&self.changed),
@@ -160,6 +165,23 @@ impl<K> Cache<K> {
     /// All objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.indexer.read().all()
+    }
+
+    /// The deltas from now on, like an event handler of client-go's shared informer: the stream begins with a creation of
+    /// each object that the cache has. A slow reader delays no other.
+    pub fn subscribe(&self) -> impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>
+    where
+        K: Send + Sync + 'static,
+    {
+        // The lock keeps the writer from applying an event between the two steps.
+        let mut subscribers = self.subscribers.lock();
+        let (sender, deltas) = unbounded();
+        for object in self.all() {
+            // The receiver exists, so it gets the delta.
+            let _ = sender.unbounded_send(Delta { old: None, new: Some(object) });
+        }
+        subscribers.push(sender);
+        deltas
     }
 
     /// Waits until `condition` returns true. It is checked after every change of the cache, and may keep state.
@@ -231,7 +253,7 @@ impl<K: Resource> Cache<K> {
     fn new(InformerOptions { config: _, filter, indices, observers }: InformerOptions<K>) -> Self {
         let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices)));
         let (served, relists, changed) = (Sender::new(true), Sender::new(0), Arc::default());
-        Self { indexer, observers: observers.into(), served, relists, changed }
+        Self { indexer, observers: observers.into(), subscribers: Arc::default(), served, relists, changed }
     }
 }
 
@@ -256,6 +278,7 @@ impl<K: Resource> Writer<K> {
     }
 
     fn apply_event(&self, event: Event<K>) -> Vec<Delta<K>> {
+        let mut subscribers = self.0.subscribers.lock();
         let mut indexer = self.0.indexer.write();
         let deltas = match event {
             Event::Replace(objects) => indexer.replace(objects),
@@ -270,6 +293,8 @@ impl<K: Resource> Writer<K> {
         }
         // The observers have seen all deltas before a reader sees one.
         drop(indexer);
+        // A subscriber that dropped its stream gets no further deltas.
+        subscribers.retain(|subscriber| deltas.iter().all(|delta| subscriber.unbounded_send(delta.clone()).is_ok()));
         deltas
     }
 }
@@ -277,15 +302,15 @@ impl<K: Resource> Writer<K> {
 /// Starts the informer of one kind on its own task. `ready` completes with the first list, or when the API server does not
 /// serve the kind.
 ///
-/// `dyntype` names a kind that is known only at run time; it is `()` for all others. The stream has one delta per object of
-/// the first list. After a gap in the watch it has one delta for each object that differs or was deleted.
+/// `dyntype` names a kind that is known only at run time; it is `()` for all others. After a gap in the watch,
+/// [`Cache::subscribe`] yields one delta for each object that differs or was deleted.
 pub fn start_informer<K>(
     api: Api<K>,
     dyntype: &K::DynamicType,
     options: InformerOptions<K>,
     ready: ReadyHandle,
     metrics: &Metrics,
-) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
+) -> Cache<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
@@ -293,7 +318,6 @@ where
     let size = metrics.cache_objects(&kind);
     let reflector = Reflector::new(api, kind, options.config.clone(), options.filter, metrics.clone());
     let (cache, writer) = Cache::with_writer(options);
-    let (sender, deltas) = mpsc::unbounded();
     let mut ready = Some(ready);
     tokio::spawn(reflector.run(move |event| {
         let served = match &event {
@@ -304,10 +328,7 @@ where
         if let (Event::Error(error), Some(ready)) = (&event, &ready) {
             ready.set_reason(error);
         }
-        for delta in writer.apply_event(event) {
-            // An error means that the stream was dropped. The cache is still needed.
-            let _ = sender.unbounded_send(delta);
-        }
+        writer.apply_event(event);
         let Writer(store) = &writer;
         size.set(store.len().try_into().unwrap_or(i64::MAX));
         if served == Some(true) {
@@ -320,7 +341,7 @@ where
             ready.set_ready();
         }
     }));
-    (cache, deltas)
+    cache
 }
 
 #[cfg(test)]

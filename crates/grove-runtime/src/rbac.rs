@@ -25,6 +25,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// The verbs on a kind of children: the informer's, and the executor's.
+    pub const MANAGE: [Self; 6] = [Self::Get, Self::List, Self::Watch, Self::Create, Self::Patch, Self::Delete];
+
     /// The verb as RBAC writes it.
     pub fn as_str(self) -> &'static str {
         match self {

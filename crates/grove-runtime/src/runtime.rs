@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin,
     args::CommonArgs,
-    caches::{self, Cache, Delta, InformerOptions},
+    caches::{self, Cache, InformerOptions},
     client::{self, Clients, Connection},
     clock::Clock,
     config::{self, Loaded},
@@ -192,10 +192,7 @@ impl Runtime {
     }
 
     /// Starts the informer of kind `K` in all namespaces. The service is ready only after its first list.
-    pub fn start_informer<K>(
-        &self,
-        options: InformerOptions<K>,
-    ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
+    pub fn start_informer<K>(&self, options: InformerOptions<K>) -> Cache<K>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
@@ -204,19 +201,15 @@ impl Runtime {
 
     /// Starts the informer of a kind that is known only at run time, in all namespaces. `dyntype` names the kind, for
     /// example a `DynamicObject` by its `ApiResource`.
-    pub fn start_dynamic_informer<K>(
-        &self,
-        dyntype: &K::DynamicType,
-        options: InformerOptions<K>,
-    ) -> (Cache<K>, impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>)
+    pub fn start_dynamic_informer<K>(&self, dyntype: &K::DynamicType, options: InformerOptions<K>) -> Cache<K>
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let ready = self.readiness().register(K::plural(dyntype));
         let api = Api::all_with(self.watch_client(), dyntype);
-        let (cache, deltas) = caches::start_informer(api, dyntype, options, ready, self.metrics());
+        let cache = caches::start_informer(api, dyntype, options, ready, self.metrics());
         self.inner.served_kinds.lock().push(cache.subscribe_served());
-        (cache, deltas)
+        cache
     }
 
     /// Yields an item each time the API server starts or stops serving the kind of an informer.

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
+use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
+use grove_controller::triggers::Trigger;
 use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod, on_relist};
 use crate::context::Context;
 use crate::error::Error;
-use crate::informers::Deltas;
 
 mod desired;
 mod observe;
@@ -33,9 +33,9 @@ mod tests;
 pub(crate) const CONTROLLER: &str = "podclique-controller";
 
 /// Reconciles cliques until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
     let cleanup = Arc::clone(&ctx);
-    triggers(&ctx, deltas)
+    triggers(&ctx)
         .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
@@ -52,19 +52,18 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas
 /// - a change of the number of scheduled pods of another clique, if this clique depends on the gang of that clique;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
-fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
-    let Deltas { cliques, cliques_for_dependents, pods, gangs } = deltas;
+fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
+    let cliques = &ctx.caches.cliques;
     let rejected_creates = ctx.rejected_creates.clone();
     let [by_pods, by_gangs, by_cliques] = [(); 3].map(|()| ctx.dependents.clone());
-    ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), cliques)
-        .watches(pods.flat_map(move |delta| {
+    ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
+        .watches(ctx.caches.pods.subscribe().flat_map(move |delta| {
             let retries = rejected_creates.to_retry(&delta).into_iter().map(Trigger::Retry);
             stream::iter(retries.chain(cliques_of_pod(&by_pods, &delta)))
         }))
-        .watches(gangs.flat_map(move |delta| stream::iter(cliques_of_gang(&by_gangs, &delta))))
+        .watches(ctx.caches.gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&by_gangs, &delta))))
         .watches(
-            cliques_for_dependents
-                .flat_map(move |delta| stream::iter(by_cliques.update(&delta)).map(Trigger::Reconcile)),
+            cliques.subscribe().flat_map(move |delta| stream::iter(by_cliques.update(&delta)).map(Trigger::Reconcile)),
         )
         .watches(on_relist(&ctx.caches.pods, &ctx.caches.cliques))
 }

@@ -28,10 +28,10 @@ pub const NAME: &str = "pclq-controller";
 /// If the service cannot listen for signals, or it is forced to stop.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let service = &Controllers::new(runtime)?;
-    let (caches, deltas) = informers::start(service);
+    let caches = informers::start(service);
     let ctx = Context::new(service, caches, clique::CONTROLLER);
     // On the heap: it is a large future.
-    let cliques = Box::pin(clique::run(service, ctx, deltas));
+    let cliques = Box::pin(clique::run(service, ctx));
     service
         .run(async {
             cliques.await;

@@ -1,24 +1,20 @@
-//! The children of sets and scaling groups: desired objects, drift, deletes, and the messages for rejected writes.
+//! What the children of sets and of scaling groups share: desired objects, drift, and the messages for rejected writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::{Resource, ResourceExt};
 
-pub(crate) mod autoscaler;
 pub(crate) mod clique;
-pub(crate) mod deletion;
 pub(crate) mod desired;
 pub(crate) mod drift;
-mod quantity;
 pub(crate) mod rejections;
 mod revision;
-pub(crate) mod service;
 pub(crate) mod too_large;
 
 pub(crate) use revision::Revision;
 
-/// Children of one kind, by name.
+/// Objects of one kind, by name.
 pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;
 
 /// The objects by name. All are in one namespace.

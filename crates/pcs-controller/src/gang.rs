@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
+use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
+use grove_controller::triggers::Trigger;
 
 use self::triggers::gang_of_clique;
 use crate::context::Context;
 use crate::error::Error;
-use crate::informers::GangDeltas;
 
+mod desired;
 mod observe;
 mod observed;
 mod plan;
@@ -27,13 +28,16 @@ mod triggers;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::desired::CHILD_KINDS;
+use self::observed::GangOwner;
+
 /// The name of the controller in logs, metrics and events.
 pub(crate) const CONTROLLER: &str = "podgang-status-controller";
 
 /// Reconciles gangs until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GangDeltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GangOwner>>) {
     let cleanup = Arc::clone(&ctx);
-    triggers(&ctx, deltas)
+    triggers(&ctx)
         .concurrency(service.config().controllers.pod_gang.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
@@ -43,13 +47,13 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GangDe
 /// What triggers a reconcile of a gang:
 /// - a change of the gang itself;
 /// - a change of a clique whose pods belong to the gang, which triggers a status update.
-fn triggers(ctx: &Context, deltas: GangDeltas) -> ControllerBuilder<PodGang> {
-    let GangDeltas { cliques, gangs } = deltas;
-    ControllerBuilder::new(CONTROLLER, ctx.caches.gangs.clone(), gangs)
+fn triggers(ctx: &Context<GangOwner>) -> ControllerBuilder<PodGang> {
+    let (gangs, cliques) = (&ctx.caches.gangs, ctx.caches.cliques.subscribe());
+    ControllerBuilder::new(CONTROLLER, gangs.clone(), gangs.subscribe())
         .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::StatusOnly))))
 }
 
-async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context>) -> Result<Requeue, Error> {
+async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context<GangOwner>>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &gang);
     let plan = plan::plan(&observed, now);
@@ -66,7 +70,7 @@ async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context>) -> Result<Requeue, Err
 }
 
 /// Drops the in-memory state of a deleted gang, which has no children.
-fn cleanup_plan(ctx: &Context, deleted: &PodGang) -> Plan {
+fn cleanup_plan(ctx: &Context<GangOwner>, deleted: &PodGang) -> Plan {
     ctx.status_throttle.forget(deleted);
     Plan::new()
 }

@@ -16,9 +16,9 @@ mod informers;
 pub mod rbac;
 mod scaling_group;
 mod set;
-mod triggers;
 
 use context::Context;
+use informers::Caches;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pcs-controller";
@@ -29,12 +29,15 @@ pub const NAME: &str = "pcs-controller";
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let service = &Controllers::new(runtime)?;
-    let (caches, deltas) = informers::start(service);
-    let ctx = |controller| Context::new(service, &caches, controller);
+    let caches = &Caches::start(runtime);
+    let set_ctx = Context::new(service, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
+    let group_ctx =
+        Context::new(service, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);
+    let gang_ctx = Context::new(service, caches, gang::CONTROLLER, gang::CHILD_KINDS, &caches.gangs);
     // On the heap: together they would make a large future.
-    let sets = Box::pin(set::run(service, ctx(set::CONTROLLER), deltas.sets));
-    let groups = Box::pin(scaling_group::run(service, ctx(scaling_group::CONTROLLER), deltas.groups));
-    let gangs = Box::pin(gang::run(service, ctx(gang::CONTROLLER), deltas.gangs));
+    let sets = Box::pin(set::run(service, set_ctx));
+    let groups = Box::pin(scaling_group::run(service, group_ctx));
+    let gangs = Box::pin(gang::run(service, gang_ctx));
     service
         .run(async {
             join3(sets, groups, gangs).await;

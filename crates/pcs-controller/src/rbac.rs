@@ -1,16 +1,15 @@
-//! The permissions of pcs-controller, each with its reason.
+//! The permissions of pcs-controller, each with its reason. Those on children are in the files of the child kinds.
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::rbac::{PolicyRule, Verb};
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::Service;
+
+use crate::{scaling_group, set};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
     let read = &[Verb::Get, Verb::List, Verb::Watch];
-    let manage = &[Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch, Verb::Delete];
-    vec![
+    let mut rules = vec![
         PolicyRule::for_resource::<PodCliqueSet>(read, "reconcile the sets; get confirms their deletion"),
         PolicyRule::for_resource::<PodCliqueSet>(&[Verb::Patch], "update the status").status(),
         PolicyRule::for_resource::<PodCliqueSet>(
@@ -19,10 +18,6 @@ pub fn rules() -> Vec<PolicyRule> {
         )
         .subresource("finalizers")
         .implied(),
-        PolicyRule::for_resource::<PodCliqueScalingGroup>(
-            manage,
-            "create, update and delete the scaling groups of each replica",
-        ),
         PolicyRule::for_resource::<PodCliqueScalingGroup>(&[Verb::Patch], "update the status").status(),
         PolicyRule::for_resource::<PodCliqueScalingGroup>(
             &[Verb::Update],
@@ -30,18 +25,14 @@ pub fn rules() -> Vec<PolicyRule> {
         )
         .subresource("finalizers")
         .implied(),
-        PolicyRule::for_resource::<PodClique>(
-            manage,
-            "create, update and delete the cliques of each replica and of its scaling groups",
-        ),
-        PolicyRule::for_resource::<PodGang>(manage, "create, update and delete the gangs of each replica"),
         PolicyRule::for_resource::<PodGang>(&[Verb::Patch], "update the status").status(),
-        PolicyRule::for_resource::<Service>(manage, "create, update and delete the headless Service of each replica"),
-        PolicyRule::for_resource::<HorizontalPodAutoscaler>(
-            manage,
-            "create, update and delete the autoscalers of cliques and scaling groups",
-        ),
-        PolicyRule::lease(),
-        PolicyRule::events(),
-    ]
+    ];
+    // Sets and groups both manage cliques, with the same rule.
+    for rule in set::CHILD_KINDS.rules().into_iter().chain(scaling_group::CHILD_KINDS.rules()) {
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    rules.extend([PolicyRule::lease(), PolicyRule::events()]);
+    rules
 }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
+use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
-use grove_controller::predicates::{metadata_or_generation_changed, needs_reconcile};
+use grove_controller::predicates::metadata_or_generation_changed;
+use grove_controller::triggers::Trigger;
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
 use crate::error::Error;
-use crate::informers::GroupDeltas;
-use crate::triggers::{enqueue_all_on_relist, enqueue_owners};
+use crate::informers::Caches;
 
 mod desired;
 mod observe;
@@ -28,13 +28,16 @@ mod triggers;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::desired::CHILD_KINDS;
+pub(crate) use self::observed::GroupOwner;
+
 /// The name of the controller in logs, metrics and events, which upstream defines.
 pub(crate) const CONTROLLER: &str = "podcliquescalinggroup-controller";
 
 /// Reconciles groups until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupDeltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GroupOwner>>) {
     let cleanup = Arc::clone(&ctx);
-    triggers(&ctx, deltas)
+    triggers(&ctx)
         .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
@@ -45,29 +48,27 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: GroupD
 /// - a change of the group itself;
 /// - a change of its set in more than the status, because the cliques follow the template;
 /// - a creation or a deletion of a gang that its cliques belong to, because a clique waits for its gang;
-/// - a change or a deletion of a clique. It enqueues the current and the previous controller, and the groups that wait for
-///   the name of the clique. A creation and a change of only the status trigger a status update;
-/// - a relist of cliques, because a clique that was created and deleted before it has no delta;
-/// - the deletion of a clique anywhere in the namespace, if creates of the group were rejected: it may release quota.
-fn triggers(ctx: &Context, deltas: GroupDeltas) -> ControllerBuilder<PodCliqueScalingGroup> {
-    let GroupDeltas { sets, groups, cliques, gangs } = deltas;
-    let (all_groups, all_sets) = (ctx.caches.groups.clone(), ctx.caches.sets.clone());
-    let creates = ctx.create_state(&ctx.name_waiters.groups, &ctx.create_backoffs.groups);
-    let sets = sets.filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
-    let gangs = gangs.filter(|delta| std::future::ready(was_created_or_deleted(delta)));
-    ControllerBuilder::new(CONTROLLER, ctx.caches.groups.clone(), groups)
+/// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
+///   controller, and the groups that wait for the name of the child. A creation and a change of only the status trigger a
+///   status update;
+/// - a relist of a child kind, because a child that was created and deleted before it has no delta;
+/// - the deletion of a child anywhere in the namespace, if creates of the group were rejected: it may release quota.
+fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
+    let Caches { sets, groups, gangs, .. } = &ctx.caches;
+    let (all_groups, all_sets) = (groups.clone(), sets.clone());
+    let sets = sets.subscribe().filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
+    let gangs = gangs.subscribe().filter(|delta| std::future::ready(was_created_or_deleted(delta)));
+    ControllerBuilder::new(CONTROLLER, groups.clone(), groups.subscribe())
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
-        .watches(enqueue_owners(cliques, needs_reconcile, &creates))
-        .watches(enqueue_all_on_relist(&ctx.caches.groups, vec![ctx.caches.cliques.relists()]))
+        .owns(&ctx.children)
 }
 
-async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Result<Requeue, Error> {
+async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context<GroupOwner>>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &group);
     let plan = plan::plan(&observed, now);
-    let result = ctx.execute(&*group, &plan).await;
-    ctx.create_backoffs.groups.record(&*group, &observed.backed_off, &result);
+    let result = ctx.children.execute(&ctx.executor, &group, &plan, &observed.backed_off).await;
     let mut status_delay = None;
     let is_stale = !observed.pending_creates.is_empty() || result.has_pending_watch_events();
     if !observed.is_terminating() && !is_stale {
@@ -80,10 +81,8 @@ async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context>) -> Resu
 }
 
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.
-fn cleanup_plan(ctx: &Context, deleted: &PodCliqueScalingGroup) -> Plan {
-    ctx.create_backoffs.groups.forget(deleted);
-    ctx.expectations.forget(deleted);
-    ctx.name_waiters.groups.forget(deleted);
+fn cleanup_plan(ctx: &Context<GroupOwner>, deleted: &PodCliqueScalingGroup) -> Plan {
+    ctx.children.forget(deleted);
     ctx.status_throttle.forget(deleted);
-    plan::delete_children(deleted, &observe::children(&ctx.caches, deleted))
+    plan::delete_children(deleted, &observe::children(ctx, deleted))
 }

@@ -9,31 +9,29 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
-use grove_controller::predicates::needs_reconcile;
 
-use self::triggers::pod_gang_changed_beyond_pod_references;
 use crate::context::Context;
 use crate::error::Error;
-use crate::informers::SetDeltas;
-use crate::triggers::{enqueue_all_on_relist, enqueue_owners};
 
 mod desired;
 mod observe;
 mod observed;
 mod plan;
 mod status;
-mod triggers;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::desired::CHILD_KINDS;
+pub(crate) use self::observed::SetOwner;
 
 /// The name of the controller in logs, metrics and events, which upstream defines.
 pub(crate) const CONTROLLER: &str = "podcliqueset-controller";
 
 /// Reconciles sets until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDeltas) {
+pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<SetOwner>>) {
     let cleanup = Arc::clone(&ctx);
-    triggers(&ctx, deltas)
+    triggers(&ctx)
         .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
         .run(service, ctx, reconcile)
@@ -42,30 +40,21 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: SetDel
 
 /// What triggers a reconcile of a set:
 /// - a change of the set itself;
-/// - a change or a deletion of a child. It enqueues the current and the previous controller, and the sets that wait for
-///   the name of the child. A creation, a change of only the status, and a change of only the pod references of a gang
-///   trigger a status update;
+/// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
+///   controller, and the sets that wait for the name of the child. A creation, a change of only the status, and a change of
+///   only the pod references of a gang trigger a status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota.
-fn triggers(ctx: &Context, deltas: SetDeltas) -> ControllerBuilder<PodCliqueSet> {
-    let SetDeltas { sets, groups, cliques, gangs, services, autoscalers } = deltas;
-    let caches = &ctx.caches;
-    let creates = ctx.create_state(&ctx.name_waiters.sets, &ctx.create_backoffs.sets);
-    ControllerBuilder::new(CONTROLLER, caches.sets.clone(), sets)
-        .watches(enqueue_owners(groups, needs_reconcile, &creates))
-        .watches(enqueue_owners(cliques, needs_reconcile, &creates))
-        .watches(enqueue_owners(gangs, pod_gang_changed_beyond_pod_references, &creates))
-        .watches(enqueue_owners(services, needs_reconcile, &creates))
-        .watches(enqueue_owners(autoscalers, needs_reconcile, &creates))
-        .watches(enqueue_all_on_relist(&caches.sets, caches.relist_counters()))
+fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
+    let sets = &ctx.caches.sets;
+    ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe()).owns(&ctx.children)
 }
 
-async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue, Error> {
+async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Result<Requeue, Error> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &set);
     let plan = plan::plan(&observed, now);
-    let result = ctx.execute(&*set, &plan).await;
-    ctx.create_backoffs.sets.record(&*set, &observed.backed_off, &result);
+    let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;
     let mut status_delay = None;
     let is_stale = !observed.pending_creates.is_empty() || result.has_pending_watch_events();
     if !observed.is_terminating() && !is_stale {
@@ -78,9 +67,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context>) -> Result<Requeue,
 }
 
 /// Drops the in-memory state of a deleted set, and plans the deletion of its children.
-fn cleanup_plan(ctx: &Context, deleted: &PodCliqueSet) -> Plan {
-    ctx.create_backoffs.sets.forget(deleted);
-    ctx.expectations.forget(deleted);
-    ctx.name_waiters.sets.forget(deleted);
-    plan::delete_children(&observe::children(&ctx.caches, deleted))
+fn cleanup_plan(ctx: &Context<SetOwner>, deleted: &PodCliqueSet) -> Plan {
+    ctx.children.forget(deleted);
+    plan::delete_children(deleted, &observe::children(ctx, deleted))
 }

@@ -149,8 +149,7 @@ fn cache<K>(runtime: &Runtime) -> Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
-    // The deltas are not used: this service reconciles nothing.
-    runtime.start_informer(InformerOptions::default()).0
+    runtime.start_informer(InformerOptions::default())
 }
 
 /// Returns when the cache contains the object, or after [`CACHE_TIMEOUT`].

@@ -6,8 +6,8 @@ use futures::{Stream, StreamExt, stream};
 use grove_runtime::caches::Cache;
 use kube::{Resource, runtime::reflector::ObjectRef};
 
-use super::trigger::Trigger;
 use crate::controllers::Controllers;
+use crate::triggers::Trigger;
 
 /// A trigger for each object of the cache at each such time: a standby replica has reconciled nothing, and children of a
 /// kind that was not served could not be created.

@@ -12,15 +12,15 @@ const NAMED: usize = 10;
 
 /// For each stage event at most one event about success and one about failure. Superseded steps cause no event.
 pub(super) fn stage_events(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
-    stage.events.iter().flat_map(|stage_event| events_of(stage, *stage_event, results)).collect()
+    stage.events.iter().flat_map(|stage_event| events_of(stage, stage_event, results)).collect()
 }
 
 fn events_of(
     stage: &Stage,
-    StageEvent { kind, success, failure, verb }: StageEvent,
+    StageEvent { kind, success, failure, verb }: &StageEvent,
     results: &[Result<Effect, ApiError>],
 ) -> Vec<Event> {
-    let is_selected = |step: &Step| kind.is_none_or(|kind| step.target().resource.kind == kind);
+    let is_selected = |step: &Step| kind.as_ref().is_none_or(|kind| step.target().resource.kind == *kind);
     let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_selected(step));
     let applied: Vec<_> =
         steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_own)).map(|(step, _)| step).collect();
@@ -94,8 +94,8 @@ mod tests {
         secret.metadata.name = Some("s".into());
         let mut mixed = Stage { events: vec![], ..stage(2) };
         mixed.steps.push(Step::create(&secret));
-        let mixed = mixed.with_event_for_kind("Secret", "SecretsCreated", "SecretsFailed", "Created");
-        let mixed = mixed.with_event_for_kind("ConfigMap", "MapsCreated", "MapsFailed", "Created");
+        let mixed = mixed.with_event_for_kind::<Secret>("SecretsCreated", "SecretsFailed", "Created");
+        let mixed = mixed.with_event_for_kind::<ConfigMap>("MapsCreated", "MapsFailed", "Created");
         let published = notes(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
         assert_eq!(published, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
     }

@@ -22,6 +22,7 @@ use grove_test_support::mock_api_server::{
 mod api_servers;
 mod indices;
 mod runtime_kinds;
+mod subscribers;
 
 const OPEN: MockResponse = MockResponse::Watch { events: vec![], stays_open: true };
 
@@ -66,7 +67,8 @@ fn start(
 ) -> Informer {
     let (client, log) = mock_api_server::client(respond);
     let (ready, metrics) = (Readiness::new(), Metrics::new().unwrap());
-    let (cache, deltas) = start_informer(Api::all(client), &(), options, ready.register("configmaps"), &metrics);
+    let cache = start_informer(Api::all(client), &(), options, ready.register("configmaps"), &metrics);
+    let deltas = cache.subscribe();
     Informer { cache, deltas: Box::new(deltas), ready, metrics, log }
 }
 

@@ -3,13 +3,13 @@
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::children::ObservedChildren;
 
-use super::ByName;
 use super::Revision;
 
 /// The clique of that name, if it exists and is not terminating.
-pub(crate) fn active<'a>(cliques: &'a ByName<PodClique>, name: &PodCliqueName) -> Option<&'a PodClique> {
-    let clique = cliques.get(name.as_str())?;
+pub(crate) fn active<'a>(children: &'a ObservedChildren, name: &PodCliqueName) -> Option<&'a PodClique> {
+    let clique = children.get::<PodClique>(name.as_str())?;
     (!is_terminating(&**clique)).then_some(clique)
 }
 

@@ -4,12 +4,12 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use kube::ResourceExt;
 
-use super::observed::Observed;
+use super::observed::{GangOwner, Observed};
 use crate::children::by_name;
 use crate::context::Context;
 
 /// The snapshot of `gang`.
-pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
+pub(super) fn observe(ctx: &Context<GangOwner>, gang: &PodGang) -> Observed {
     let namespace = gang.namespace().unwrap_or_default();
     let groups = gang.spec.podgroups.iter();
     let cliques = groups.filter_map(|group| ctx.caches.cliques.get(&namespace, &group.name));

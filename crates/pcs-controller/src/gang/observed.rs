@@ -3,8 +3,18 @@
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::children::Owner;
 
 use crate::children::ByName;
+
+/// Gangs as owners. A gang has no children: its set creates its cliques, and the cliques create its pods.
+#[derive(Debug)]
+pub(crate) struct GangOwner;
+
+impl Owner for GangOwner {
+    type Object = PodGang;
+    type Expansion<'a> = ();
+}
 
 /// A gang and the cliques whose pods belong to it, as in the caches.
 #[derive(Clone, Debug)]

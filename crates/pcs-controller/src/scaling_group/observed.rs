@@ -1,18 +1,52 @@
 //! The snapshot of a scaling group, its set and its cliques: plain data and pure queries.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, SetReplica, object_count};
+use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, object_count};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::children::{ObservedChildren, Owner};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::ByName;
+use crate::children::Revision;
+
+/// Scaling groups as owners of children.
+#[derive(Debug)]
+pub(crate) struct GroupOwner;
+
+impl Owner for GroupOwner {
+    type Object = PodCliqueScalingGroup;
+    type Expansion<'a> = Expansion<'a>;
+}
+
+/// The replicas of a scaling group with everything that its children are computed from.
+#[derive(Debug)]
+pub(crate) struct Expansion<'a> {
+    /// The group.
+    pub(crate) group: &'a PodCliqueScalingGroup,
+    /// Its set, with Grove's defaults applied.
+    pub(crate) set: &'a PodCliqueSet,
+    /// The index of the set's replica that the group belongs to.
+    pub(crate) set_replica: i32,
+    /// The expansion of the group.
+    pub(crate) scaling_group: ScalingGroup<'a>,
+    /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
+    pub(crate) active_gangs: &'a BTreeSet<String>,
+    revision: OnceCell<Revision>,
+}
+
+impl Expansion<'_> {
+    /// The hashes of the set's templates. The first call computes them.
+    pub(crate) fn revision(&self) -> &Revision {
+        self.revision.get_or_init(|| Revision::of(&self.set.spec.template))
+    }
+}
 
 /// A group, its set, and the cliques that the group controls, as in the caches.
 #[derive(Clone, Debug)]
@@ -24,7 +58,7 @@ pub(crate) struct Observed {
     /// The current replica counts of the group and of the other groups in the same replica of the set.
     pub(crate) current_scale: CurrentScale,
     /// The cliques of all replicas of the group.
-    pub(crate) cliques: ByName<PodClique>,
+    pub(crate) children: ObservedChildren,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: BTreeSet<String>,
     /// The objects that have the name of a clique and that the group does not control.
@@ -67,21 +101,18 @@ impl Observed {
         replica.is_some_and(|(set, index)| object_count::is_replica_too_large(set, index, &self.current_scale))
     }
 
-    /// The expansion of the set's replica that the group belongs to; `None` if the set no longer has that replica or
-    /// group.
-    pub(crate) fn desired_replica<'a>(&self, set: &'a PodCliqueSet) -> Option<SetReplica<'a>> {
-        let index = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
+    /// What the group expands to; `None` if its set does not exist, or the set no longer has that replica or group.
+    pub(crate) fn expand(&self) -> Option<Expansion<'_>> {
+        let set = self.set.as_ref()?;
+        let set_replica = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
         if self.is_too_large() {
             return None;
         }
-        let replica = expansion::replica(set, index, &self.current_scale);
-        self.in_replica(&replica).is_some().then_some(replica)
-    }
-
-    /// The expansion of the group within `replica`.
-    pub(crate) fn in_replica<'r, 'a>(&self, replica: &'r SetReplica<'a>) -> Option<&'r ScalingGroup<'a>> {
         let name = self.name();
-        replica.groups.iter().find(|group| group.name == name)
+        let groups = expansion::replica(set, set_replica, &self.current_scale).groups;
+        let scaling_group = groups.into_iter().find(|group| group.name == name)?;
+        let (group, active_gangs, revision) = (&self.group, &self.active_gangs, OnceCell::new());
+        Some(Expansion { group, set, set_replica, scaling_group, active_gangs, revision })
     }
 }
 

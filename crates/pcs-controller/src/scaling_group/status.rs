@@ -1,7 +1,7 @@
 //! The status of a scaling group: replica counts, conditions and errors.
 
 use grove_api_types::conditions::{self, available, min_available_breached};
-use grove_api_types::expansion::{Clique, ScalingGroup};
+use grove_api_types::expansion::Clique;
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroupStatus};
@@ -15,8 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::observed::Observed;
-use crate::children::Revision;
+use super::observed::{Expansion, Observed};
 use crate::children::{clique, rejections, too_large};
 
 /// How many replicas of a group are in each state.
@@ -42,11 +41,8 @@ pub(crate) fn status(
     if observed.is_too_large() {
         return too_large_status(observed, old, now);
     }
-    let revision = observed.set.as_ref().map(|set| Revision::of(&set.spec.template));
-    let replica = observed.set.as_ref().and_then(|set| observed.desired_replica(set));
-    let group = replica.as_ref().and_then(|replica| observed.in_replica(replica));
-    let counts = group.zip(revision.as_ref());
-    let counts = counts.map(|(group, revision)| replica_counts(observed, group, revision)).unwrap_or_default();
+    let expansion = observed.expand();
+    let counts = expansion.as_ref().map(|expansion| replica_counts(observed, expansion)).unwrap_or_default();
     let errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&observed.base_labels()));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
@@ -61,8 +57,8 @@ pub(crate) fn status(
         updated_replicas: counts.updated,
         selector: selector(observed),
         conditions,
-        current_pod_clique_set_generation_hash: match revision {
-            Some(revision) if counts.all_current => Some(revision.generation),
+        current_pod_clique_set_generation_hash: match expansion {
+            Some(expansion) if counts.all_current => Some(expansion.revision().generation.clone()),
             _ => old.current_pod_clique_set_generation_hash,
         },
         update_progress: old.update_progress,
@@ -95,12 +91,13 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 
-fn replica_counts(observed: &Observed, group: &ScalingGroup<'_>, revision: &Revision) -> ReplicaCounts {
+fn replica_counts(observed: &Observed, expansion: &Expansion<'_>) -> ReplicaCounts {
+    let revision = expansion.revision();
     let mut counts = ReplicaCounts { all_current: true, ..ReplicaCounts::default() };
-    for member in &group.members {
+    for member in &expansion.scaling_group.members {
         let all_cliques = |holds: &dyn Fn(&PodClique, &Clique<'_>) -> bool| {
             let holds = |desired: &Clique<'_>| {
-                clique::active(&observed.cliques, &desired.name).is_some_and(|active| holds(active, desired))
+                clique::active(&observed.children, &desired.name).is_some_and(|active| holds(active, desired))
             };
             member.cliques.iter().all(holds)
         };

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use grove_api_types::admission;
 use grove_api_types::expansion::CurrentScale;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
+use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
-use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::plan::{Plan, Step};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::ByName;
 
 mod cliques;
 mod status;
@@ -74,7 +75,7 @@ fn new(replicas: i32) -> Observed {
         group,
         set: Some(set),
         current_scale: CurrentScale::default(),
-        cliques: ByName::new(),
+        children: ObservedChildren::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
@@ -91,14 +92,14 @@ fn resized(observed: Observed) -> Observed {
 /// The snapshot after the plan was executed.
 fn executed(mut observed: Observed) -> Observed {
     for step in plan(&observed).steps() {
-        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is not a create") };
-        let mut clique: PodClique = serde_json::from_str(object.text()).expect("a created object is valid");
-        clique.metadata.uid = Some(format!("u-{}", clique.name_any()));
-        observed.cliques.insert(clique.name_any(), Arc::new(clique));
+        let Step::Create(create) = step else { panic!("{step} is not a create") };
+        let stored = |meta: &mut ObjectMeta| meta.uid = Some(format!("u-{}", meta.name.clone().unwrap_or_default()));
+        assert!(CHILD_KINDS.apply_create(create, &mut observed.children, stored), "a group has no {}", create.target);
     }
     observed
 }
 
 fn change(observed: &mut Observed, name: &str, change: impl FnOnce(&mut PodClique)) {
-    change(Arc::make_mut(observed.cliques.get_mut(name).expect("a clique of that name")));
+    let clique = observed.children.by_name_mut().get_mut(name).expect("a clique of that name");
+    change(Arc::make_mut(clique));
 }

@@ -1,4 +1,8 @@
-//! The desired children of a set: one pure builder per kind, independent of the existing children.
+//! The desired children of a set: one file per kind, independent of the existing children.
+
+use grove_controller::children::ChildKinds;
+
+use super::observed::SetOwner;
 
 mod autoscaler;
 mod headless_service;
@@ -6,8 +10,15 @@ mod pod_clique;
 mod pod_gang;
 mod scaling_group;
 
-pub(crate) use autoscaler::autoscaler;
-pub(crate) use headless_service::headless_service;
-pub(crate) use pod_clique::pod_clique;
-pub(crate) use pod_gang::pod_gang;
-pub(crate) use scaling_group::scaling_group;
+/// The kinds of children of a set. Gangs come before their cliques, so that no pod waits for its gang to be created; cliques
+/// and groups come before their autoscalers.
+pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
+    &headless_service::HeadlessServices,
+    &pod_gang::PodGangs,
+    &scaling_group::ScalingGroups,
+    &pod_clique::PodCliques,
+    &autoscaler::Autoscalers,
+]);
+
+#[cfg(test)]
+pub(crate) use autoscaler::Autoscaler;

@@ -1,21 +1,48 @@
 //! The snapshot of a set and its children: plain data and pure queries.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{CurrentScale, object_count};
+use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::children::{ObservedChildren, Owner};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
-use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
-use crate::children::ByName;
-use crate::children::autoscaler::Autoscaler;
+use crate::children::{ByName, Revision};
+
+/// Sets as owners of children.
+#[derive(Debug)]
+pub(crate) struct SetOwner;
+
+impl Owner for SetOwner {
+    type Object = PodCliqueSet;
+    type Expansion<'a> = Expansion<'a>;
+}
+
+/// The replicas of a set with everything that its children are computed from.
+#[derive(Debug)]
+pub(crate) struct Expansion<'a> {
+    /// The set, with Grove's defaults applied.
+    pub(crate) set: &'a PodCliqueSet,
+    /// The scheduler of its pods if its template names none.
+    pub(crate) default_scheduler: Scheduler,
+    /// The replicas, in order of their indices.
+    pub(crate) replicas: Vec<SetReplica<'a>>,
+    revision: OnceCell<Revision>,
+}
+
+impl Expansion<'_> {
+    /// The hashes of the set's templates. The first call computes them.
+    pub(crate) fn revision(&self) -> &Revision {
+        self.revision.get_or_init(|| Revision::of(&self.set.spec.template))
+    }
+}
 
 /// A set and the children that it controls, as in the caches.
 #[derive(Clone, Debug)]
@@ -26,16 +53,8 @@ pub(crate) struct Observed {
     pub(crate) unsupported_fields: Vec<String>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
-    /// Its cliques outside of scaling groups.
-    pub(crate) cliques: ByName<PodClique>,
-    /// Its scaling groups.
-    pub(crate) groups: ByName<PodCliqueScalingGroup>,
-    /// Its gangs.
-    pub(crate) gangs: ByName<PodGang>,
-    /// Its Services.
-    pub(crate) services: ByName<Service>,
-    /// Its autoscalers.
-    pub(crate) autoscalers: ByName<Autoscaler>,
+    /// The children that it controls.
+    pub(crate) children: ObservedChildren,
     /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until
     /// then their scale and status count like those of its own groups.
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
@@ -51,8 +70,8 @@ impl Observed {
     /// Whether the set expands to more objects than any cluster holds. Such a set is not expanded at all, because the
     /// expansion would exhaust the memory.
     pub(crate) fn is_too_large(&self) -> bool {
-        let groups = self.groups.values().chain(self.adoptable_groups.values()).map(|group| group.spec.replicas);
-        let cliques = self.cliques.values().map(|clique| clique.spec.replicas);
+        let groups = self.groups().map(|group| group.spec.replicas);
+        let cliques = self.cliques().map(|clique| clique.spec.replicas);
         let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
         object_count::may_be_too_large(&self.set, clique, group)
             && object_count::is_too_large(&self.set, &self.current_scale())
@@ -78,14 +97,28 @@ impl Observed {
 
     /// The scaling group of this name, if it exists and is not terminating.
     pub(crate) fn active_group(&self, name: &PodCliqueScalingGroupName) -> Option<&PodCliqueScalingGroup> {
-        let group = self.groups.get(name.as_str()).or_else(|| self.adoptable_groups.get(name.as_str()))?;
+        let group = self.children.get(name.as_str()).or_else(|| self.adoptable_groups.get(name.as_str()))?;
         (!is_terminating(&**group)).then_some(group)
     }
 
     /// The current replica counts of the existing cliques and scaling groups, which their scale subresources may have
     /// changed.
     pub(crate) fn current_scale(&self) -> CurrentScale {
-        let groups = self.groups.values().chain(self.adoptable_groups.values()).map(AsRef::as_ref);
-        CurrentScale::of(groups, self.cliques.values().map(AsRef::as_ref))
+        CurrentScale::of(self.groups(), self.cliques())
+    }
+
+    /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
+    pub(crate) fn expand(&self) -> Expansion<'_> {
+        let replicas = expansion::expand(&self.set, &self.current_scale());
+        Expansion { set: &self.set, default_scheduler: self.default_scheduler, replicas, revision: OnceCell::new() }
+    }
+
+    /// Its own scaling groups, and those that it will adopt.
+    fn groups(&self) -> impl Iterator<Item = &PodCliqueScalingGroup> {
+        self.children.of_kind().chain(self.adoptable_groups.values()).map(AsRef::as_ref)
+    }
+
+    fn cliques(&self) -> impl Iterator<Item = &PodClique> {
+        self.children.of_kind().map(AsRef::as_ref)
     }
 }

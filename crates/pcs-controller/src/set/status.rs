@@ -1,7 +1,7 @@
 //! The status of a set: replica counts, conditions and errors.
 
 use grove_api_types::conditions::{self, available};
-use grove_api_types::expansion::{self, Clique, ScalingGroup, SetReplica};
+use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
@@ -28,10 +28,10 @@ pub(crate) fn status(
     if observed.is_too_large() {
         return too_large_status(observed, old, now);
     }
-    let replicas = expansion::expand(&observed.set, &observed.current_scale());
-    let revision = Revision::of(&observed.set.spec.template);
+    let expansion = observed.expand();
+    let (replicas, revision) = (&expansion.replicas, expansion.revision());
     let available: Vec<_> = replicas.iter().filter(|replica| is_available(observed, replica)).collect();
-    let updated = available.iter().filter(|replica| is_updated(observed, &revision, replica)).count();
+    let updated = available.iter().filter(|replica| is_updated(observed, revision, replica)).count();
     let (available, updated) = (as_count(available.len()), as_count(updated));
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
@@ -44,7 +44,7 @@ pub(crate) fn status(
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
-    match outdated::message(observed, &revision, &replicas) {
+    match outdated::message(observed, revision, replicas) {
         Some(message) => set_status_condition(&mut conditions, outdated::condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::PODS_OUTDATED),
     }
@@ -58,7 +58,7 @@ pub(crate) fn status(
         hpa_pod_selector: Some(labels::selector(&base_labels)),
         pod_gang_statuses: Vec::new(),
         update_progress: old.update_progress,
-        current_generation_hash: Some(revision.generation),
+        current_generation_hash: Some(revision.generation.clone()),
     }
 }
 
@@ -77,7 +77,7 @@ fn too_large_status(observed: &Observed, old: PodCliqueSetStatus, now: Timestamp
 /// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.
 fn is_available(observed: &Observed, replica: &SetReplica<'_>) -> bool {
     let clique =
-        |clique: &Clique<'_>| clique::active(&observed.cliques, &clique.name).is_some_and(clique::is_available);
+        |clique: &Clique<'_>| clique::active(&observed.children, &clique.name).is_some_and(clique::is_available);
     let group = |group: &ScalingGroup<'_>| observed.active_group(&group.name).is_some_and(group_is_available);
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
@@ -89,7 +89,7 @@ fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
 /// Whether all pods of the replica were created from the current templates.
 fn is_updated(observed: &Observed, revision: &Revision, replica: &SetReplica<'_>) -> bool {
     let clique = |desired: &Clique<'_>| {
-        let active = clique::active(&observed.cliques, &desired.name);
+        let active = clique::active(&observed.children, &desired.name);
         active.is_some_and(|clique| clique::is_current(clique, revision, &desired.template.name))
     };
     let reported_hash = |group: &PodCliqueScalingGroup| {

@@ -1,25 +1,25 @@
 //! Snapshots of a set and its children as YAML; the expected plan is text.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api_types::admission::default;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::unsupported_fields;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
+use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
-use grove_controller::plan::{Create, Manifest, Plan, Step};
-use k8s_openapi::api::core::v1::Service;
+use grove_controller::plan::{Plan, Step};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use crate::children::ByName;
-use crate::children::autoscaler::Autoscaler;
 
 mod children;
 mod foreign_metadata;
@@ -63,11 +63,7 @@ fn new(set: &str) -> Observed {
         set: default::pod_clique_set(&set),
         unsupported_fields: unsupported_fields::fields(&set),
         default_scheduler: Scheduler::default(),
-        cliques: ByName::new(),
-        groups: ByName::new(),
-        gangs: ByName::new(),
-        services: ByName::new(),
-        autoscalers: ByName::new(),
+        children: ObservedChildren::default(),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
@@ -83,33 +79,24 @@ fn without_children() -> Observed {
 /// The snapshot after the plan was executed.
 fn executed(mut observed: Observed) -> Observed {
     let plan = plan(&observed);
-    for step in plan.stages.iter().flat_map(|stage| &stage.steps) {
-        let Step::Create(Create { target, object }) = step else { panic!("{step} is not a create") };
-        match target.resource.kind.as_str() {
-            "PodClique" => insert(&mut observed.cliques, stored::<PodClique>(object)),
-            "PodCliqueScalingGroup" => insert(&mut observed.groups, stored::<PodCliqueScalingGroup>(object)),
-            "HorizontalPodAutoscaler" => insert(&mut observed.autoscalers, stored::<Autoscaler>(object)),
-            "PodGang" => insert(&mut observed.gangs, stored::<PodGang>(object)),
-            "Service" => insert(&mut observed.services, stored::<Service>(object)),
-            other => panic!("a set has no {other}"),
-        }
+    for step in plan.steps() {
+        let Step::Create(create) = step else { panic!("{step} is not a create") };
+        assert!(CHILD_KINDS.apply_create(create, &mut observed.children, stored), "a set has no {}", create.target);
     }
     observed
 }
 
-fn stored<K: Resource + DeserializeOwned>(object: &Manifest) -> K {
-    let mut object: K = serde_json::from_str(object.text()).expect("a created object is valid");
-    let meta = object.meta_mut();
+/// Sets what the API server sets.
+fn stored(meta: &mut ObjectMeta) {
     meta.uid = Some(format!("u-{}", meta.name.clone().unwrap_or_default()));
     meta.resource_version = Some("7".to_owned());
     meta.generation = Some(1);
-    object
 }
 
-fn insert<K: Resource>(objects: &mut ByName<K>, object: K) {
-    objects.insert(object.name_any(), Arc::new(object));
+fn child<K: Send + Sync + 'static>(observed: &Observed, name: &str) -> Arc<K> {
+    Arc::clone(observed.children.get(name).expect("a child of that name"))
 }
 
-fn change<K: Clone>(objects: &mut ByName<K>, name: &str, change: impl FnOnce(&mut K)) {
-    change(Arc::make_mut(objects.get_mut(name).expect("a child of that name")));
+fn change<K: Clone + Debug + Send + Sync + 'static>(observed: &mut Observed, name: &str, change: impl FnOnce(&mut K)) {
+    change(Arc::make_mut(observed.children.by_name_mut().get_mut(name).expect("a child of that name")));
 }

@@ -38,15 +38,15 @@ impl CertCaches {
         let api = Api::<Secret>::namespaced(runtime.watch_client(), &namespace);
         let by_name = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
         let ready = runtime.readiness().register("the Secret");
-        let (secrets, secret_events) = caches::start_informer(api, &(), by_name.into(), ready, runtime.metrics());
+        let secrets = caches::start_informer(api, &(), by_name.into(), ready, runtime.metrics());
         let (key, value) = WEBHOOK_LABEL;
         let by_label = || watcher::Config::default().labels(&[key, "=", value].concat());
-        let (mutating, mutating_events) = runtime.start_informer(by_label().into());
-        let (validating, validating_events) = runtime.start_informer(by_label().into());
+        let mutating = runtime.start_informer::<MutatingWebhookConfiguration>(by_label().into());
+        let validating = runtime.start_informer::<ValidatingWebhookConfiguration>(by_label().into());
         let events = stream::select_all([
-            secret_events.map(drop).boxed(),
-            mutating_events.map(drop).boxed(),
-            validating_events.map(drop).boxed(),
+            secrets.subscribe().map(drop).boxed(),
+            mutating.subscribe().map(drop).boxed(),
+            validating.subscribe().map(drop).boxed(),
         ]);
         (Self { secrets, mutating, validating, namespace, secret }, events.boxed())
     }

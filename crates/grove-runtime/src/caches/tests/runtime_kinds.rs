@@ -39,7 +39,8 @@ async fn a_kind_known_only_at_run_time_is_watched_in_the_chosen_version_once_it_
     let (ready, metrics) = (Readiness::new(), Metrics::new().unwrap());
     let api = Api::<DynamicObject>::all_with(client, &kind);
     let handle = ready.register("podgroups");
-    let (cache, mut deltas) = start_informer(api, &kind, InformerOptions::default(), handle, &metrics);
+    let cache = start_informer(api, &kind, InformerOptions::default(), handle, &metrics);
+    let mut deltas = cache.subscribe();
     ready.wait().await;
     assert!(!cache.is_served() && cache.is_empty());
 

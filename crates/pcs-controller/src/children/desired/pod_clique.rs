@@ -1,16 +1,31 @@
-//! A `PodClique` of a template. It contains everything that pclq-controller needs.
+//! The `PodClique`s of sets and of scaling groups: the desired object, its patch, and the permissions.
 
 use std::collections::BTreeMap;
 
 use grove_api_types::expansion::Clique;
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::plan::Step;
+use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::Resource;
 
 use super::metadata;
 use crate::children::Revision;
+use crate::children::drift::{self, difference};
 
-/// The desired clique; `own` are the labels of its position in the set. `spec.replicas` applies only to its creation.
+/// The permissions on cliques.
+pub(crate) fn rules() -> Vec<PolicyRule> {
+    let reason = "create, update and delete the cliques of each replica and of its scaling groups";
+    vec![PolicyRule::for_resource::<PodClique>(&Verb::MANAGE, reason)]
+}
+
+/// The patch of a clique. `replicas` is only set at the creation; afterwards it belongs to autoscalers and users.
+pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
+    desired.spec.replicas = live.spec.replicas;
+    drift::patch(live, &desired, difference(live, &desired, |clique| &clique.spec))
+}
+
+/// The desired clique, which contains everything that pclq-controller needs. `own` are the labels of its position in the set. `spec.replicas` applies only to its creation.
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
     clique: &Clique<'_>,

@@ -1,47 +1,75 @@
 //! The `PodClique` of one clique in one replica of a scaling group.
 
+use grove_api_types::conditions::available;
 use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_TEMPLATE_NUM_PODS};
+use grove_api_types::events;
 use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
-use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::names::{PodCliqueSetName, PodGangName};
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::plan::{Step, Waiting};
+use grove_runtime::rbac::PolicyRule;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::children::{Revision, desired};
+use crate::children::desired::{self, pod_clique};
+use crate::scaling_group::observed::{Expansion, GroupOwner};
 
-/// The position of a clique in its set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CliqueContext<'r, 'a> {
-    /// The set.
-    pub(crate) set: &'r PodCliqueSet,
-    /// The index of the set's replica.
-    pub(crate) set_replica: i32,
-    /// The group in that replica.
-    pub(crate) group: &'r ScalingGroup<'a>,
-    /// The replica of the group.
-    pub(crate) member: &'r GroupReplica<'a>,
+/// The cliques of all replicas of a scaling group.
+pub(crate) struct PodCliques;
+
+impl ChildKind for PodCliques {
+    type Owner = GroupOwner;
+    type Object = PodClique;
+
+    const STAGE: &'static str = "cliques";
+    const EVENTS: ChildEvents = ChildEvents {
+        created: Some(events::POD_CLIQUE_CREATE_SUCCESSFUL),
+        create_failed: events::POD_CLIQUE_CREATE_FAILED,
+        deleted: Some((events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED)),
+    };
+
+    fn rules() -> Vec<PolicyRule> {
+        pod_clique::rules()
+    }
+
+    /// A clique is created once its gang exists.
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
+        expansion.scaling_group.members.iter().flat_map(move |member| {
+            member.cliques.iter().map(move |clique| {
+                let missing_gang = Some(&member.gang).filter(|gang| !expansion.active_gangs.contains(gang.as_str()));
+                DesiredChild::new(clique.name.as_str(), move || clique_of_member(expansion, member, clique))
+                    .in_failure_domain(member.index)
+                    .blocked_by(missing_gang.map(gang_not_found))
+            })
+        })
+    }
+
+    fn patch(live: &PodClique, desired: PodClique) -> Option<Step> {
+        pod_clique::patch(live, desired)
+    }
 }
 
-/// The desired clique, controlled by `owner`.
-pub(crate) fn pod_clique(
-    owner: &PodCliqueScalingGroup,
-    revision: &Revision,
-    context: CliqueContext<'_, '_>,
-    clique: &Clique<'_>,
-) -> PodClique {
-    let CliqueContext { set, set_replica, group, member } = context;
+fn gang_not_found(gang: &PodGangName) -> Waiting {
+    Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {gang} does not exist"))
+}
+
+fn clique_of_member(expansion: &Expansion<'_>, member: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
+    let Expansion { group, set, set_replica, scaling_group, .. } = expansion;
     let (set_replica, index) = (set_replica.to_string(), member.index.to_string());
     let own = [
         (labels::SET_REPLICA, set_replica.as_str()),
-        (labels::SCALING_GROUP, group.name.as_str()),
+        (labels::SCALING_GROUP, scaling_group.name.as_str()),
         (labels::SCALING_GROUP_REPLICA, index.as_str()),
         (labels::POD_GANG, member.gang.as_str()),
     ];
     let own = own.into_iter().chain(member.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let mut pod_clique = desired::pod_clique(owner, clique, revision, own);
-    environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(group));
+    let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.revision(), own);
+    environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));
     pod_clique
 }
 

@@ -1,6 +1,9 @@
 //! The cliques that are created, patched and deleted.
 
+use std::sync::Arc;
+
 use expect_test::{Expect, expect};
+use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::{Create, Step, Target};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -90,7 +93,14 @@ fn a_clique_carries_the_labels_and_variables_of_its_position() {
 #[test]
 fn the_variables_of_the_group_come_first_and_replace_those_of_the_user() {
     let observed = executed(new(1));
-    let containers = observed.cliques["m-0-g-0-p"].spec.pod_spec.get("containers").expect("containers");
+    let containers = observed
+        .children
+        .get::<PodClique>("m-0-g-0-p")
+        .expect("a child of that name")
+        .spec
+        .pod_spec
+        .get("containers")
+        .expect("containers");
     expect![[r#"
         - name: GROVE_PCSG_NAME
           valueFrom:
@@ -111,8 +121,10 @@ fn the_variables_of_the_group_come_first_and_replace_those_of_the_user() {
 #[test]
 fn startup_order_spans_the_base_gang_and_stays_within_a_scaled_gang() {
     let observed = executed(new(2));
-    let parents =
-        observed.cliques.iter().map(|(name, clique)| format!("{name} after {:?}\n", clique.spec.starts_after));
+    let parents = observed
+        .children
+        .of_kind()
+        .map(|clique: &Arc<PodClique>| format!("{} after {:?}\n", clique.name_any(), clique.spec.starts_after));
     expect![[r#"
         m-0-g-0-d after ["m-0-g-0-p"]
         m-0-g-0-p after ["m-0-f"]
@@ -213,7 +225,7 @@ fn a_terminating_group_deletes_its_cliques() {
 #[test]
 fn a_backed_off_clique_is_not_created_and_blocks_no_delete() {
     let mut observed = executed(new(3));
-    let clique = observed.cliques.remove("m-0-g-0-d").expect("a clique");
+    let clique = observed.children.by_name_mut::<PodClique>().remove("m-0-g-0-d").expect("a clique");
     let quota = ApiError::new(403, "Forbidden", "exceeded quota: small");
     observed.backed_off.children.push((Target::of(&*clique), quota));
     observed.group.spec.replicas = 2;

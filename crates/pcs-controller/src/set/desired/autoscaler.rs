@@ -1,18 +1,106 @@
 //! The `HorizontalPodAutoscaler` of a clique or a scaling group.
 
+use grove_api_types::events;
 use grove_api_types::expansion::{self, AutoscalerTarget};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::raw::RawMetricSpec;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::plan::Step;
+use grove_runtime::rbac::{PolicyRule, Verb};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::children::autoscaler::{Autoscaler, AutoscalerSpec, TargetRef};
 use crate::children::desired;
+use crate::children::drift::{difference, patch};
+use crate::set::observed::{Expansion, SetOwner};
+
+mod quantity;
+
+/// The autoscalers of cliques and scaling groups.
+pub(crate) struct Autoscalers;
+
+impl ChildKind for Autoscalers {
+    type Owner = SetOwner;
+    type Object = Autoscaler;
+
+    const STAGE: &'static str = "autoscalers";
+    const EVENTS: ChildEvents = ChildEvents {
+        created: None,
+        create_failed: events::HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED,
+        deleted: None,
+    };
+
+    fn rules() -> Vec<PolicyRule> {
+        let reason = "create, update and delete the autoscalers of cliques and scaling groups";
+        vec![PolicyRule::for_resource::<HorizontalPodAutoscaler>(&Verb::MANAGE, reason)]
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Autoscaler>> {
+        expansion.replicas.iter().flat_map(move |replica| {
+            replica.autoscalers().into_iter().map(move |wanted| {
+                let name = wanted.name.to_string();
+                let build = move || autoscaler(expansion.set, &wanted);
+                DesiredChild::new(name, build).in_failure_domain(replica.index)
+            })
+        })
+    }
+
+    /// Grove sets no annotations, so the live ones stay. The metrics are compared as one list, with quantities compared as
+    /// numbers.
+    fn patch(live: &Autoscaler, mut desired: Autoscaler) -> Option<Step> {
+        desired.metadata.annotations.clone_from(&live.metadata.annotations);
+        if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
+            desired.spec.metrics.clone_from(&live.spec.metrics);
+        }
+        patch(live, &desired, difference(live, &desired, |autoscaler| &autoscaler.spec))
+    }
+}
+
+/// An autoscaler as Grove writes it and as the cache stores it. Other fields, for example `behavior`, belong to users.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = HorizontalPodAutoscaler)]
+pub(crate) struct Autoscaler {
+    /// It has the name of its scale target.
+    pub(crate) metadata: ObjectMeta,
+    /// Its scale target, bounds and metrics.
+    #[serde(default)]
+    pub(crate) spec: AutoscalerSpec,
+}
+
+/// The scale target, bounds and metrics of an autoscaler.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AutoscalerSpec {
+    /// The object with the scale subresource that it writes.
+    pub(crate) scale_target_ref: TargetRef,
+    /// The minimum number of replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) min_replicas: Option<i32>,
+    /// The maximum number of replicas.
+    pub(crate) max_replicas: i32,
+    /// The metrics that it follows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) metrics: Vec<RawMetricSpec>,
+}
+
+/// An object with a scale subresource.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TargetRef {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
 
 /// The desired autoscaler.
-pub(crate) fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, '_>) -> Autoscaler {
+fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, '_>) -> Autoscaler {
     let name = wanted.name.as_str();
     let set_name = PodCliqueSetName::new(set.name_any());
     let labels = desired::labels(&set_name, Component::Autoscaler, [(labels::NAME, name)]);
@@ -45,4 +133,24 @@ fn default_metric() -> RawMetricSpec {
     let target = json!({ "type": "Utilization", "averageUtilization": 80 });
     let metric = [("type", Value::from("Resource")), ("resource", json!({ "name": "cpu", "target": target }))];
     metric.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+fn same_metrics(live: &[RawMetricSpec], desired: &[RawMetricSpec]) -> bool {
+    let normalized = |metrics: &[RawMetricSpec]| with_normalized_quantities(json!(metrics));
+    normalized(live) == normalized(desired)
+}
+
+/// The metrics with the quantities of their targets as numbers.
+fn with_normalized_quantities(mut metrics: Value) -> Value {
+    let sources = metrics.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+    for target in sources.flat_map(Map::values_mut).filter_map(|source| source.get_mut("target")) {
+        for key in ["value", "averageValue"] {
+            let Some(quantity) = target.get_mut(key) else { continue };
+            let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
+            if let Some(number) = quantity::to_nano(&text) {
+                *quantity = number.to_string().into();
+            }
+        }
+    }
+    metrics
 }

@@ -1,28 +1,74 @@
 //! The headless Service of a replica: it gives each pod of the replica a DNS name.
 
+use grove_api_types::events;
 use grove_api_types::expansion::SetReplica;
-use grove_api_types::labels::{self, Component};
+use grove_api_types::labels::{self, Component, is_grove_label};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::merge::create_merge_patch;
+use grove_controller::plan::Step;
+use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
+use serde_json::json;
 
 use crate::children::desired::{self, metadata};
+use crate::children::drift::{patch, retain_keys};
+use crate::set::observed::{Expansion, SetOwner};
+
+/// One headless Service per replica.
+pub(crate) struct HeadlessServices;
+
+impl ChildKind for HeadlessServices {
+    type Owner = SetOwner;
+    type Object = Service;
+
+    const STAGE: &'static str = "services";
+    const EVENTS: ChildEvents =
+        ChildEvents { created: None, create_failed: events::SERVICE_CREATE_OR_UPDATE_FAILED, deleted: None };
+
+    fn rules() -> Vec<PolicyRule> {
+        let reason = "create, update and delete the headless Service of each replica";
+        vec![PolicyRule::for_resource::<Service>(&Verb::MANAGE, reason)]
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Service>> {
+        let service = move |replica: &'r SetReplica<'_>| {
+            let build = move || headless_service(expansion.set, replica);
+            DesiredChild::new(replica.service.as_str(), build).in_failure_domain(replica.index)
+        };
+        expansion.replicas.iter().map(service)
+    }
+
+    /// Compares Grove's labels, the owner reference, and the spec without the fields that the API server chooses. Only Grove
+    /// writes the other fields. `clusterIP` is immutable, so a Service that has an address is deleted and created again.
+    fn patch(live: &Service, mut desired: Service) -> Option<Step> {
+        if address(live).is_some_and(|address| Some(address) != address_of(&desired)) {
+            return Some(Step::delete(live));
+        }
+        retain_keys(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
+        let (live_spec, desired_spec) = (compared(live), compared(&desired));
+        let differs = live.labels() != desired.labels() || live_spec != desired_spec;
+        let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });
+        let difference = || create_merge_patch(&value(live, live_spec), &value(&desired, desired_spec));
+        patch(live, &desired, differs.then(difference).flatten())
+    }
+}
 
 /// The Service of one replica of `set`. It has no ports, because it only publishes DNS names.
-pub(crate) fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
+fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
     let index = replica.index.to_string();
     let name = replica.service.as_str();
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
     let mut selector = labels::base(&PodCliqueSetName::new(set.name_any()));
     selector.extend(labels::of([(labels::SET_REPLICA, index.as_str())]));
     let publish = set.spec.template.headless_service_config.clone().unwrap_or_default().publish_not_ready_addresses;
+    let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::HeadlessService, own);
     Service {
-        metadata: metadata(
-            set,
-            name,
-            desired::labels(&PodCliqueSetName::new(set.name_any()), Component::HeadlessService, own),
-        ),
+        metadata: metadata(set, name, labels),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             selector: Some(selector),
@@ -30,5 +76,31 @@ pub(crate) fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> 
             ..ServiceSpec::default()
         }),
         status: None,
+    }
+}
+
+/// The immutable address of a Service; an `ExternalName` Service has none.
+fn address(service: &Service) -> Option<&str> {
+    address_of(service).filter(|address| !address.is_empty())
+}
+
+fn address_of(service: &Service) -> Option<&str> {
+    service.spec.as_ref()?.cluster_ip.as_deref()
+}
+
+/// The spec without the fields that the API server chooses, and with the defaults that the API server sets. So a default is no
+/// difference, and a value other than the default is corrected.
+fn compared(service: &Service) -> ServiceSpec {
+    let spec = service.spec.clone().unwrap_or_default();
+    ServiceSpec {
+        type_: spec.type_.or_else(|| Some("ClusterIP".to_owned())),
+        session_affinity: spec.session_affinity.or_else(|| Some("None".to_owned())),
+        internal_traffic_policy: spec.internal_traffic_policy.or_else(|| Some("Cluster".to_owned())),
+        // The API server omits `false`, and so does Grove.
+        publish_not_ready_addresses: spec.publish_not_ready_addresses.filter(|publish| *publish),
+        cluster_ips: None,
+        ip_families: None,
+        ip_family_policy: None,
+        ..spec
     }
 }

@@ -1,22 +1,55 @@
 //! The `PodClique` of one standalone clique in one replica.
 
+use grove_api_types::events;
 use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::plan::Step;
+use grove_runtime::rbac::PolicyRule;
 use kube::ResourceExt;
 
-use crate::children::{Revision, desired};
+use crate::children::desired::{self, pod_clique};
+use crate::set::observed::{Expansion, SetOwner};
 
-/// The desired clique.
-pub(crate) fn pod_clique(
-    set: &PodCliqueSet,
-    revision: &Revision,
-    replica: &SetReplica<'_>,
-    clique: &Clique<'_>,
-) -> PodClique {
-    let index = replica.index.to_string();
+/// The cliques outside of scaling groups.
+pub(crate) struct PodCliques;
+
+impl ChildKind for PodCliques {
+    type Owner = SetOwner;
+    type Object = PodClique;
+
+    const STAGE: &'static str = "cliques";
+    const EVENTS: ChildEvents = ChildEvents {
+        created: Some(events::POD_CLIQUE_CREATE_OR_UPDATE_SUCCESSFUL),
+        create_failed: events::POD_CLIQUE_CREATE_OR_UPDATE_FAILED,
+        deleted: Some((events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED)),
+    };
+
+    fn rules() -> Vec<PolicyRule> {
+        pod_clique::rules()
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
+        expansion.replicas.iter().flat_map(move |replica| {
+            replica.cliques.iter().map(move |clique| {
+                let build = move || clique_of_replica(expansion, replica, clique);
+                DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index)
+            })
+        })
+    }
+
+    fn patch(live: &PodClique, desired: PodClique) -> Option<Step> {
+        pod_clique::patch(live, desired)
+    }
+}
+
+fn clique_of_replica(expansion: &Expansion<'_>, replica: &SetReplica<'_>, clique: &Clique<'_>) -> PodClique {
+    let (set, index) = (expansion.set, replica.index.to_string());
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
-    desired::pod_clique(set, clique, revision, own)
+    pod_clique::pod_clique(set, clique, expansion.revision(), own)
 }

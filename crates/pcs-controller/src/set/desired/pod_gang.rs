@@ -2,19 +2,94 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::events;
 use grove_api_types::expansion::{Clique, Gang};
-use grove_api_types::labels::{self, Component};
+use grove_api_types::labels::{self, Component, GROVE_PREFIX};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
 use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::plan::Step;
+use grove_controller::predicates;
+use grove_runtime::caches::Delta;
+use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};
+use crate::children::drift::{change_with_owners, difference, retain_keys};
+use crate::set::observed::{Expansion, SetOwner};
+
+/// The base gang of each replica, and the scaled gangs of its scaling groups.
+pub(crate) struct PodGangs;
+
+impl ChildKind for PodGangs {
+    type Owner = SetOwner;
+    type Object = PodGang;
+
+    const STAGE: &'static str = "gangs";
+    const EVENTS: ChildEvents = ChildEvents {
+        created: Some(events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL),
+        create_failed: events::POD_GANG_CREATE_OR_UPDATE_FAILED,
+        deleted: Some((events::POD_GANG_DELETE_SUCCESSFUL, events::POD_GANG_DELETE_FAILED)),
+    };
+
+    fn rules() -> Vec<PolicyRule> {
+        vec![PolicyRule::for_resource::<PodGang>(&Verb::MANAGE, "create, update and delete the gangs of each replica")]
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodGang>> {
+        expansion.replicas.iter().flat_map(move |replica| {
+            replica.gangs().into_iter().map(move |gang| {
+                let name = gang.name.as_str();
+                let build = move || pod_gang(expansion.set, &gang, expansion.default_scheduler);
+                DesiredChild::new(name, build).in_failure_domain(replica.index)
+            })
+        })
+    }
+
+    /// pclq-controller writes the pod references, so they stay, and the patch has the observed resource version as its
+    /// precondition.
+    fn patch(live: &PodGang, mut desired: PodGang) -> Option<Step> {
+        for group in &mut desired.spec.podgroups {
+            group.pod_references = references(live, group);
+        }
+        retain_grove_keys(live, &mut desired);
+        let change = change_with_owners(live, &desired, difference(live, &desired, |gang| &gang.spec));
+        change.map(|change| Step::merge_patch_with_optimistic_lock(live, change))
+    }
+
+    /// A change of only the pod references is visible only in the status of the gang.
+    fn needs_reconcile(delta: &Delta<PodGang>) -> bool {
+        let Delta { old: Some(old), new: Some(new) } = delta else { return predicates::needs_reconcile(delta) };
+        without_references(old) != without_references(new)
+    }
+}
+
+/// The fields of a gang whose change needs a reconcile.
+fn without_references(gang: &PodGang) -> impl PartialEq + use<> {
+    let PodGang { metadata, mut spec, status: _ } = gang.clone();
+    spec.podgroups.iter_mut().for_each(|group| group.pod_references.clear());
+    (spec, metadata.labels, metadata.annotations, metadata.owner_references, metadata.deletion_timestamp)
+}
+
+fn references(live: &PodGang, group: &PodGroup) -> Vec<NamespacedName> {
+    let of_same_name = live.spec.podgroups.iter().find(|live| live.name == group.name);
+    of_same_name.map(|live| live.pod_references.clone()).unwrap_or_default()
+}
+
+/// Retains labels and annotations of Grove that another service has set on the gang.
+fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
+    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX);
+    retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
+    retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
+}
 
 /// The desired gang of `set`, for the scheduler that its template names, otherwise for `default_scheduler`. It has no pod
 /// references, because pclq-controller writes them.
-pub(crate) fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, default_scheduler: Scheduler) -> PodGang {
+fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, default_scheduler: Scheduler) -> PodGang {
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
@@ -53,6 +128,6 @@ fn pod_group(clique: &Clique<'_>) -> PodGroup {
 
 /// The labels or annotations of the set that schedulers may read: all except Grove's and kubectl's last applied configuration.
 fn user_entries(of_set: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
-    let is_user_key = |key: &str| !key.starts_with(labels::GROVE_PREFIX) && key != labels::LAST_APPLIED;
+    let is_user_key = |key: &str| !key.starts_with(GROVE_PREFIX) && key != labels::LAST_APPLIED;
     of_set.into_iter().flatten().filter(|(key, _)| is_user_key(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
 }

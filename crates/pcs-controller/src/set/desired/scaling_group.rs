@@ -1,15 +1,61 @@
 //! The `PodCliqueScalingGroup` of one group in one replica.
 
+use grove_api_types::events;
 use grove_api_types::expansion::ScalingGroup;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueSet};
+use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::plan::Step;
+use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
 use crate::children::desired;
+use crate::children::drift::{difference, patch};
+use crate::set::observed::{Expansion, SetOwner};
+
+/// The scaling groups of all replicas.
+pub(crate) struct ScalingGroups;
+
+impl ChildKind for ScalingGroups {
+    type Owner = SetOwner;
+    type Object = PodCliqueScalingGroup;
+
+    const STAGE: &'static str = "groups";
+    const EVENTS: ChildEvents = ChildEvents {
+        created: Some(events::POD_CLIQUE_SCALING_GROUP_CREATE_SUCCESSFUL),
+        create_failed: events::POD_CLIQUE_SCALING_GROUP_CREATE_OR_UPDATE_FAILED,
+        deleted: Some((
+            events::POD_CLIQUE_SCALING_GROUP_DELETE_SUCCESSFUL,
+            events::POD_CLIQUE_SCALING_GROUP_DELETE_FAILED,
+        )),
+    };
+
+    fn rules() -> Vec<PolicyRule> {
+        let reason = "create, update and delete the scaling groups of each replica";
+        vec![PolicyRule::for_resource::<PodCliqueScalingGroup>(&Verb::MANAGE, reason)]
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodCliqueScalingGroup>> {
+        expansion.replicas.iter().flat_map(move |replica| {
+            replica.groups.iter().map(move |group| {
+                let build = move || scaling_group(expansion.set, replica.index, group);
+                DesiredChild::new(group.name.as_str(), build).in_failure_domain(replica.index)
+            })
+        })
+    }
+
+    /// `replicas` is only set at the creation; afterwards it belongs to autoscalers and users.
+    fn patch(live: &PodCliqueScalingGroup, mut desired: PodCliqueScalingGroup) -> Option<Step> {
+        desired.spec.replicas = live.spec.replicas;
+        patch(live, &desired, difference(live, &desired, |group| &group.spec))
+    }
+}
 
 /// The desired group. `spec.replicas` applies only to its creation.
-pub(crate) fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>) -> PodCliqueScalingGroup {
+fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>) -> PodCliqueScalingGroup {
     let (name, index) = (group.name.as_str(), set_replica.to_string());
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::ScalingGroup, own);

@@ -14,7 +14,7 @@ const MAX_NAMED: usize = 20;
 /// Which cliques and groups have such pods; `None` if none has.
 pub(super) fn message(observed: &Observed, revision: &Revision, replicas: &[SetReplica<'_>]) -> Option<String> {
     let cliques = replicas.iter().flat_map(|replica| &replica.cliques).filter(|desired| {
-        let active = clique::active(&observed.cliques, &desired.name);
+        let active = clique::active(&observed.children, &desired.name);
         active.is_some_and(|clique| clique::is_outdated(clique, revision, &desired.template.name))
     });
     let groups = replicas.iter().flat_map(|replica| &replica.groups);

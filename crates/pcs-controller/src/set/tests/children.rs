@@ -1,7 +1,8 @@
 //! The children that are created, patched and deleted.
 
 use expect_test::{Expect, expect};
-use grove_api_types::scheduler_v1alpha1::NamespacedName;
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
+use grove_api_types::v1alpha1::PodClique;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -65,14 +66,14 @@ fn a_clique_removed_from_the_template_is_deleted_and_its_pod_group_removed() {
 #[test]
 fn replicas_of_an_existing_clique_are_not_changed() {
     let mut observed = executed(new(SET));
-    change(&mut observed.cliques, "llm-0-prefill", |clique| clique.spec.replicas = 9);
+    change::<PodClique>(&mut observed, "llm-0-prefill", |clique| clique.spec.replicas = 9);
     check(&observed, &expect![["nothing to do\n"]]);
 }
 
 #[test]
 fn an_edited_clique_is_corrected_by_the_narrowest_patch() {
     let mut observed = executed(new(SET));
-    change(&mut observed.cliques, "llm-0-prefill", |clique| {
+    change::<PodClique>(&mut observed, "llm-0-prefill", |clique| {
         clique.spec.min_available = Some(2);
         clique.labels_mut().insert("team".into(), "y".into());
     });
@@ -87,12 +88,12 @@ fn an_edited_clique_is_corrected_by_the_narrowest_patch() {
 #[test]
 fn pod_references_of_a_gang_are_retained() {
     let mut observed = executed(new(SET));
-    change(&mut observed.gangs, "llm-0", |gang| {
+    change::<PodGang>(&mut observed, "llm-0", |gang| {
         let reference = NamespacedName { namespace: "prod".into(), name: "llm-0-prefill-abcde".into() };
         gang.spec.podgroups[0].pod_references.push(reference);
     });
     check(&observed, &expect![["nothing to do\n"]]);
-    change(&mut observed.gangs, "llm-0", |gang| gang.spec.podgroups[0].min_replicas = 4);
+    change::<PodGang>(&mut observed, "llm-0", |gang| gang.spec.podgroups[0].min_replicas = 4);
     let text = plan(&observed).to_string();
     assert!(text.contains("llm-0-prefill-abcde"), "{text}");
 }
@@ -100,11 +101,11 @@ fn pod_references_of_a_gang_are_retained() {
 #[test]
 fn a_terminating_child_is_recreated_after_its_deletion() {
     let mut observed = executed(new(SET));
-    change(&mut observed.cliques, "llm-0-prefill", |clique| {
+    change::<PodClique>(&mut observed, "llm-0-prefill", |clique| {
         clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     });
     check(&observed, &expect![["nothing to do\n"]]);
-    observed.cliques.remove("llm-0-prefill");
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-prefill");
     check(
         &observed,
         &expect![[r"
@@ -117,8 +118,8 @@ fn a_terminating_child_is_recreated_after_its_deletion() {
 fn a_terminating_set_deletes_its_children_and_creates_none() {
     let mut observed = executed(new(SET));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    observed.cliques.retain(|name, _| name == "llm-0-prefill");
-    observed.gangs.retain(|name, _| name == "llm-0");
+    observed.children.by_name_mut::<PodClique>().retain(|name, _| name == "llm-0-prefill");
+    observed.children.by_name_mut::<PodGang>().retain(|name, _| name == "llm-0");
     check(
         &observed,
         &expect![[r"
@@ -137,7 +138,14 @@ fn kubectls_last_applied_configuration_is_not_copied() {
         r#"generation: 3, annotations: {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kai.scheduler/queue": q}}"#,
     );
     let observed = executed(new(&annotated));
-    let annotations: Vec<_> = observed.gangs["llm-0"].annotations().keys().cloned().collect();
+    let annotations: Vec<_> = observed
+        .children
+        .get::<PodGang>("llm-0")
+        .expect("a child of that name")
+        .annotations()
+        .keys()
+        .cloned()
+        .collect();
     assert_eq!(annotations, ["kai.scheduler/queue"]);
 }
 

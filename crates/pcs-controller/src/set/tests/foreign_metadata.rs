@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{SET, change, executed, new, plan};
+use crate::set::desired::Autoscaler;
 use crate::set::observed::Observed;
 
 /// A set of one replica that has every kind of child.
@@ -41,7 +45,7 @@ fn unedited_children_are_left_alone() {
 #[test]
 fn annotations_of_an_autoscaler_stay() {
     let annotate = |observed: &mut Observed| {
-        change(&mut observed.autoscalers, "llm-0-prefill", |autoscaler| {
+        change::<Autoscaler>(observed, "llm-0-prefill", |autoscaler| {
             add(&mut autoscaler.metadata.annotations, "example.com/owner");
         });
     };
@@ -49,7 +53,7 @@ fn annotations_of_an_autoscaler_stay() {
     check(
         |observed| {
             annotate(observed);
-            change(&mut observed.autoscalers, "llm-0-prefill", |autoscaler| autoscaler.spec.max_replicas = 99);
+            change::<Autoscaler>(observed, "llm-0-prefill", |autoscaler| autoscaler.spec.max_replicas = 99);
         },
         &expect![[r#"
             autoscalers: patch HorizontalPodAutoscaler llm-0-prefill {"spec":{"maxReplicas":4}}
@@ -60,7 +64,7 @@ fn annotations_of_an_autoscaler_stay() {
 #[test]
 fn foreign_labels_of_an_autoscaler_are_removed() {
     check(
-        |observed| change(&mut observed.autoscalers, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change::<Autoscaler>(observed, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
         &expect![[r#"
             autoscalers: patch HorizontalPodAutoscaler llm-0-prefill {"metadata":{"labels":{"example.com/owner":null}}}
         "#]],
@@ -70,7 +74,7 @@ fn foreign_labels_of_an_autoscaler_are_removed() {
 #[test]
 fn foreign_labels_and_annotations_of_a_service_stay() {
     check(
-        |observed| change(&mut observed.services, "llm-0", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change::<Service>(observed, "llm-0", |child| label_and_annotate(&mut child.metadata)),
         &expect![["nothing to do\n"]],
     );
 }
@@ -78,7 +82,7 @@ fn foreign_labels_and_annotations_of_a_service_stay() {
 #[test]
 fn unknown_grove_labels_of_a_service_are_removed() {
     check(
-        |observed| change(&mut observed.services, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang")),
+        |observed| change::<Service>(observed, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang")),
         &expect![[r#"
             services: patch Service llm-0 {"metadata":{"labels":{"grove.io/podgang":null}}}
         "#]],
@@ -89,8 +93,8 @@ fn unknown_grove_labels_of_a_service_are_removed() {
 fn foreign_labels_and_annotations_of_cliques_and_scaling_groups_are_removed() {
     check(
         |observed| {
-            change(&mut observed.cliques, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata));
-            change(&mut observed.groups, "llm-0-g", |child| label_and_annotate(&mut child.metadata));
+            change::<PodClique>(observed, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata));
+            change::<PodCliqueScalingGroup>(observed, "llm-0-g", |child| label_and_annotate(&mut child.metadata));
         },
         &expect![[r#"
             groups: patch PodCliqueScalingGroup llm-0-g {"metadata":{"annotations":{"example.com/owner":null},"labels":{"example.com/owner":null}}}
@@ -103,7 +107,7 @@ fn foreign_labels_and_annotations_of_cliques_and_scaling_groups_are_removed() {
 fn grove_labels_and_annotations_of_a_gang_stay_and_foreign_ones_are_removed() {
     check(
         |observed| {
-            change(&mut observed.gangs, "llm-0", |child| {
+            change::<PodGang>(observed, "llm-0", |child| {
                 add(&mut child.metadata.labels, "grove.io/other");
                 add(&mut child.metadata.annotations, "grove.io/topology-name");
             });
@@ -111,7 +115,7 @@ fn grove_labels_and_annotations_of_a_gang_stay_and_foreign_ones_are_removed() {
         &expect![["nothing to do\n"]],
     );
     check(
-        |observed| change(&mut observed.gangs, "llm-0", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change::<PodGang>(observed, "llm-0", |child| label_and_annotate(&mut child.metadata)),
         &expect![[r#"
         gangs: patch PodGang llm-0 {"metadata":{"annotations":{"example.com/owner":null},"labels":{"example.com/owner":null},"resourceVersion":"7"}}
     "#]],

@@ -1,9 +1,14 @@
 //! Scaling groups of a set, their gangs and their autoscalers.
 
+use std::sync::Arc;
+
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use kube::ResourceExt;
 
 use super::{change, executed, new, plan};
+use crate::set::desired::Autoscaler;
 use crate::set::observed::Observed;
 
 /// The example of the wire format: `f` is a standalone clique, `p` and `d` scale together.
@@ -43,12 +48,11 @@ fn check(observed: &Observed, expected: &Expect) {
 
 /// The groups of each gang: name and minimum.
 fn gangs(observed: &Observed) -> String {
-    let group =
-        |group: &grove_api_types::scheduler_v1alpha1::PodGroup| format!("{} {}", group.name, group.min_replicas);
-    let gang = |(name, gang): (&String, &std::sync::Arc<grove_api_types::scheduler_v1alpha1::PodGang>)| {
-        format!("{name}: {}\n", gang.spec.podgroups.iter().map(group).collect::<Vec<_>>().join(", "))
+    let group = |group: &PodGroup| format!("{} {}", group.name, group.min_replicas);
+    let gang = |gang: &Arc<PodGang>| {
+        format!("{}: {}\n", gang.name_any(), gang.spec.podgroups.iter().map(group).collect::<Vec<_>>().join(", "))
     };
-    observed.gangs.iter().map(gang).collect()
+    observed.children.of_kind().map(gang).collect()
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn a_set_that_has_its_groups_is_left_alone() {
 #[test]
 fn scaling_a_group_creates_and_deletes_its_gangs() {
     let mut observed = executed(new(GROUPED));
-    change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 5);
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 5);
     check(
         &observed,
         &expect![[r"
@@ -96,7 +100,7 @@ fn scaling_a_group_creates_and_deletes_its_gangs() {
         gangs: create PodGang m-0-g-3
     "]],
     );
-    change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 2);
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 2);
     check(
         &observed,
         &expect![[r"
@@ -108,8 +112,8 @@ fn scaling_a_group_creates_and_deletes_its_gangs() {
 #[test]
 fn a_group_below_its_minimum_is_not_part_of_the_base_gang() {
     let mut observed = executed(new(GROUPED));
-    change(&mut observed.groups, "m-0-g", |group| group.spec.replicas = 0);
-    let observed = Observed { gangs: crate::children::ByName::new(), ..observed };
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 0);
+    observed.children.by_name_mut::<PodGang>().clear();
     expect![[r"
         m-0: m-0-f 1
     "]]
@@ -119,7 +123,7 @@ fn a_group_below_its_minimum_is_not_part_of_the_base_gang() {
 #[test]
 fn replicas_of_an_existing_group_are_not_changed_and_other_fields_are_corrected() {
     let mut observed = executed(new(GROUPED));
-    change(&mut observed.groups, "m-0-g", |group| {
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| {
         group.spec.min_available = Some(3);
         group.spec.clique_names.reverse();
         group.labels_mut().remove("grove.io/podcliqueset-replica-index");
@@ -135,7 +139,7 @@ fn replicas_of_an_existing_group_are_not_changed_and_other_fields_are_corrected(
 #[test]
 fn an_edited_autoscaler_is_corrected_and_an_equal_quantity_is_no_difference() {
     let mut observed = executed(new(GROUPED));
-    change(&mut observed.autoscalers, "m-0-g", |autoscaler| {
+    change::<Autoscaler>(&mut observed, "m-0-g", |autoscaler| {
         let target = autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"].take();
         assert_eq!(target["averageValue"], "1500m");
         let equal = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
@@ -147,7 +151,7 @@ fn an_edited_autoscaler_is_corrected_and_an_equal_quantity_is_no_difference() {
         nothing to do
     "]],
     );
-    change(&mut observed.autoscalers, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
+    change::<Autoscaler>(&mut observed, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
     check(
         &observed,
         &expect![[r#"
@@ -176,14 +180,14 @@ fn scale_in_deletes_the_groups_and_their_gangs() {
     check(
         &observed,
         &expect![[r"
-        scale-in: delete HorizontalPodAutoscaler m-0-f
-        scale-in: delete HorizontalPodAutoscaler m-0-g
-        scale-in: delete PodCliqueScalingGroup m-0-g
-        scale-in: delete PodClique m-0-f
-        scale-in: delete PodGang m-0
-        scale-in: delete PodGang m-0-g-0
-        scale-in: delete PodGang m-0-g-1
-        scale-in: delete Service m-0
-    "]],
+            scale-in: delete HorizontalPodAutoscaler m-0-f
+            scale-in: delete HorizontalPodAutoscaler m-0-g
+            scale-in: delete PodClique m-0-f
+            scale-in: delete PodCliqueScalingGroup m-0-g
+            scale-in: delete PodGang m-0
+            scale-in: delete PodGang m-0-g-0
+            scale-in: delete PodGang m-0-g-1
+            scale-in: delete Service m-0
+        "]],
     );
 }

@@ -3,15 +3,16 @@
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflict;
-use grove_controller::plan::{Create, Step};
+use grove_controller::plan::Step;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use super::{SET, change, executed, insert, new, plan, status_of, stored};
+use super::{CHILD_KINDS, SET, change, child, executed, new, plan, status_of, stored};
 use crate::set::observed::Observed;
 
 #[track_caller]
@@ -55,8 +56,8 @@ fn a_service_name_conflict_blocks_only_its_replica() {
 #[test]
 fn existing_children_of_a_blocked_replica_are_still_corrected() {
     let mut observed = executed(new(SET));
-    observed.services.remove("llm-0");
-    change(&mut observed.cliques, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
+    observed.children.by_name_mut::<Service>().remove("llm-0");
+    change::<PodClique>(&mut observed, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
     observed.name_conflicts = vec![foreign::<Service>("llm-0")];
     check(
         &observed,
@@ -70,7 +71,7 @@ fn existing_children_of_a_blocked_replica_are_still_corrected() {
 #[test]
 fn a_name_conflict_is_in_the_status_until_it_is_resolved() {
     let mut observed = executed(new(SET));
-    observed.services.remove("llm-0");
+    observed.children.by_name_mut::<Service>().remove("llm-0");
     observed.name_conflicts = vec![foreign::<Service>("llm-0")];
     let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     let text =
@@ -86,9 +87,9 @@ fn a_name_conflict_is_in_the_status_until_it_is_resolved() {
 #[test]
 fn orphans_of_every_kind_are_adopted() {
     let mut observed = executed(new(SET));
-    let clique = observed.cliques.remove("llm-0-decode").expect("a clique");
-    let gang = observed.gangs.remove("llm-0").expect("a gang");
-    let service = observed.services.remove("llm-1").expect("a Service");
+    let clique = observed.children.by_name_mut::<PodClique>().remove("llm-0-decode").expect("a clique");
+    let gang = observed.children.by_name_mut::<PodGang>().remove("llm-0").expect("a gang");
+    let service = observed.children.by_name_mut::<Service>().remove("llm-1").expect("a Service");
     observed.name_conflicts = vec![orphan(&*clique), orphan(&*gang), orphan(&*service)];
     check(
         &observed,
@@ -103,7 +104,7 @@ fn orphans_of_every_kind_are_adopted() {
 #[test]
 fn an_orphan_without_the_labels_of_the_set_is_not_adopted() {
     let mut observed = executed(new(SET));
-    let mut clique = (*observed.cliques.remove("llm-0-decode").expect("a clique")).clone();
+    let mut clique = (*observed.children.by_name_mut::<PodClique>().remove("llm-0-decode").expect("a clique")).clone();
     clique.labels_mut().remove("app.kubernetes.io/part-of");
     observed.name_conflicts = vec![orphan(&clique)];
     check(
@@ -117,7 +118,7 @@ fn an_orphan_without_the_labels_of_the_set_is_not_adopted() {
 #[test]
 fn an_edited_owner_reference_is_corrected_and_foreign_ones_stay() {
     let mut observed = executed(new(SET));
-    change(&mut observed.cliques, "llm-0-decode", |clique| {
+    change::<PodClique>(&mut observed, "llm-0-decode", |clique| {
         let references = clique.owner_references_mut();
         references[0].block_owner_deletion = None;
         references.push(OwnerReference { uid: "other".into(), ..OwnerReference::default() });
@@ -134,15 +135,15 @@ fn an_edited_owner_reference_is_corrected_and_foreign_ones_stay() {
 fn a_gang_is_labelled_with_the_scheduler_of_its_pods() {
     let label = |scheduler: &str| {
         let set = SET.replace("podSpec: {containers", &format!("podSpec: {{schedulerName: {scheduler}, containers"));
-        executed(new(&set)).gangs["llm-0"].labels()["grove.io/scheduler-name"].clone()
+        child::<PodGang>(&executed(new(&set)), "llm-0").labels()["grove.io/scheduler-name"].clone()
     };
     for known in ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"] {
         assert_eq!(label(known), known);
     }
     assert_eq!(label("unknown"), "default-scheduler");
-    assert_eq!(executed(new(SET)).gangs["llm-0"].labels()["grove.io/scheduler-name"], "default-scheduler");
+    assert_eq!(child::<PodGang>(&executed(new(SET)), "llm-0").labels()["grove.io/scheduler-name"], "default-scheduler");
     let configured = Observed { default_scheduler: Scheduler::Kai, ..new(SET) };
-    assert_eq!(executed(configured).gangs["llm-0"].labels()["grove.io/scheduler-name"], "kai-scheduler");
+    assert_eq!(child::<PodGang>(&executed(configured), "llm-0").labels()["grove.io/scheduler-name"], "kai-scheduler");
 }
 
 #[test]
@@ -151,9 +152,9 @@ fn an_orphaned_scaling_group_is_adopted_with_its_current_scale() {
     let mut observed = new(&format!("{SET}    {group}"));
     observed.set.spec.replicas = 1;
     let mut observed = executed(observed);
-    change(&mut observed.groups, "llm-0-g", |group| group.spec.replicas = 4);
+    change::<PodCliqueScalingGroup>(&mut observed, "llm-0-g", |group| group.spec.replicas = 4);
     let mut observed = with_gangs(observed);
-    let group = observed.groups.remove("llm-0-g").expect("a group");
+    let group = observed.children.by_name_mut::<PodCliqueScalingGroup>().remove("llm-0-g").expect("a group");
     observed.name_conflicts = vec![orphan(&*group)];
     observed.adoptable_groups.insert("llm-0-g".to_owned(), group);
     check(
@@ -167,8 +168,8 @@ fn an_orphaned_scaling_group_is_adopted_with_its_current_scale() {
 /// The snapshot with the gangs of the group's additional replicas.
 fn with_gangs(mut observed: Observed) -> Observed {
     for step in plan(&observed).steps() {
-        let Step::Create(Create { target: _, object }) = step else { panic!("{step} is not a create") };
-        insert(&mut observed.gangs, stored::<PodGang>(object));
+        let Step::Create(create) = step else { panic!("{step} is not a create") };
+        assert!(CHILD_KINDS.apply_create(create, &mut observed.children, stored));
     }
     observed
 }

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::{SET, executed, new, plan, status_of, without_children};
+use super::{SET, child, executed, new, plan, status_of, without_children};
 use crate::set::observed::Observed;
 
 const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: small";
@@ -23,7 +25,7 @@ fn with_rejected<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &
 }
 
 fn clique() -> PodClique {
-    let clique = executed(without_children()).cliques["llm-1-decode"].clone();
+    let clique = child::<PodClique>(&executed(without_children()), "llm-1-decode");
     (*clique).clone()
 }
 
@@ -35,7 +37,7 @@ fn check(observed: &Observed, expected: &Expect) {
 #[test]
 fn a_backed_off_child_is_not_created_and_blocks_only_its_replica() {
     let all = executed(without_children());
-    let (service, gang) = (&*all.services["llm-1"], &*all.gangs["llm-0"]);
+    let (service, gang) = (&*child::<Service>(&all, "llm-1"), &*child::<PodGang>(&all, "llm-0"));
     check(
         &with_rejected(with_rejected(without_children(), service), gang),
         &expect![[r"
@@ -58,7 +60,7 @@ fn a_backed_off_child_is_not_created_and_blocks_only_its_replica() {
 #[test]
 fn a_backed_off_clique_blocks_no_delete() {
     let mut observed = executed(new(SET));
-    observed.cliques.remove("llm-0-decode");
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
     observed.set.spec.replicas = 1;
     observed.backed_off.children.push((Target::of(&clique()), ApiError::new(403, "Forbidden", QUOTA)));
     observed.backed_off.children[0].0.name = "llm-0-decode".to_owned();

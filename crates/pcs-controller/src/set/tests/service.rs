@@ -8,7 +8,7 @@ use super::{SET, change, executed, new, plan};
 #[track_caller]
 fn check(edit: impl FnOnce(&mut ServiceSpec), expected: &Expect) {
     let mut observed = executed(new(SET));
-    change(&mut observed.services, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
+    change::<Service>(&mut observed, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
     expected.assert_eq(&plan(&observed).to_string());
 }
 

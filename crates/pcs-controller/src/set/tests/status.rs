@@ -1,6 +1,6 @@
 //! The status of a set.
 
-use grove_api_types::v1alpha1::PodCliqueStatus;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
 use grove_controller::executor::ExecutionResult;
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,8 +13,8 @@ fn at(seconds: i64) -> Timestamp {
 
 /// Every clique reports these numbers of scheduled and ready pods.
 fn with_pods(mut observed: Observed, scheduled: i32, ready: i32) -> Observed {
-    for name in observed.cliques.keys().cloned().collect::<Vec<_>>() {
-        change(&mut observed.cliques, &name, |clique| {
+    for name in observed.children.by_name_mut::<PodClique>().keys().cloned().collect::<Vec<_>>() {
+        change::<PodClique>(&mut observed, &name, |clique| {
             let hash =
                 clique.metadata.labels.as_ref().and_then(|labels| labels.get("grove.io/pod-template-hash")).cloned();
             clique.status = Some(PodCliqueStatus {
@@ -74,7 +74,7 @@ fn unsupported_fields_are_in_the_status_until_they_are_removed() {
 fn outdated_pods_are_in_the_status_until_they_are_recreated() {
     let changed = SET.replace("{name: prefill, labels: {team: x}", "{name: prefill, labels: {team: z}");
     let old = with_pods(executed(new(SET)), 1, 1);
-    let mut observed = Observed { cliques: old.cliques.clone(), ..new(&changed) };
+    let mut observed = Observed { children: old.children.clone(), ..new(&changed) };
     let status = status_of(&observed, &ExecutionResult::default(), at(1));
     let outdated = status.conditions.iter().find(|condition| condition.type_ == "PodsOutdated").expect("the condition");
     assert_eq!((outdated.status.as_str(), outdated.reason.as_str()), ("True", "TemplateChanged"));
@@ -86,7 +86,7 @@ fn outdated_pods_are_in_the_status_until_they_are_recreated() {
     observed.set.status = Some(status.clone());
     assert_eq!(status_of(&observed, &ExecutionResult::default(), at(2)), status);
     let current = with_pods(executed(new(&changed)), 1, 1);
-    observed.cliques = current.cliques;
+    observed.children = current.children;
     let status = status_of(&observed, &ExecutionResult::default(), at(3));
     assert!(status.conditions.iter().all(|condition| condition.type_ != "PodsOutdated"), "{status:?}");
 }

@@ -1,0 +1,230 @@
+//! The table of the child kinds of an owner.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Debug, Formatter},
+    sync::Arc,
+};
+
+use futures::stream::BoxStream;
+use grove_runtime::rbac::PolicyRule;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use tokio::sync::watch;
+
+use super::{
+    ChildKind, ObservedChildren, Owner,
+    child_plan::{self, ChildPlan},
+};
+use crate::{
+    create_state::CreateState,
+    informers::Informers,
+    name_conflict::NameConflict,
+    plan::{Create, Plan, Stage, Step},
+    triggers::{Trigger, enqueue_owners},
+};
+
+/// The kinds of children of an owner, in the order of their creation.
+pub struct ChildKinds<O: 'static>(&'static [&'static dyn AnyChildKind<O>]);
+
+impl<O> Clone for ChildKinds<O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O> Copy for ChildKinds<O> {}
+
+impl<O: Owner> Debug for ChildKinds<O> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|kind| kind.kind())).finish()
+    }
+}
+
+impl<O: Owner> ChildKinds<O> {
+    /// The table with these rows. The children of a row are created before those of the next row.
+    pub const fn in_creation_order(kinds: &'static [&'static dyn AnyChildKind<O>]) -> Self {
+        Self(kinds)
+    }
+
+    /// The permissions on all kinds.
+    pub fn rules(self) -> Vec<PolicyRule> {
+        self.0.iter().flat_map(|kind| kind.rules()).collect()
+    }
+
+    /// The steps from the observed to the desired children: one stage per kind, then one stage that deletes the children
+    /// that are not desired. A child that cannot be created blocks later creates of its failure domain.
+    pub fn plan(self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> Plan {
+        let (mut plan, mut surplus) = (Plan::new(), vec![]);
+        for kind in self.0 {
+            let ChildPlan { stage, surplus: deletes, waiting } = kind.plan(children, expansion);
+            plan = plan.stage(stage).waiting(waiting);
+            surplus.push(deletes);
+        }
+        let plan = plan.stage(self.delete_stage("scale-in", surplus.into_iter().rev().flatten()));
+        if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
+    }
+
+    /// The stage that deletes all children that are not terminating. The kind that is created last is deleted first.
+    pub fn delete_all(self, children: &ObservedChildren) -> Stage {
+        self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(children)))
+    }
+
+    fn delete_stage(self, name: &'static str, steps: impl Iterator<Item = Step>) -> Stage {
+        self.0.iter().fold(Stage::new(name, steps), |stage, kind| kind.with_delete_events(stage))
+    }
+
+    /// The failure domains by name. Children of different kinds that share a name are in the same domain.
+    fn failure_domains(self, expansion: &O::Expansion<'_>) -> BTreeMap<String, i32> {
+        self.0.iter().flat_map(|kind| kind.failure_domains(expansion)).collect()
+    }
+
+    /// The children that `owner` controls, from the caches.
+    pub(super) fn observe(self, informers: &Informers, owner: &O::Object) -> ObservedChildren {
+        let (uid, mut children) = (owner.uid().unwrap_or_default(), ObservedChildren::default());
+        self.0.iter().for_each(|kind| kind.observe(informers, &uid, &mut children));
+        children
+    }
+
+    pub(super) fn name_conflicts(
+        self,
+        informers: &Informers,
+        creates: &CreateState<O::Object>,
+        owner: &O::Object,
+        expansion: &O::Expansion<'_>,
+    ) -> Vec<NameConflict> {
+        self.0.iter().flat_map(|kind| kind.name_conflicts(informers, creates, owner, expansion)).collect()
+    }
+
+    pub(super) fn triggers(
+        self,
+        informers: &Informers,
+        creates: &CreateState<O::Object>,
+    ) -> impl Iterator<Item = BoxStream<'static, Trigger<O::Object>>> {
+        self.0.iter().map(|kind| kind.triggers(informers, creates))
+    }
+
+    pub(super) fn relists(self, informers: &Informers) -> impl Iterator<Item = watch::Receiver<u64>> {
+        self.0.iter().map(|kind| kind.relists(informers))
+    }
+
+    /// The row of a kind.
+    pub(super) fn of_kind(self, kind: &str) -> Option<&'static dyn AnyChildKind<O>> {
+        self.0.iter().find(|row| row.kind() == kind).copied()
+    }
+
+    /// Adds the object of a create to a snapshot, for simulations. `stored` sets what the API server sets. Returns false if
+    /// the table has no such kind, or the object is not of its kind.
+    pub fn apply_create(
+        self,
+        create: &Create,
+        children: &mut ObservedChildren,
+        stored: impl Fn(&mut ObjectMeta),
+    ) -> bool {
+        self.of_kind(&create.target.resource.kind).is_some_and(|row| row.apply_create(create, children, &stored))
+    }
+}
+
+/// A [`ChildKind`] as a row of [`ChildKinds`]. Implement `ChildKind`.
+pub trait AnyChildKind<O: Owner>: Sync {
+    /// The kind of the children.
+    fn kind(&self) -> String;
+    /// The permissions on the kind.
+    fn rules(&self) -> Vec<PolicyRule>;
+    /// The steps for the children of this kind.
+    fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> ChildPlan;
+    /// The deletes of all children of this kind that are not terminating.
+    fn delete_all(&self, children: &ObservedChildren) -> Vec<Step>;
+    /// The stage with the events about deletes of this kind.
+    fn with_delete_events(&self, stage: Stage) -> Stage;
+    /// The failure domain of each desired child, by name.
+    fn failure_domains(&self, expansion: &O::Expansion<'_>) -> Vec<(String, i32)>;
+    /// Reads the children of the owner from the cache.
+    fn observe(&self, informers: &Informers, owner_uid: &str, children: &mut ObservedChildren);
+    /// The objects with the name of a desired child that the owner does not control.
+    fn name_conflicts(
+        &self,
+        informers: &Informers,
+        creates: &CreateState<O::Object>,
+        owner: &O::Object,
+        expansion: &O::Expansion<'_>,
+    ) -> Vec<NameConflict>;
+    /// The owners to enqueue because of deltas of this kind.
+    fn triggers(
+        &self,
+        informers: &Informers,
+        creates: &CreateState<O::Object>,
+    ) -> BoxStream<'static, Trigger<O::Object>>;
+    /// The number of complete lists of this kind.
+    fn relists(&self, informers: &Informers) -> watch::Receiver<u64>;
+    /// Whether the cache has the child with this UID.
+    fn is_cached(&self, informers: &Informers, namespace: &str, name: &str, uid: &str) -> bool;
+    /// See [`ChildKinds::apply_create`].
+    fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool;
+}
+
+impl<C: ChildKind> AnyChildKind<C::Owner> for C {
+    fn kind(&self) -> String {
+        C::Object::kind(&()).into_owned()
+    }
+
+    fn rules(&self) -> Vec<PolicyRule> {
+        C::rules()
+    }
+
+    fn plan(&self, children: &ObservedChildren, expansion: &<C::Owner as Owner>::Expansion<'_>) -> ChildPlan {
+        child_plan::plan::<C>(children, expansion)
+    }
+
+    fn delete_all(&self, children: &ObservedChildren) -> Vec<Step> {
+        child_plan::delete_except::<C>(children, |_| false)
+    }
+
+    fn with_delete_events(&self, stage: Stage) -> Stage {
+        child_plan::with_delete_events::<C>(stage)
+    }
+
+    fn failure_domains(&self, expansion: &<C::Owner as Owner>::Expansion<'_>) -> Vec<(String, i32)> {
+        let domain = |(name, index): (_, Option<i32>)| Some((String::from(name), index?));
+        C::desired(expansion).filter_map(|desired| domain((desired.name, desired.failure_domain))).collect()
+    }
+
+    fn observe(&self, informers: &Informers, owner_uid: &str, children: &mut ObservedChildren) {
+        children.extend(informers.cache::<C::Object>().owned_by(owner_uid));
+    }
+
+    fn name_conflicts(
+        &self,
+        informers: &Informers,
+        creates: &CreateState<<C::Owner as Owner>::Object>,
+        owner: &<C::Owner as Owner>::Object,
+        expansion: &<C::Owner as Owner>::Expansion<'_>,
+    ) -> Vec<NameConflict> {
+        let names = C::desired(expansion).map(|desired| desired.name);
+        creates.name_waiters.name_conflicts(&informers.cache::<C::Object>(), owner, names)
+    }
+
+    fn triggers(
+        &self,
+        informers: &Informers,
+        creates: &CreateState<<C::Owner as Owner>::Object>,
+    ) -> BoxStream<'static, Trigger<<C::Owner as Owner>::Object>> {
+        enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates)
+    }
+
+    fn relists(&self, informers: &Informers) -> watch::Receiver<u64> {
+        informers.cache::<C::Object>().relists()
+    }
+
+    fn is_cached(&self, informers: &Informers, namespace: &str, name: &str, uid: &str) -> bool {
+        let cached = informers.cache::<C::Object>().get(namespace, name);
+        cached.and_then(|cached| cached.uid()).is_some_and(|cached| cached == uid)
+    }
+
+    fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool {
+        let Ok(mut object) = serde_json::from_str::<C::Object>(create.object.text()) else { return false };
+        stored(object.meta_mut());
+        children.extend([Arc::new(object)]);
+        true
+    }
+}

@@ -1,0 +1,64 @@
+//! The steps for the children of one kind. Pure.
+
+use std::collections::BTreeSet;
+
+use grove_api_types::deletion::is_terminating;
+use kube::Resource;
+
+use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, Owner};
+use crate::plan::{Stage, Step, Waiting};
+
+/// The steps for the children of one kind.
+#[derive(Debug)]
+pub struct ChildPlan {
+    /// Creates and patches.
+    pub stage: Stage,
+    /// Deletes of children that are not desired.
+    pub surplus: Vec<Step>,
+    /// The reasons of creates that have to wait, each once.
+    pub waiting: BTreeSet<Waiting>,
+}
+
+/// The steps from the observed to the desired children. A terminating child still has its name, so its successor is created
+/// after its deletion.
+pub(super) fn plan<C: ChildKind>(
+    children: &ObservedChildren,
+    expansion: &<C::Owner as Owner>::Expansion<'_>,
+) -> ChildPlan {
+    let (mut steps, mut waiting, mut names) = (vec![], BTreeSet::new(), BTreeSet::new());
+    for DesiredChild { name, failure_domain: _, blocked_by, build } in C::desired(expansion) {
+        match (children.get::<C::Object>(&name), blocked_by) {
+            (None, Some(reason)) => {
+                waiting.insert(reason);
+            }
+            (None, None) => steps.push(Step::create(&build())),
+            (Some(live), _) if is_terminating(&**live) => {}
+            (Some(live), _) => steps.extend(C::patch(live, build())),
+        }
+        names.insert(name);
+    }
+    let stage = with_create_events::<C>(Stage::new(C::STAGE, steps));
+    ChildPlan { stage, surplus: delete_except::<C>(children, |name| names.contains(name)), waiting }
+}
+
+/// Deletes of all children of the kind that are not terminating and not `retained` by name: one request per child. The
+/// garbage collector of Kubernetes would delete the children of a deleted owner too, but later.
+pub(super) fn delete_except<C: ChildKind>(children: &ObservedChildren, retained: impl Fn(&str) -> bool) -> Vec<Step> {
+    let is_retained = |child: &C::Object| child.meta().name.as_deref().is_some_and(&retained);
+    let children = children.of_kind::<C::Object>().filter(|child| !is_terminating(&***child) && !is_retained(child));
+    children.map(|child| Step::delete(&**child)).collect()
+}
+
+fn with_create_events<C: ChildKind>(stage: Stage) -> Stage {
+    let ChildEvents { created, create_failed, deleted: _ } = C::EVENTS;
+    match created {
+        Some(created) => stage.with_event(created, create_failed, "Created or updated"),
+        None => stage.with_failure_event(create_failed),
+    }
+}
+
+/// The stage with the events about deletes of the kind.
+pub(super) fn with_delete_events<C: ChildKind>(stage: Stage) -> Stage {
+    let Some((deleted, delete_failed)) = C::EVENTS.deleted else { return stage };
+    stage.with_event_for_kind::<C::Object>(deleted, delete_failed, "Deleted")
+}

@@ -1,0 +1,93 @@
+//! What a reconciler needs to know about the children of its owners: the snapshot from the caches, and the creates that the
+//! caches do not show.
+
+use futures::stream::BoxStream;
+use grove_runtime::caches::Cache;
+use kube::Resource;
+
+use super::{ChildKinds, ObservedChildren, Owner};
+use crate::{
+    create_backoff::BackedOffCreates,
+    create_state::CreateState,
+    executor::{ExecutionResult, Executor},
+    expectations::{ChildKey, PendingCreates},
+    informers::Informers,
+    name_conflict::NameConflict,
+    plan::Plan,
+    triggers::{Trigger, enqueue_all_on_relist},
+};
+
+/// The children of all owners of one kind.
+#[derive(Debug)]
+pub struct ChildTracker<O: Owner> {
+    kinds: ChildKinds<O>,
+    informers: Informers,
+    pub(crate) owners: Cache<O::Object>,
+    pub(crate) creates: CreateState<O::Object>,
+}
+
+impl<O: Owner> ChildTracker<O> {
+    /// Starts the informers of all child kinds that are not started yet. `owners` is the cache that the owners are reconciled
+    /// from.
+    pub fn new(kinds: ChildKinds<O>, informers: &Informers, owners: &Cache<O::Object>) -> Self {
+        // The first request for a cache starts its informer.
+        kinds.relists(informers).for_each(drop);
+        Self { kinds, informers: informers.clone(), owners: owners.clone(), creates: CreateState::new(owners) }
+    }
+
+    /// The children that `owner` controls. The owner itself may be deleted.
+    pub fn children(&self, owner: &O::Object) -> ObservedChildren {
+        self.kinds.observe(&self.informers, owner)
+    }
+
+    /// The objects that have the name of a desired child and that `owner` does not control. A change of such an object
+    /// triggers the owner.
+    pub fn name_conflicts(&self, owner: &O::Object, expansion: &O::Expansion<'_>) -> Vec<NameConflict> {
+        self.kinds.name_conflicts(&self.informers, &self.creates, owner, expansion)
+    }
+
+    /// The children whose creates were rejected and that wait for their retry.
+    pub fn backed_off(&self, owner: &O::Object) -> BackedOffCreates {
+        self.creates.backoff.active(owner)
+    }
+
+    /// The children that were created and that the caches do not have yet.
+    pub fn pending_creates(&self, owner: &O::Object) -> PendingCreates {
+        let namespace = owner.meta().namespace.as_deref().unwrap_or_default();
+        let is_cached = |ChildKey { kind, name }: &ChildKey, uid: &str| {
+            self.kinds.of_kind(kind).is_some_and(|row| row.is_cached(&self.informers, namespace, name, uid))
+        };
+        self.creates.expectations.pending(owner, is_cached, |kind| self.relists(kind))
+    }
+
+    /// Executes the plan, expects the watch events of its creates, and starts the backoff of rejected creates. The plan
+    /// contains no creates of `backed_off`.
+    pub async fn execute(
+        &self,
+        executor: &Executor,
+        owner: &O::Object,
+        plan: &Plan,
+        backed_off: &BackedOffCreates,
+    ) -> ExecutionResult {
+        self.creates.expectations.expect_creations(owner, plan, |kind| self.relists(kind));
+        let result = executor.execute(owner, plan).await;
+        self.creates.expectations.record_results(owner, &result);
+        self.creates.backoff.record(owner, backed_off, &result);
+        result
+    }
+
+    /// Drops the in-memory state of a deleted owner.
+    pub fn forget(&self, owner: &O::Object) {
+        self.creates.forget(owner);
+    }
+
+    fn relists(&self, kind: &str) -> u64 {
+        self.kinds.of_kind(kind).map_or(0, |row| *row.relists(&self.informers).borrow())
+    }
+
+    pub(crate) fn triggers(&self) -> Vec<BoxStream<'static, Trigger<O::Object>>> {
+        let deltas = self.kinds.triggers(&self.informers, &self.creates);
+        let relists = self.kinds.relists(&self.informers).collect();
+        deltas.chain([enqueue_all_on_relist(&self.owners, relists)]).collect()
+    }
+}

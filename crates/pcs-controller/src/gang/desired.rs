@@ -1,0 +1,8 @@
+//! The desired children of a gang: none.
+
+use grove_controller::children::ChildKinds;
+
+use super::observed::GangOwner;
+
+/// The kinds of children of a gang.
+pub(crate) const CHILD_KINDS: ChildKinds<GangOwner> = ChildKinds::in_creation_order(&[]);
