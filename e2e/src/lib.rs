@@ -1,5 +1,5 @@
-//! Support for tests against a real control plane: a namespace for each test, its objects kept current by watches, and dev
-//! clusters for tests that disturb others.
+//! Support for tests against a real control plane: a namespace for each test, informers for its objects, and dev clusters for
+//! tests that disturb others.
 //!
 //! Tests wait for states of objects, never for time to pass, and use no code of the services.
 

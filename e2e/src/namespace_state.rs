@@ -1,4 +1,4 @@
-//! The objects of one namespace, kept current by watches. Tests read them and wait for a state.
+//! The current objects of one namespace, from watches. Tests read them and wait for a state.
 //!
 //! After each watch event the module checks an invariant: no two active pods of a clique have the same index.
 

@@ -94,7 +94,7 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Closes all connections and refuses new ones until [`Proxy::reconnect`].
+    /// Closes all connections, and closes each new one until [`Proxy::reconnect`].
     pub fn disconnect(&self) {
         self.connection_state.send_replace(true);
     }

@@ -51,7 +51,7 @@ pub(crate) fn routes(state: &Arc<WebhookState>) -> Router {
 }
 
 fn panic_response(_: Box<dyn Any + Send>) -> Response {
-    let text = "the review panicked; the log of the webhook server says where";
+    let text = "the review panicked; the log of the webhook server contains the reason";
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 

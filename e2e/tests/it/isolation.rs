@@ -72,11 +72,11 @@ async fn changes_do_not_touch_the_other(ns: &Namespace, changed: &str, other: &s
 }
 
 #[tokio::test]
-async fn a_set_does_not_touch_a_set_whose_name_extends_its_own() {
+async fn a_set_does_not_touch_a_set_with_its_name_as_prefix() {
     in_namespace("e2e-isolation-prefix", async |ns| changes_do_not_touch_the_other(ns, "x", "x-0").await).await;
 }
 
 #[tokio::test]
-async fn a_set_does_not_touch_a_set_whose_name_is_a_prefix_of_its_own() {
+async fn a_set_does_not_touch_a_set_with_a_prefix_of_its_name() {
     in_namespace("e2e-isolation-extension", async |ns| changes_do_not_touch_the_other(ns, "x-0", "x").await).await;
 }

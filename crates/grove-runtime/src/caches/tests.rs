@@ -170,9 +170,9 @@ async fn a_410_to_the_watch_request_leads_to_a_list() {
 async fn a_dropped_watch_continues_at_its_resource_version_without_a_list() {
     let mut informer = informer(
         |_| config_maps(5, &[map("a", 1)]),
-        |nth, asked| match nth {
+        |nth, request| match nth {
             0 => MockResponse::Watch { events: vec![event("MODIFIED", &map("a", 6))], stays_open: false },
-            _ if asked.query.contains("resourceVersion=6") => {
+            _ if request.query.contains("resourceVersion=6") => {
                 MockResponse::Watch { events: vec![event("MODIFIED", &map("a", 7))], stays_open: true }
             }
             _ => MockResponse::error(400, "WatchedFromTheWrongVersion"),
@@ -207,18 +207,20 @@ async fn watches_that_a_busy_server_closes_are_restarted_without_backoff() {
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_with_backoff_and_the_cache_converges_when_they_end() {
     type Failing = fn() -> MockResponse;
-    let kinds: [(&str, Failing); 6] = [
-        ("closed at once", || MockResponse::Watch { events: vec![], stays_open: false }),
-        ("410 in the stream", || MockResponse::Watch {
+    // Each failure, and the requests of one retry: a watch after a list or after a check of the resource version; after a
+    // request without an answer after both.
+    let kinds: [(&str, usize, Failing); 6] = [
+        ("closed at once", 2, || MockResponse::Watch { events: vec![], stays_open: false }),
+        ("410 in the stream", 2, || MockResponse::Watch {
             events: vec![event("ERROR", &status(410, "Expired"))],
             stays_open: true,
         }),
-        ("410", || MockResponse::error(410, "Expired")),
-        ("429", || MockResponse::error(429, "TooManyRequests")),
-        ("500", || MockResponse::error(500, "InternalError")),
-        ("broken", || MockResponse::ConnectionReset),
+        ("410", 2, || MockResponse::error(410, "Expired")),
+        ("429", 2, || MockResponse::error(429, "TooManyRequests")),
+        ("500", 2, || MockResponse::error(500, "InternalError")),
+        ("broken", 3, || MockResponse::ConnectionReset),
     ];
-    for (failure, failing) in kinds {
+    for (failure, requests_per_retry, failing) in kinds {
         let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let (for_lists, for_watches) = (Arc::clone(&ended), Arc::clone(&ended));
         let mut informer = informer(
@@ -239,8 +241,13 @@ async fn failures_are_retried_with_backoff_and_the_cache_converges_when_they_end
         );
         assert_eq!(informer.next().await, "+a");
         tokio::time::sleep(Duration::from_mins(10)).await;
+        // The first delays have a mean sum of 12 s. All others are uniformly distributed between 5 s and 10 s: their mean is 7.5 s
+        // and their standard deviation 1.44 s. So the mean number of retries in ten minutes is 83 and its standard deviation
+        // 83^0.5 * 1.44 / 7.5 = 1.75. The bounds are more than six of these away, so that jitter never reaches them.
+        let retries = informer.log.count(RecordedRequest::is_watch) - 1;
+        assert!((72..=94).contains(&retries), "{failure}: {retries} retries in ten minutes");
         let requests = informer.log.requests().len();
-        assert!((60..=260).contains(&requests), "{failure}: {requests} requests in ten minutes");
+        assert_eq!(requests, 2 + retries * requests_per_retry, "{failure}: {retries} retries");
         ended.store(true, Ordering::SeqCst);
         let created = tokio::time::timeout(Duration::from_secs(11), informer.next()).await;
         assert_eq!(created.ok().as_deref(), Some("+z"), "{failure}");

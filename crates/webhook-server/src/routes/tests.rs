@@ -156,7 +156,7 @@ async fn a_panic_ends_one_request() {
     let (panicked, next) =
         tokio::join!(server.rejected(JSON, Body::from_stream(broken)), server.rejected(JSON, review(&json!({}))));
     std::panic::set_hook(hook);
-    assert_eq!(panicked, (500, "the review panicked; the log of the webhook server says where".to_owned()));
+    assert_eq!(panicked, (500, "the review panicked; the log of the webhook server contains the reason".to_owned()));
     assert_eq!(next.0, 200, "the concurrent request succeeds");
     assert!(server.has_metric(r#"requests_total{code="500",webhook="/webhooks/validate-podcliqueset"} 1"#));
     assert!(server.is_idle());

@@ -5,7 +5,7 @@ use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_r
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use tokio::process::Command;
 
-/// Components of Kubernetes that cache state. The documentation of Kubernetes says to restart them after a restore.
+/// Components of Kubernetes that cache state. The documentation of Kubernetes recommends a restart of them after a restore.
 const COMPONENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwok"];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -110,7 +110,10 @@ const PREFIXES: [(&str, &str); 4] =
     [("plane", "control "), ("plane", "control-"), ("planes", "control "), ("plane", "data ")];
 
 /// Where a word has its usual meaning: the begin of the path, and the word.
-const EXCEPTIONS: [(&str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str); 1] = [
+    // `Gone` is a reason of Kubernetes' `Status`.
+    ("crates/grove-runtime/src/caches/reflector.rs", "gone"),
+];
 
 fn is_excepted(source: &Source, word: &str) -> bool {
     EXCEPTIONS.iter().any(|(path, excepted)| source.path.starts_with(path) && *excepted == word)

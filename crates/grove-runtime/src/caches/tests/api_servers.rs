@@ -13,7 +13,7 @@ fn reason(informer: &Informer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_restored_from_a_backup_is_listed_again_whatever_the_resource_versions() {
+async fn a_server_restored_from_a_backup_is_listed_again_and_objects_of_equal_version_are_replaced() {
     let version = Arc::new(AtomicU32::new(20));
     let server = Arc::clone(&version);
     let mut other = map("a", 15);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{get, run, user_fields};
 
-/// The paths of new fields in the CRD of sets; `items` stands for the items of a list.
+/// The paths of new fields in the CRD of sets; `items` means the items of a list.
 const NEW_SET_FIELDS: [&str; 5] = [
     "spec",
     "spec.template",
