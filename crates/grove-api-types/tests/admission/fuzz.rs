@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use grove_test_support::edits::{Edit, edited, edits, pick};
 use grove_test_support::fuzz::{self, FuzzConfig, FuzzStats, JsonBytes};
-use grove_test_support::rows::{Known, object, rows};
+use grove_test_support::rows::{RowFacts, object, rows};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use crate::laws::{later, of_managed, of_set, of_topology, typed};
+use crate::laws::{later_facts, of_managed, of_set, of_topology, typed};
 
 /// The number of inputs of the short series.
 const SHORT: u64 = 6000;
@@ -56,8 +56,8 @@ fn objects() -> Vec<Value> {
     all
 }
 
-fn all_facts() -> Vec<Known> {
-    let mut facts: Vec<Known> = rows().iter().map(|row| row.facts.clone()).chain(later()).collect();
+fn all_facts() -> Vec<RowFacts> {
+    let mut facts: Vec<RowFacts> = rows().iter().map(|row| row.facts.clone()).chain(later_facts()).collect();
     facts.sort();
     facts.dedup();
     facts

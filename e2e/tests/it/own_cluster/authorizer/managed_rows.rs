@@ -18,7 +18,7 @@ pub(super) async fn prepare(client: &Client) -> (Vec<Case>, Vec<Case>) {
     let rows: Vec<_> = managed().into_iter().filter(|row| row.only_here.is_none()).collect();
     let mut cases = Vec::new();
     for parent in [None, Some("true"), Some("yes"), Some("absent")] {
-        let of_parent = rows.iter().enumerate().filter(|(_, row)| row.set.as_deref() == parent);
+        let of_parent = rows.iter().enumerate().filter(|(_, row)| row.parent.as_deref() == parent);
         let ns = Namespace::create(client, &format!("e2e-set-{}", parent.unwrap_or("protected"))).await;
         let owner = if parent == Some("absent") { None } else { Some(create_unprotected_set(&ns).await) };
         for (number, row) in of_parent {
