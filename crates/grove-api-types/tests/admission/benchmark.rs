@@ -9,7 +9,7 @@ use grove_test_support::fuzz::resident_memory;
 use grove_test_support::rows::RowFacts;
 use serde_json::Value;
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 use crate::large_objects;
 
 /// A set as the Dynamo operator writes it for a model that spans nodes.
@@ -45,7 +45,7 @@ fn mean(times: u32, call: impl Fn() -> usize) -> Duration {
 #[test]
 #[ignore = "measures; run with --ignored --nocapture"]
 fn durations_of_the_rules() {
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let set = typical();
     let bytes = set.to_string().into_bytes();
     let mut other = set;

@@ -4,13 +4,13 @@ use grove_api_types::admission::{default_cluster_topology, default_pod_clique_se
 use grove_test_support::rows::{PatchRow, RowFacts, changed, object, patches};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
 fn patch(row: &PatchRow) -> Value {
     let new = changed(&object(&row.object), &row.changes);
     let old = row.old_changes.as_ref().map(|before| changed(&object(&row.object), before));
     let changes = match row.object.as_str() {
-        "set" => default_pod_clique_set(&new, old.as_ref(), &of_sets(&row.facts)),
+        "set" => default_pod_clique_set(&new, old.as_ref(), &set_facts(&row.facts)),
         _ => default_cluster_topology(&new),
     };
     serde_json::to_value(changes).expect("a patch can be serialized")
@@ -29,7 +29,7 @@ fn each_row_has_exactly_the_expected_patch() {
 
 #[test]
 fn an_object_that_is_not_a_set_is_not_patched() {
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let invalid = json!({ "metadata": {}, "spec": { "template": { "cliques": [{ "name": 7 }] } } });
     assert_eq!(default_pod_clique_set(&invalid, None, &facts), []);
 }

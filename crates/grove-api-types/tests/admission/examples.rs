@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::RowFacts;
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
 /// The sets in the files of a folder.
 fn sets(folder: &Path) -> Vec<(String, Value)> {
@@ -40,7 +40,7 @@ fn example_sets_are_valid_and_keep_their_fields() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let own_examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/examples");
     let folders = [own_examples, root.join("deploy/examples"), root.join("e2e/tests/it/expansion")];
-    let mut facts = of_sets(&RowFacts::default());
+    let mut facts = set_facts(&RowFacts::default());
     // The examples use the level `block`, which the topology `racks` of the rows does not have.
     let levels = facts.topology("grove-topology").expect("the default").levels.clone();
     facts

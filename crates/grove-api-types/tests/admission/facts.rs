@@ -24,7 +24,7 @@ fn schedulers(facts: &RowFacts) -> Schedulers {
 }
 
 /// The facts for the rules of sets.
-pub(crate) fn of_sets(facts: &RowFacts) -> Facts {
+pub(crate) fn set_facts(facts: &RowFacts) -> Facts {
     let to_topology = |(name, domains, is_terminating): &(&str, &[&str], bool)| Topology {
         name: (*name).to_owned(),
         levels: domains.iter().map(|domain| Level { domain: (*domain).into(), key: (*domain).into() }).collect(),
@@ -45,7 +45,7 @@ pub(crate) fn of_sets(facts: &RowFacts) -> Facts {
 }
 
 /// The facts for the rules of topologies.
-pub(crate) fn of_topologies(facts: &RowFacts) -> TopologyFacts {
+pub(crate) fn topology_facts(facts: &RowFacts) -> TopologyFacts {
     let referencing_set = |reference: &SetReference| ReferencingSet {
         set: reference.set.clone(),
         is_scheduled: reference.scheduled,

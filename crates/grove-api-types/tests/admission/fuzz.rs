@@ -9,7 +9,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use crate::laws::{later_facts, of_managed, of_set, of_topology, typed};
+use crate::laws::{check_managed, check_set, check_topology, later_facts, typed};
 
 /// The number of inputs of the short series.
 const SHORT: u64 = 6000;
@@ -73,12 +73,12 @@ fn series(config: FuzzConfig, on_progress: impl FnMut(&FuzzStats)) -> FuzzStats 
             OldObject::Edited(edits) => edited(&new, edits),
         };
         let facts = pick(&case.facts, &all_facts).cloned().unwrap_or_default();
-        if of_set(&new, &old, &facts)? || of_topology(&new, &old, &facts)? {
+        if check_set(&new, &old, &facts)? || check_topology(&new, &old, &facts)? {
             return Ok(true);
         }
         let (index, edits) = &case.set;
         let set = pick(index, &objects).map(|object| edited(object, edits)).and_then(|object| typed(&object));
-        of_managed(&new, &old, (set.as_ref(), case.replicas))
+        check_managed(&new, &old, (set.as_ref(), case.replicas))
     };
     fuzz::run(config, || cases(&objects), check, on_progress)
         .unwrap_or_else(|failure| panic!("{}", failure.report(RULES)))

@@ -9,7 +9,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{RowFacts, object};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
 /// About the largest object that etcd stores.
 pub(crate) const LARGEST: usize = 1_500_000;
@@ -190,7 +190,7 @@ pub(crate) fn request(mut object: Value) -> (String, String) {
 
 /// The duration of the defaulting, and of the validation of the create and the update.
 pub(crate) fn review_duration((new, old): &(String, String)) -> Duration {
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let started = Instant::now();
     let read = |bytes: &str| serde_json::from_str::<Value>(bytes).expect("JSON");
     let (new, old) = (read(new), read(old));

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::facts::{of_sets, of_topologies};
+use crate::facts::{set_facts, topology_facts};
 use grove_test_support::rows::{Changes, RowFacts, changed};
 
 /// The limits of a response, for any number of errors.
@@ -72,8 +72,8 @@ fn check_accepted(result: &ValidationResult, message: &str) -> Result<(), String
 }
 
 /// The laws of sets. The result is whether the new object is a set.
-pub(crate) fn of_set(new: &Value, old: &Value, row_facts: &RowFacts) -> Result<bool, String> {
-    let facts = of_sets(row_facts);
+pub(crate) fn check_set(new: &Value, old: &Value, row_facts: &RowFacts) -> Result<bool, String> {
+    let facts = set_facts(row_facts);
     let Some(set) = typed::<PodCliqueSet>(new) else {
         check(default_pod_clique_set(new, None, &facts).is_empty(), || {
             "an object that is not a set is patched".to_owned()
@@ -123,8 +123,8 @@ fn check_ratcheting(set: &PodCliqueSet, facts: &Facts) -> Result<(), String> {
 }
 
 /// The laws of topologies of both kinds. The result is whether the new object is a topology.
-pub(crate) fn of_topology(new: &Value, old: &Value, row_facts: &RowFacts) -> Result<bool, String> {
-    let facts = of_topologies(row_facts);
+pub(crate) fn check_topology(new: &Value, old: &Value, row_facts: &RowFacts) -> Result<bool, String> {
+    let facts = topology_facts(row_facts);
     let patch = |object: &Value| {
         let patch: json_patch::Patch =
             serde_json::from_value(json!(default_cluster_topology(object))).expect("a patch");
@@ -161,7 +161,7 @@ pub(crate) fn of_topology(new: &Value, old: &Value, row_facts: &RowFacts) -> Res
 }
 
 /// The laws of managed objects: the removal of a finalizer, a status update and a scale to 0 are always allowed.
-pub(crate) fn of_managed(
+pub(crate) fn check_managed(
     new: &Value,
     old: &Value,
     (set, replicas): (Option<&PodCliqueSet>, i32),
@@ -183,7 +183,7 @@ pub(crate) fn of_managed(
         let status = authorize_update("ResourceClaim", &with(("/status", json!({ "a": 1 }))), new);
         check(status.denied.is_none(), || format!("a status update of a claim is denied: {status:?}"))?;
     }
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let clique = typed::<PodClique>(new);
     if let Some(clique) = &clique {
         check_limits(&validate_scale(ScaleTarget::Clique(clique, set), replicas, &facts))?;

@@ -16,7 +16,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 use crate::laws::typed;
 
 /// The number of checked sets.
@@ -114,7 +114,7 @@ fn has_duplicates(names: &[String]) -> bool {
 
 #[test]
 fn exactly_the_sets_with_colliding_names_are_denied() {
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let collisions = [Rule::NameClash, Rule::ClaimName].map(|rule| (rule, AtomicUsize::new(0)));
     let check = |_, set: &PodCliqueSet| {
         let replicas = expand(set, &CurrentScale::default());

@@ -5,8 +5,8 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Changes, Operations, Row, RowFacts, changed, object, rows};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
-use crate::laws::{later_facts, of_set, of_topology, patched, typed};
+use crate::facts::set_facts;
+use crate::laws::{check_set, check_topology, later_facts, patched, typed};
 use crate::validation_results::{created, updated};
 
 /// The object with a change of a field that has no rule.
@@ -27,8 +27,8 @@ fn the_laws_hold_for_every_row() {
     for row in typed_rows() {
         let (new, old) = (row.new_object(), row.old_object());
         let result = match row.object.as_str() {
-            "set" => of_set(&new, &old, &row.facts),
-            _ => of_topology(&new, &old, &row.facts),
+            "set" => check_set(&new, &old, &row.facts),
+            _ => check_topology(&new, &old, &row.facts),
         };
         assert_eq!(result, Ok(true), "{}", row.title());
     }
@@ -41,7 +41,7 @@ fn unknown_fields_are_preserved() {
     let mut changes: Changes = places.iter().map(|place| unknown(place)).collect();
     changes.insert("terminationDelay".to_owned(), Value::Null);
     let new = changed(&object("set"), &changes);
-    let patched = patched(&new, None, &of_sets(&RowFacts::default()));
+    let patched = patched(&new, None, &set_facts(&RowFacts::default()));
     let mut expected = new;
     expected["spec"]["template"]["terminationDelay"] = json!("4h0m0s");
     assert_eq!(patched, expected);
@@ -81,7 +81,7 @@ fn a_stored_error_is_accepted_at_another_index() {
             [("cliques".to_owned(), json!(names.map(clique))), ("podCliqueScalingGroups".to_owned(), Value::Null)];
         typed::<PodCliqueSet>(&changed(&object("set"), &changes.into())).expect("a set")
     };
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let (old, new) = (set(["wrong", "right"]), set(["right", "wrong"]));
     assert!(!validate_create(&old, &facts).is_accepted());
     assert_eq!(validate_update(&new, &old, &facts).message(), None);

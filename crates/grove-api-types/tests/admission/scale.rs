@@ -5,10 +5,10 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_test_support::rows::{RowFacts, ScaleRow, object, scales};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
 fn validate(row: &ScaleRow) -> ValidationResult {
-    let facts = of_sets(&RowFacts::default());
+    let facts = set_facts(&RowFacts::default());
     let set: PodCliqueSet = serde_json::from_value(row.set_object()).expect("a set");
     let metadata = json!({ "name": row.name.as_deref().unwrap_or("serve-0-model"), "namespace": "team" });
     let object = |spec: Value| json!({ "metadata": metadata, "spec": spec });
@@ -52,7 +52,7 @@ fn a_group_is_not_scaled_above_the_object_limit_of_its_set() {
         serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a group")
     };
     let validate =
-        |from, to| validate_scale(ScaleTarget::Group(&group(from), Some(&set)), to, &of_sets(&RowFacts::default()));
+        |from, to| validate_scale(ScaleTarget::Group(&group(from), Some(&set)), to, &set_facts(&RowFacts::default()));
     assert_eq!(
         validate(2, 20_000).message().as_deref(),
         Some(
@@ -74,7 +74,7 @@ fn a_clique_is_matched_with_its_template_by_its_whole_name() {
         let spec = json!({ "replicas": 4, "minAvailable": 1, "podSpec": {} });
         let clique: PodClique =
             serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a clique");
-        validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &of_sets(&RowFacts::default())).is_accepted()
+        validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &set_facts(&RowFacts::default())).is_accepted()
     };
     assert!(is_accepted("serve-0-0-worker", 60_000), "the template has 30,000 replicas");
     assert!(!is_accepted("serve-0-model-0-worker", 60_000), "the template has few replicas");
@@ -90,7 +90,7 @@ fn negative_replicas_can_become_0_with_any_name() {
     let group: PodCliqueScalingGroup = serde_json::from_value(stored.clone()).expect("a group");
     let clique: PodClique = serde_json::from_value(stored).expect("a clique");
     for stored in [ScaleTarget::Group(&group, None), ScaleTarget::Clique(&clique, None)] {
-        let validate = |to| validate_scale(stored, to, &of_sets(&RowFacts::default()));
+        let validate = |to| validate_scale(stored, to, &set_facts(&RowFacts::default()));
         assert_eq!(validate(0).message(), None, "{stored:?}");
         assert!(validate(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");
     }

@@ -11,7 +11,7 @@ use grove_test_support::rows::{Operations, Row, RowFacts, changed, object, rows}
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::facts::{of_sets, of_topologies};
+use crate::facts::{set_facts, topology_facts};
 use crate::laws::typed;
 
 fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
@@ -22,18 +22,18 @@ fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
 pub(crate) fn created(row: &Row) -> ValidationResult {
     let object = row.new_object();
     match row.object.as_str() {
-        "set" => validate_create(&read(row, object), &of_sets(&row.facts)),
-        "topology" => validate_cluster_topology_create(&read(row, object), &of_topologies(&row.facts)),
-        "binding" => validate_topology_binding_create(&read(row, object), &of_topologies(&row.facts)),
+        "set" => validate_create(&read(row, object), &set_facts(&row.facts)),
+        "topology" => validate_cluster_topology_create(&read(row, object), &topology_facts(&row.facts)),
+        "binding" => validate_topology_binding_create(&read(row, object), &topology_facts(&row.facts)),
         other => panic!("unknown object: {other}"),
     }
 }
 
 /// The result of the update of the old object to the new one.
 pub(crate) fn updated(row: &Row, old: Value, new: Value) -> ValidationResult {
-    let topologies = of_topologies(&row.facts);
+    let topologies = topology_facts(&row.facts);
     match row.object.as_str() {
-        "set" => validate_update(&read(row, new), &read(row, old), &of_sets(&row.facts)),
+        "set" => validate_update(&read(row, new), &read(row, old), &set_facts(&row.facts)),
         "topology" => validate_cluster_topology_update(&read(row, new), &read(row, old), &topologies),
         "binding" => validate_topology_binding_update(&read(row, new), &read(row, old), &topologies),
         other => panic!("unknown object: {other}"),
@@ -92,7 +92,7 @@ fn errors_beyond_the_limit_are_counted() {
     let cliques: Vec<_> = (0..150).map(|at| json!({ "name": format!("C{at}"), "spec": { "podSpec": {} } })).collect();
     let changes = [("cliques".to_owned(), json!(cliques)), ("podCliqueScalingGroups".to_owned(), Value::Null)];
     let set = typed::<PodCliqueSet>(&changed(&object("set"), &changes.into())).expect("a set");
-    let result = validate_create(&set, &of_sets(&RowFacts::default()));
+    let result = validate_create(&set, &set_facts(&RowFacts::default()));
     assert_eq!((result.violations.len(), result.omitted_violations), (100, 50));
     let message = result.message().expect("errors");
     assert!(message.starts_with("[spec.template.cliques[0].name: Invalid value: \"C0\": invalid"), "{message}");
@@ -103,7 +103,7 @@ fn errors_beyond_the_limit_are_counted() {
 fn a_long_value_is_truncated_in_the_message() {
     let changes = [("cliques/0/name".to_owned(), json!("\u{e9}".repeat(100_000)))];
     let set = typed::<PodCliqueSet>(&changed(&object("set"), &changes.into())).expect("a set");
-    let message = validate_create(&set, &of_sets(&RowFacts::default())).message().expect("errors");
+    let message = validate_create(&set, &set_facts(&RowFacts::default())).message().expect("errors");
     assert!(message.len() < 10_000 && message.contains('\u{2026}'), "{} bytes", message.len());
 }
 
@@ -111,7 +111,7 @@ fn a_long_value_is_truncated_in_the_message() {
 fn warnings_beyond_the_limit_of_the_api_server_are_counted() {
     let labels: serde_json::Map<_, _> = (0..40).map(|at| (format!("grove.io/{at}"), json!("mine"))).collect();
     let set = typed::<PodCliqueSet>(&changed(&object("set"), &[("cliques/0/labels".to_owned(), labels.into())].into()));
-    let warnings = validate_create(&set.expect("a set"), &of_sets(&RowFacts::default())).warnings;
+    let warnings = validate_create(&set.expect("a set"), &set_facts(&RowFacts::default())).warnings;
     assert_eq!((warnings.len(), warnings.last().map(String::as_str)), (16, Some("and 25 more warnings")));
 }
 
