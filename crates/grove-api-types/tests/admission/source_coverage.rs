@@ -10,7 +10,8 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Requirement {
     source: String,
-    requirement: String,
+    #[serde(rename = "requirement")]
+    text: String,
     denied: Vec<String>,
     allowed: Vec<String>,
     patched: Vec<String>,
@@ -20,7 +21,7 @@ struct Requirement {
 
 impl Requirement {
     fn title(&self) -> String {
-        format!("{}: {}", self.source, self.requirement)
+        format!("{}: {}", self.source, self.text)
     }
 
     /// The titles of the rows, each with the result of the row.
