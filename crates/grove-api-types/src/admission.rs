@@ -1,6 +1,6 @@
 //! Admission: defaults, and the rules that decide whether an object is accepted.
 //!
-//! All of it are functions of the object, of the old object and of facts about the cluster. Every service applies the same
+//! Both are pure functions of the object, the old object and facts about the cluster. Every service applies the same
 //! defaults to the objects that it reads, so that it also understands objects that were stored without the webhook.
 
 mod authorize;

@@ -1,6 +1,6 @@
-//! The configuration file: what is read from it, and that its documentation says exactly what the code does.
+//! The configuration file: the values that the parser reads, and the agreement of the documentation with the code.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../docs/configuration.md");
 
-/// What comes of a file: the configuration with its warnings, or every problem.
+/// The result of a file: the configuration with its warnings, or all errors.
 fn read(yaml: &str) -> Result<(OperatorConfiguration, Vec<String>), Vec<String>> {
     let mut lines = vec![yaml.to_owned()];
     let head = [("apiVersion", API_VERSION), ("kind", KIND)];
@@ -24,12 +24,12 @@ fn read(yaml: &str) -> Result<(OperatorConfiguration, Vec<String>), Vec<String>>
     OperatorConfiguration::read(&content).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
-/// The fields that problems or warnings are about.
-fn about(told: &[String]) -> Vec<&str> {
-    told.iter().map(|told| told.split(": ").next().expect("a field")).collect()
+/// The fields of errors or warnings.
+fn fields(messages: &[String]) -> Vec<&str> {
+    messages.iter().map(|message| message.split(": ").next().expect("a field")).collect()
 }
 
-/// The rows of the table under a heading of the documentation: what stands in backquotes, cell by cell.
+/// The rows of the table under a heading of the documentation: the inline code of each cell.
 fn rows(heading: &str) -> Vec<Vec<Vec<&'static str>>> {
     let section = DOCUMENT.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
@@ -38,11 +38,11 @@ fn rows(heading: &str) -> Vec<Vec<Vec<&'static str>>> {
 }
 
 #[test]
-fn every_key_is_documented_and_nothing_else() {
+fn the_documentation_lists_exactly_the_keys() {
     let documented: Vec<_> = rows("Keys").into_iter().map(|row| row[0][0]).collect();
     let unique: BTreeSet<_> = documented.iter().map(|key| (*key).to_owned()).collect();
     assert_eq!(documented.len(), unique.len(), "a key is documented twice");
-    // A section is no key of its own.
+    // The table lists only leaves.
     let keys = OperatorConfiguration::keys();
     let is_section = |key: &String| {
         keys.iter().any(|other| other.starts_with(&format!("{key}.")) || other.starts_with(&format!("{key}[")))
@@ -52,26 +52,26 @@ fn every_key_is_documented_and_nothing_else() {
 }
 
 #[test]
-fn every_documented_refusal_is_told_in_those_words() {
-    let mut refused = BTreeSet::new();
+fn each_documented_error_has_the_documented_message() {
+    let mut rejected = BTreeSet::new();
     for row in rows("Rejected values") {
         let problems = read(&row[0].join("\n")).expect_err(row[0][0]);
         assert!(
             problems.iter().any(|problem| problem == row[1][0]),
-            "{}\ngave {problems:#?}\nnot {}",
+            "{}\nresult {problems:#?}\nexpected {}",
             row[0][0],
             row[1][0]
         );
-        refused.insert(row[1][0].split(": ").next().unwrap().replace("[0]", "[]").replace("[1]", "[]"));
+        rejected.insert(row[1][0].split(": ").next().unwrap().replace("[0]", "[]").replace("[1]", "[]"));
     }
     for row in rows("Keys") {
         let key = row[0][0];
-        assert!(key.ends_with(".*") || refused.contains(key), "no refusal of {key} is documented");
+        assert!(key.ends_with(".*") || rejected.contains(key), "no error of {key} is documented");
     }
 }
 
 #[test]
-fn every_documented_warning_is_told_in_those_words() {
+fn each_documented_warning_has_the_documented_message() {
     for row in rows("Warnings") {
         let (_, warnings) = read(row[0][0]).unwrap();
         assert_eq!(warnings, [row[1][0]]);
@@ -79,7 +79,7 @@ fn every_documented_warning_is_told_in_those_words() {
 }
 
 #[test]
-fn documented_defaults_are_those_of_the_code() {
+fn the_documented_defaults_are_correct() {
     for row in rows("Keys") {
         let ([key], [default]) = (&row[0][..], &row[2][..]) else { continue };
         let (path, written) = (key.split('.').collect::<Vec<_>>(), *default);
@@ -93,7 +93,7 @@ fn documented_defaults_are_those_of_the_code() {
 }
 
 #[test]
-fn an_empty_file_has_the_defaults() {
+fn an_empty_file_results_in_the_defaults() {
     let (configuration, warnings) = read("").unwrap();
     assert_eq!((&configuration, warnings), (&OperatorConfiguration::default(), vec![]));
     let OperatorConfiguration { rate_limit, leader_election, server, controllers, topology, schedulers, .. } =
@@ -111,7 +111,7 @@ fn an_empty_file_has_the_defaults() {
 }
 
 #[test]
-fn a_file_of_the_go_operators_chart_is_read_as_it_is() {
+fn a_file_of_the_go_operators_chart_is_valid() {
     let (configuration, warnings) = read(
         "
 runtimeClientConnection: {qps: 100, burst: 150}
@@ -148,13 +148,13 @@ scheduler:
 ",
     )
     .unwrap();
-    let not_acted_on = [
+    let unsupported = [
         "topologyAwareScheduling.enabled",
         "network.autoMNNVLEnabled",
         "scheduler.profiles[0].config",
         "scheduler.profiles[1].name",
     ];
-    assert_eq!(about(&warnings), not_acted_on);
+    assert_eq!(fields(&warnings), unsupported);
     assert_eq!(configuration.rate_limit, Some(RateLimit { qps: 100.0, burst: 150 }));
     assert_eq!(configuration.leader_election.resource_name.as_deref(), Some("grove-operator-leader-election"));
     assert_eq!(configuration.server.webhooks.cert_provision_mode, CertProvisionMode::Manual);
@@ -171,7 +171,7 @@ scheduler:
 }
 
 #[test]
-fn what_is_ours_is_read_too() {
+fn keys_that_the_go_operator_lacks_are_read() {
     let (configuration, warnings) = read(
         "
 topology: {enabled: true, name: mine}
@@ -184,7 +184,7 @@ scheduler: {profiles: [{name: volcano}]}
 ",
     )
     .unwrap();
-    let not_acted_on = [
+    let unsupported = [
         "topologyAwareScheduling.enabled",
         "topologyAwareScheduling.levels",
         "computeDomain.stateSync",
@@ -193,53 +193,53 @@ scheduler: {profiles: [{name: volcano}]}
         "computeDomain.mirrorNodes",
         "scheduler.profiles[0].name",
     ];
-    assert_eq!(about(&warnings), not_acted_on);
+    assert_eq!(fields(&warnings), unsupported);
     let topology = &configuration.topology;
     assert!(topology.enabled);
     assert_eq!(topology.name, "mine");
     let domains: Vec<_> = topology.levels.iter().map(|level| level.domain).collect();
-    assert_eq!(domains, [TopologyDomain::Rack, TopologyDomain::Host], "the broadest first");
+    assert_eq!(domains, [TopologyDomain::Rack, TopologyDomain::Host], "sorted, broadest first");
     let domains = &configuration.compute_domains;
     assert_eq!((domains.state_sync, domains.sync_strategy), (StateSync::Grove, Some(SyncStrategy::SsaClique)));
     assert!(domains.cliques && domains.mirror_nodes);
     assert_eq!(configuration.native_gangs, NativeGangs::Off);
     let names: Vec<_> = configuration.schedulers.profiles.iter().map(|profile| profile.name).collect();
-    assert_eq!(names, [Scheduler::Volcano, Scheduler::Kube], "Kubernetes' own is always there");
+    assert_eq!(names, [Scheduler::Volcano, Scheduler::Kube], "the default scheduler is always enabled");
 }
 
 #[test]
-fn zero_null_and_the_empty_text_are_as_if_not_written() {
+fn zero_null_and_the_empty_string_mean_the_default() {
     let yaml = "runtimeClientConnection: {qps: 0, burst: 0, contentType: ''}\nleaderElection: {leaseDuration: 0s, renewDeadline: '0', resourceName: ''}\n\
                 server: {metrics: {port: 0, bindAddress: ''}, healthProbes: null}\nlogLevel: ''\ntopology: null\nscheduler: {profiles: [], defaultProfileName: ''}";
     assert_eq!(read(yaml).unwrap(), (OperatorConfiguration::default(), vec![]));
 }
 
 #[test]
-fn a_negative_rate_is_no_limit() {
+fn a_negative_rate_means_no_limit() {
     assert_eq!(read("runtimeClientConnection: {qps: -1}").unwrap().0.rate_limit, None);
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let problems = read(
         "logLevel: loud\ncontrollers: {podClique: {concurrentSyncs: 0}, podGang: [1]}\nserver: {metrics: {port: x}}",
     )
     .unwrap_err();
-    let fields = about(&problems);
+    let fields = fields(&problems);
     let expected = ["server.metrics.port", "controllers.podClique.concurrentSyncs", "controllers.podGang", "logLevel"];
     assert_eq!(fields, expected);
 }
 
 #[test]
-fn a_file_that_is_no_mapping_is_refused() {
+fn a_file_that_is_not_a_mapping_is_rejected() {
     let problems = OperatorConfiguration::read(&Value::from("text")).unwrap_err();
-    let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told[0], r#"the file: Invalid value: "text": must be a mapping"#);
-    assert!(OperatorConfiguration::read(&Value::Null).is_err(), "an empty file says no kind");
+    let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(messages[0], r#"the file: Invalid value: "text": must be a mapping"#);
+    assert!(OperatorConfiguration::read(&Value::Null).is_err(), "an empty file has no kind");
 }
 
 #[test]
-fn without_leader_election_its_other_values_do_not_matter() {
+fn disabled_leader_election_is_not_validated() {
     let yaml = "leaderElection: {enabled: false, leaseDuration: 1s, renewDeadline: 1m, resourceLock: endpoints}";
     assert!(!read(yaml).unwrap().0.leader_election.enabled);
 }

@@ -1,6 +1,6 @@
-//! What is filled in where a set says nothing, and how durations are read.
+//! The typed defaults of sets, and the syntax of durations.
 
-#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, reason = "a panic fails the test")]
 
 use std::time;
 
@@ -20,13 +20,13 @@ fn set(spec: &str) -> PodCliqueSet {
 #[track_caller]
 fn check(spec: &str, expected: &Expect) {
     let set = pod_clique_set(&set(spec));
-    assert_eq!(pod_clique_set(&set), set, "defaults are defaulted to themselves");
-    let spec = serde_json::to_value(&set.spec).expect("a set serialises");
+    assert_eq!(pod_clique_set(&set), set, "a second defaulting changes nothing");
+    let spec = serde_json::to_value(&set.spec).expect("a set can be serialized");
     expected.assert_eq(&serde_saphyr::to_string(&spec).expect("YAML"));
 }
 
 #[test]
-fn a_set_that_says_little_gets_the_rest() {
+fn omitted_fields_get_their_defaults() {
     check(
         "
 template:
@@ -78,7 +78,7 @@ template:
 }
 
 #[test]
-fn what_a_set_says_stays() {
+fn explicit_values_are_preserved() {
     check(
         "
 replicas: 2
@@ -133,7 +133,7 @@ template:
 }
 
 #[test]
-fn durations_are_read_as_go_writes_them() {
+fn durations_have_the_syntax_of_go() {
     let read = |text: &str| Duration::new(text).value();
     let seconds = |seconds: f64| Some(time::Duration::from_secs_f64(seconds));
     let rows = [

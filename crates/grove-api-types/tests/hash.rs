@@ -1,6 +1,6 @@
-//! What moves a hash, and what does not.
+//! The fields that a hash depends on, and those that it does not.
 
-#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, reason = "a panic fails the test")]
 
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{admission, hash};
@@ -37,14 +37,14 @@ fn clique(value: &mut Value) -> &mut Value {
 }
 
 #[test]
-fn the_value_begins_with_the_version_of_the_rule() {
+fn a_hash_begins_with_the_version_of_the_algorithm() {
     let (pods, generation) = hashes(|_| ());
     assert_eq!((pods.len(), generation.len()), (17, 17));
     assert!(pods.starts_with('1') && generation.starts_with('1'));
 }
 
 #[test]
-fn what_pods_are_made_of_moves_both() {
+fn both_hashes_change_with_the_pod_template() {
     let before = hashes(|_| ());
     let changes: [fn(&mut Value); 4] = [
         |set| clique(set)["labels"]["team"] = json!("y"),
@@ -59,7 +59,7 @@ fn what_pods_are_made_of_moves_both() {
 }
 
 #[test]
-fn what_pods_are_not_made_of_moves_neither() {
+fn neither_hash_changes_with_other_fields() {
     let before = hashes(|_| ());
     let changes: [fn(&mut Value); 10] = [
         |set| set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder"),
@@ -79,12 +79,12 @@ fn what_pods_are_not_made_of_moves_neither() {
 }
 
 #[test]
-fn the_order_of_cliques_does_not_matter_and_that_of_containers_does() {
+fn the_hash_depends_on_the_order_of_containers_and_not_of_cliques() {
     let before = hashes(|_| ());
     let swapped = hashes(|set| set["spec"]["template"]["cliques"].as_array_mut().expect("cliques").reverse());
     assert_eq!(swapped, before);
     let two = json!([{"name": "c"}, {"name": "d"}]);
-    let one_way = hashes(|set| clique(set)["spec"]["podSpec"]["containers"] = two.clone());
-    let other_way = hashes(|set| clique(set)["spec"]["podSpec"]["containers"] = json!([two[1], two[0]]));
-    assert_ne!(one_way, other_way);
+    let in_order = hashes(|set| clique(set)["spec"]["podSpec"]["containers"] = two.clone());
+    let reversed = hashes(|set| clique(set)["spec"]["podSpec"]["containers"] = json!([two[1], two[0]]));
+    assert_ne!(in_order, reversed);
 }

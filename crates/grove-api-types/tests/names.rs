@@ -1,6 +1,6 @@
-//! Rows for the names that are more than joined words: of pods, of claims in pods, and of what has colons.
+//! The names that are not just joined with hyphens: of pods, of claims in pods, and of roles.
 
-#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, reason = "a panic fails the test")]
 
 use expect_test::expect;
 use grove_api_types::names::{
@@ -14,7 +14,7 @@ fn pod_name(uid: &str, index: i32, replaces: Option<&str>) -> String {
 }
 
 #[test]
-fn a_pod_is_named_by_its_clique_its_index_and_what_it_replaces() {
+fn a_pod_name_depends_on_the_clique_the_index_and_the_replaced_pod() {
     expect!["llm-0-decode-xb2gc"].assert_eq(&pod_name("u1", 0, None));
     let names = [
         pod_name("u1", 0, None),
@@ -28,7 +28,7 @@ fn a_pod_is_named_by_its_clique_its_index_and_what_it_replaces() {
 }
 
 #[test]
-fn a_name_that_is_taken_has_successors() {
+fn a_pod_has_several_candidate_names() {
     let clique = PodCliqueName::new("c");
     let names: Vec<_> = PodName::candidates(&clique, "u", 0, None).take(3).map(|name| name.to_string()).collect();
     assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
@@ -36,7 +36,7 @@ fn a_name_that_is_taken_has_successors() {
 }
 
 #[test]
-fn a_claim_is_named_by_its_owner_its_scope_and_its_template() {
+fn a_claim_name_consists_of_owner_scope_and_template() {
     let set = PodCliqueSetName::new("llm");
     let group = PodCliqueScalingGroupName::of_replica(&set, 1, "workers");
     let clique = PodCliqueName::member(&group, 2, "decode");
@@ -69,7 +69,7 @@ fn pod_claim(claim: &str) -> String {
 }
 
 #[test]
-fn a_pod_refers_to_a_claim_by_its_name_or_by_a_shorter_one_where_it_must() {
+fn a_pod_claim_has_the_name_of_the_claim_or_a_hashed_name_if_that_is_too_long() {
     expect!["s-all-gpus"].assert_eq(&pod_claim("gpus"));
     assert_eq!(pod_claim(&"a".repeat(57)).len(), 63);
     expect!["s-all-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-f061bc08"].assert_eq(&pod_claim(&"a".repeat(58)));
@@ -78,7 +78,7 @@ fn a_pod_refers_to_a_claim_by_its_name_or_by_a_shorter_one_where_it_must() {
 }
 
 #[test]
-fn what_lets_pods_read_their_gang_is_named_after_the_set() {
+fn the_service_account_role_and_secret_have_the_name_of_the_set() {
     let set = PodCliqueSetName::new("llm");
     let role = PodRoleName::of_set(&set);
     let names = [PodServiceAccountName::of_set(&set).to_string(), role.to_string(), role.label_value()];
@@ -87,7 +87,7 @@ fn what_lets_pods_read_their_gang_is_named_after_the_set() {
 }
 
 #[test]
-fn a_compute_domain_is_named_after_its_replica_and_its_group() {
+fn a_compute_domain_name_consists_of_set_replica_and_group() {
     let set = PodCliqueSetName::new("llm");
     assert_eq!(ComputeDomainName::of_replica(&set, 1).as_str(), "llm-1");
     assert_eq!(ComputeDomainName::of_group(&set, 1, "fabric").as_str(), "llm-1-fabric");

@@ -1,6 +1,6 @@
-//! Which fields a set is told that nobody acts on.
+//! The fields that the condition `UnsupportedFields` of a set lists.
 
-#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, reason = "a panic fails the test")]
 
 use expect_test::{Expect, expect};
 use grove_api_types::unsupported_fields;
@@ -34,7 +34,7 @@ spec:
       spec: {roleName: a, replicas: 2, minAvailable: 1, autoScalingConfig: {maxReplicas: 4}, podSpec: {containers: []}}
     - {name: b, spec: {podSpec: {schedulerName: default-scheduler, containers: []}}}
     - {name: c, spec: {podSpec: {schedulerName: lpx-scheduler, containers: []}}}
-    - {name: d, spec: {podSpec: {schedulerName: of-somebody-else, containers: []}}}
+    - {name: d, spec: {podSpec: {schedulerName: custom-scheduler, containers: []}}}
     - {name: e, spec: {podSpec: {schedulerName: '', containers: []}}}
     podCliqueScalingGroups:
     - {name: g, cliqueNames: [a], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 3}}
@@ -44,7 +44,7 @@ spec:
 }
 
 #[test]
-fn what_is_only_kept_is_named_by_its_path() {
+fn unsupported_fields_are_listed_by_path() {
     check(
         "
 metadata: {name: s, annotations: {grove.io/auto-mnnvl: enabled, grove.io/mnnvl-group: fabric}}

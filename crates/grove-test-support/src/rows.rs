@@ -1,6 +1,5 @@
-//! The rows of admission, as data: a valid object, what is changed about it, what is known of the cluster, and the answer.
-//! They lie beside the tests of `grove-api-types`. The end-to-end tests take this file as it is, so it knows no rule and
-//! no type of Grove.
+//! The rows of the admission tables: a valid object, changes to it, facts about the cluster, and the result. The YAML files are
+//! in the tests of `grove-api-types`. The end-to-end tests read the same rows, so this file uses no rule and no type of Grove.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,287 +17,287 @@ macro_rules! data {
 /// A file's name and text.
 type File = (&'static str, &'static str);
 
-/// The files with rows about objects and their titles, in the order of the page.
+/// The files with rows about objects, with their titles in the order of the documentation.
 pub const FILES: [(File, &str); 10] = [
     (data!("cliques.yaml"), "Sets and cliques"),
     (data!("groups.yaml"), "Scaling groups and autoscalers"),
     (data!("names.yaml"), "Names"),
     (data!("pods.yaml"), "Pods and schedulers"),
-    (data!("sharing.yaml"), "Shared claims"),
+    (data!("sharing.yaml"), "Resource sharing"),
     (data!("topology.yaml"), "Topology constraints"),
-    (data!("mnnvl.yaml"), "NVLink between nodes"),
-    (data!("update.yaml"), "What stays as it was created"),
-    (data!("stored.yaml"), "What is stored already"),
+    (data!("mnnvl.yaml"), "MNNVL (NVLink between nodes)"),
+    (data!("update.yaml"), "Immutable fields"),
+    (data!("stored.yaml"), "Ratcheting"),
     (data!("topologies.yaml"), "Topologies"),
 ];
 
-/// Fields by pointer, and what they become; null takes a field away. A pointer without a slash at its beginning goes out
-/// from `/spec/template`. The value `{"$times": ["x", 3]}` is `"xxx"`.
+/// New values of fields, by JSON pointer; null removes a field. A pointer without a leading slash is relative to
+/// `/spec/template`. The value `{"$times": ["x", 3]}` is `"xxx"`.
 pub type Changes = BTreeMap<String, Value>;
 
-/// When a row applies.
+/// The operations that a row covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum On {
-    /// The changed object is created, and the unchanged one becomes it.
+#[serde(rename_all = "camelCase")]
+pub enum Operations {
+    /// The create of the new object, and the update of the old object to the new one.
     #[default]
-    Both,
-    /// It is created.
+    CreateAndUpdate,
+    /// The create of the new object.
     Create,
-    /// The unchanged object becomes it.
+    /// The update of the old object to the new one.
     Update,
 }
 
-/// An object that is created or changed, and the answer.
+/// A create or an update of an object, and the result of its validation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Row {
-    /// The rule that the row is about.
+    /// The rule that the row covers.
     pub rule: String,
-    /// What the row shows, in a few words.
+    /// The case, in a few words.
     pub case: String,
-    /// Where the rule comes from.
+    /// The origin of the rule.
     pub source: String,
-    /// The object of `objects.yaml`.
+    /// The name of an object of `objects.yaml`.
     #[serde(default = "set")]
     pub object: String,
-    /// When it applies.
+    /// The operations that the row covers.
     #[serde(default)]
-    pub on: On,
-    /// What of the object is changed before, on update.
+    pub operations: Operations,
+    /// The changes to the object that result in the old object of an update.
     #[serde(default)]
-    pub before: Changes,
-    /// What is changed.
+    pub old_changes: Changes,
+    /// The changes to the object that result in the new object.
     #[serde(default)]
-    pub change: Changes,
-    /// What is known of the cluster.
+    pub changes: Changes,
+    /// Facts about the cluster.
     #[serde(default)]
-    pub facts: Known,
-    /// The errors; none means that the object is accepted.
+    pub facts: RowFacts,
+    /// The errors. Admission denies the request if there are any.
     #[serde(default)]
-    pub refused: Vec<String>,
-    /// Errors that come in addition when the unchanged object becomes it, because it may not change there.
+    pub errors: Vec<String>,
+    /// Additional errors of the update, because a changed field is immutable.
     #[serde(default)]
-    pub also_on_update: Vec<String>,
+    pub errors_on_update: Vec<String>,
     /// The warnings.
     #[serde(default)]
-    pub warned: Vec<String>,
-    /// Words of the API server's, all in its answer, where a definition or Kubernetes refuses before a webhook is asked.
+    pub warnings: Vec<String>,
+    /// Parts of the API server's error, if the CRD or Kubernetes rejects the object before the API server calls a webhook.
     #[serde(default)]
-    pub definition: Vec<String>,
-    /// The same words where it is the change that the definition of the kind refuses.
+    pub crd_errors: Vec<String>,
+    /// Additional parts of the API server's error about the update.
     #[serde(default)]
-    pub definition_on_update: Vec<String>,
-    /// Whether the words are those of a rule of Kubernetes, which holds whatever the definition says.
+    pub crd_errors_on_update: Vec<String>,
+    /// Whether a rule of Kubernetes itself rejects the object, also without the rules of the CRD.
     #[serde(default)]
-    pub kubernetes: bool,
-    /// Whether the object is none that the rules can read, so that only the definition judges it.
+    pub kubernetes_rule: bool,
+    /// Whether our types cannot represent the object, so that only the schema of the CRD validates it.
     #[serde(default)]
-    pub unreadable: bool,
-    /// Why the row cannot be tried through an API server, if so.
+    pub schema_only: bool,
+    /// The reason why no end-to-end test can run the row.
     #[serde(default)]
-    pub only_here: Option<String>,
+    pub unit_test_only: Option<String>,
 }
 
-/// What is known of the cluster, where it differs from what rows take for granted: topology-aware scheduling and MNNVL are
-/// on, all schedulers are enabled, Volcano has an open queue `default`, nothing is scheduled, and the [`TOPOLOGIES`] exist.
+/// Facts about the cluster. By default topology-aware scheduling and MNNVL are enabled, all schedulers are enabled, Volcano has
+/// an open queue `default`, no pod is scheduled, and the [`TOPOLOGIES`] exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-#[allow(clippy::struct_excessive_bools, reason = "a row says yes to what it means")]
-pub struct Known {
-    /// Topology-aware scheduling is off in the configuration.
-    pub topology_off: bool,
-    /// The default topology has one level, `rack`, in the configuration.
+#[allow(clippy::struct_excessive_bools, reason = "each is one independent fact, which a row names")]
+pub struct RowFacts {
+    /// The configuration disables topology-aware scheduling.
+    pub topology_disabled: bool,
+    /// The configuration defines one level, `rack`, for the default topology.
     pub default_levels: bool,
-    /// MNNVL is off in the configuration.
-    pub mnnvl_off: bool,
+    /// The configuration disables MNNVL.
+    pub mnnvl_disabled: bool,
     /// The default profile of the configuration, if it is not `default-scheduler`.
     pub default_scheduler: Option<String>,
-    /// Schedulers that are not enabled.
-    pub without: Vec<String>,
+    /// The schedulers that the configuration does not enable.
+    pub disabled_schedulers: Vec<String>,
     /// Queues of Volcano, and whether each is open.
     pub queues: BTreeMap<String, bool>,
-    /// Volcano has no queues at all.
+    /// Volcano has no queues.
     pub no_queues: bool,
     /// A clique of the set has scheduled pods.
     pub scheduled: bool,
     /// A topology of the other kind has the name.
-    pub taken: bool,
-    /// One of Grove's accounts asks.
-    pub grove: bool,
+    pub name_conflict: bool,
+    /// The user is a `ServiceAccount` of Grove.
+    pub grove_user: bool,
     /// The sets that refer to the topology.
-    pub referring: Vec<Refers>,
+    pub referencing_sets: Vec<SetReference>,
 }
 
 /// A set that refers to the topology of the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Refers {
+pub struct SetReference {
     /// `namespace/name`.
     pub set: String,
-    /// Whether any of its pods is scheduled.
+    /// Whether a pod of the set is scheduled.
     #[serde(default)]
     pub scheduled: bool,
-    /// The domains that its constraints name.
+    /// The domains that the constraints of the set name.
     #[serde(default)]
     pub domains: Vec<String>,
 }
 
-/// The topologies that exist in all rows: domains, broadest first, and whether it is being deleted.
+/// The topologies that exist in all rows: the name, the domains (broadest first), and whether the topology is terminating.
 pub const TOPOLOGIES: [(&str, &[&str], bool); 3] = [
     ("grove-topology", &["zone", "block", "rack", "host"], false),
     ("racks", &["zone", "rack", "host"], false),
-    ("leaving", &["rack", "host"], true),
+    ("terminating", &["rack", "host"], true),
 ];
 
-/// An object as it was sent, and what is filled in.
+/// An object as a user sends it, and the patch that sets its defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PatchRow {
-    /// What the row shows.
+    /// The case, in a few words.
     pub case: String,
-    /// Where the rule comes from.
+    /// The origin of the rule.
     pub source: String,
-    /// The object of `objects.yaml`.
+    /// The name of an object of `objects.yaml`.
     #[serde(default = "set")]
     pub object: String,
-    /// What is changed of the object that was stored; absent if it is being created.
+    /// The changes to the object that result in the stored object; absent for a create.
     #[serde(default)]
-    pub before: Option<Changes>,
-    /// What is changed.
+    pub old_changes: Option<Changes>,
+    /// The changes to the object that result in the new object.
     #[serde(default)]
-    pub change: Changes,
-    /// What is known of the cluster.
+    pub changes: Changes,
+    /// Facts about the cluster.
     #[serde(default)]
-    pub facts: Known,
+    pub facts: RowFacts,
     /// The JSON patch.
     pub patch: Vec<Value>,
-    /// Why the row cannot be tried through an API server, if so.
+    /// The reason why no end-to-end test can run the row.
     #[serde(default)]
-    pub only_here: Option<String>,
+    pub unit_test_only: Option<String>,
 }
 
-/// Something is scaled from one number to another.
+/// A write to the scale subresource, and the result of its validation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ScaleRow {
-    /// What the row shows.
+    /// The case, in a few words.
     pub case: String,
-    /// Where the rule comes from.
+    /// The origin of the rule.
     pub source: String,
-    /// `set`, `group` or `clique`.
-    pub of: String,
-    /// The name of what is scaled, if it matters.
+    /// The scaled object: `set`, `group` or `clique`.
+    pub target: String,
+    /// The name of the scaled object, if the case depends on it.
     #[serde(default)]
     pub name: Option<String>,
-    /// What is changed of the set that is scaled, or to which it belongs.
+    /// The changes to the set, which is the scaled object or its parent.
     #[serde(default)]
-    pub set: Changes,
+    pub set_changes: Changes,
     /// The clique of the group.
     #[serde(default)]
     pub clique: Option<String>,
-    /// How many there are.
+    /// The old replicas.
     pub from: i32,
-    /// How many there are to be.
+    /// The new replicas.
     pub to: i32,
-    /// How many must be available.
+    /// The `minAvailable` of the scaled object.
     #[serde(default)]
     pub min_available: Option<i32>,
     /// The errors.
     #[serde(default)]
-    pub refused: Vec<String>,
+    pub errors: Vec<String>,
     /// The warnings.
     #[serde(default)]
-    pub warned: Vec<String>,
-    /// Words of the API server's, where it refuses before a webhook is asked.
+    pub warnings: Vec<String>,
+    /// Parts of the API server's error, if it rejects the request before it calls a webhook.
     #[serde(default)]
-    pub definition: Vec<String>,
-    /// Whether the words are those of a rule of Kubernetes, which holds whatever the definition says.
+    pub crd_errors: Vec<String>,
+    /// Whether a rule of Kubernetes itself rejects the request, also without the rules of the CRD.
     #[serde(default)]
-    pub kubernetes: bool,
+    pub kubernetes_rule: bool,
 }
 
-/// A request for a change of something that Grove manages, and the answer of the authorizer.
+/// A request that changes a managed object, and the result of the authorizer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ManagedRow {
-    /// What the row shows.
+    /// The case, in a few words.
     pub case: String,
-    /// Where the rule comes from.
+    /// The origin of the rule.
     pub source: String,
     /// `create`, `update`, `delete` or `connect`.
     pub operation: String,
     /// The kind of the object.
     pub kind: String,
-    /// Who asks.
-    #[serde(default = "somebody")]
+    /// The user of the request.
+    #[serde(default = "alice")]
     pub user: String,
-    /// The set: `absent`, or the value of the annotation that opens what belongs to it.
+    /// The parent set: `absent`, or the value of its annotation that disables the protection of its objects.
     #[serde(default)]
-    pub set: Option<String>,
-    /// What of the object is changed before.
+    pub parent: Option<String>,
+    /// The changes to the object that result in the old object.
     #[serde(default)]
-    pub before: Changes,
-    /// What is changed.
+    pub old_changes: Changes,
+    /// The changes to the object that result in the new object.
     #[serde(default)]
-    pub change: Changes,
-    /// The refusal.
+    pub changes: Changes,
+    /// The message of the denial; absent if the authorizer allows the request.
     #[serde(default)]
     pub denied: Option<String>,
-    /// Words of the API server's, where it refuses before a webhook is asked.
+    /// Parts of the API server's error, if it rejects the request before it calls a webhook.
     #[serde(default)]
-    pub definition: Vec<String>,
+    pub crd_errors: Vec<String>,
     /// The warnings.
     #[serde(default)]
-    pub warned: Vec<String>,
-    /// Why the row cannot be tried through an API server, if so.
+    pub warnings: Vec<String>,
+    /// The reason why no end-to-end test can run the row.
     #[serde(default)]
-    pub only_here: Option<String>,
+    pub unit_test_only: Option<String>,
 }
 
 fn set() -> String {
     "set".to_owned()
 }
 
-fn somebody() -> String {
+fn alice() -> String {
     "alice".to_owned()
 }
 
 impl Row {
-    /// What names the row in a failure.
+    /// The title of the row in a failure message.
     pub fn title(&self) -> String {
         format!("{}: {}", self.rule, self.case)
     }
 
-    /// The object that is created, or that the other becomes.
+    /// The new object of the request.
     pub fn new_object(&self) -> Value {
-        changed(&object(&self.object), &self.change)
+        changed(&object(&self.object), &self.changes)
     }
 
-    /// The object before an update.
+    /// The old object of an update.
     pub fn old_object(&self) -> Value {
-        changed(&object(&self.object), &self.before)
+        changed(&object(&self.object), &self.old_changes)
     }
 }
 
 impl ScaleRow {
-    /// The set that is scaled, or to which the group or clique belongs.
+    /// The set with the old replicas, which is the scaled object or its parent.
     pub fn set_object(&self) -> Value {
-        let mut set = changed(&object("set"), &self.set);
-        set["spec"]["replicas"] = if self.of == "set" { self.from.into() } else { 1.into() };
+        let mut set = changed(&object("set"), &self.set_changes);
+        set["spec"]["replicas"] = if self.target == "set" { self.from.into() } else { 1.into() };
         set
     }
 }
 
 impl ManagedRow {
-    /// The object as it is to be.
+    /// The new object of the request.
     pub fn new_object(&self) -> Value {
-        changed(&managed_object(&self.kind), &self.change)
+        changed(&managed_object(&self.kind), &self.changes)
     }
 
-    /// The object as it is.
+    /// The old object of the request.
     pub fn old_object(&self) -> Value {
-        changed(&managed_object(&self.kind), &self.before)
+        changed(&managed_object(&self.kind), &self.old_changes)
     }
 }
 
@@ -333,36 +332,36 @@ pub fn managed() -> Vec<ManagedRow> {
     read(data!("managed.yaml"))
 }
 
-/// A valid object by its name in `objects.yaml`.
+/// The valid object with this name in `objects.yaml`.
 ///
 /// # Panics
-/// If there is none of that name.
+/// If the file has no such object.
 pub fn object(name: &str) -> Value {
     static OBJECTS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| read(data!("objects.yaml")));
     OBJECTS.get(name).unwrap_or_else(|| panic!("there is no object {name}")).clone()
 }
 
-/// A valid object of the kind, as Grove makes it.
+/// A valid object of the kind, as Grove creates it.
 fn managed_object(kind: &str) -> Value {
     let mut managed = object("managed");
     managed["kind"] = json!(kind);
     let of_kind = object("managedKinds")[kind].clone();
-    for (field, value) in of_kind.as_object().unwrap_or_else(|| panic!("Grove makes no {kind}")) {
+    for (field, value) in of_kind.as_object().unwrap_or_else(|| panic!("Grove creates no {kind}")) {
         managed[field] = value.clone();
     }
     managed
 }
 
-/// The object with fields changed.
+/// The object with the changes.
 pub fn changed(object: &Value, changes: &Changes) -> Value {
     let mut object = object.clone();
     for (pointer, value) in changes {
-        let whole = if pointer.starts_with('/') { pointer.clone() } else { format!("/spec/template/{pointer}") };
+        let pointer = if pointer.starts_with('/') { pointer.clone() } else { format!("/spec/template/{pointer}") };
         let value = match value.get("$times").and_then(Value::as_array).map(Vec::as_slice) {
             Some([Value::String(text), times]) => text.repeat(number(times)).into(),
             _ => value.clone(),
         };
-        change(&mut object, &whole, value);
+        change(&mut object, &pointer, value);
     }
     object
 }
@@ -371,30 +370,30 @@ fn number(value: &Value) -> usize {
     value.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }
 
-/// Sets or takes away one field; what is missing on the way to it is made, a list grows at its end.
+/// Sets or removes one field. Creates absent parents; an index at the end of a list appends.
 fn change(object: &mut Value, pointer: &str, value: Value) {
     let steps: Vec<String> = pointer.split('/').skip(1).map(|step| step.replace("~1", "/")).collect();
-    let (last, way) = steps.split_last().expect("a pointer has a step");
-    let mut at = object;
-    for step in way {
-        if let Value::Array(items) = at {
-            at = items.get_mut(step.parse::<usize>().expect("an index")).expect("the item is there");
+    let (last, parents) = steps.split_last().expect("a pointer has a step");
+    let mut parent = object;
+    for step in parents {
+        if let Value::Array(items) = parent {
+            parent = items.get_mut(step.parse::<usize>().expect("an index")).expect("the item is there");
             continue;
         }
-        if !at.is_object() {
-            *at = json!({});
+        if !parent.is_object() {
+            *parent = json!({});
         }
-        at = at.as_object_mut().expect("an object").entry(step.clone()).or_insert(Value::Null);
+        parent = parent.as_object_mut().expect("an object").entry(step.clone()).or_insert(Value::Null);
     }
-    if at.is_null() {
-        *at = json!({});
+    if parent.is_null() {
+        *parent = json!({});
     }
-    match (at, last.parse::<usize>(), value) {
+    match (parent, last.parse::<usize>(), value) {
         (Value::Array(items), Ok(index), Value::Null) => drop(items.remove(index)),
         (Value::Array(items), Ok(index), value) if index < items.len() => items[index] = value,
         (Value::Array(items), Ok(_), value) => items.push(value),
         (Value::Object(fields), _, Value::Null) => drop(fields.remove(last)),
         (Value::Object(fields), _, value) => drop(fields.insert(last.clone(), value)),
-        (other, _, _) => panic!("{pointer} leads to {other}"),
+        (other, _, _) => panic!("{pointer}: the parent is {other}"),
     }
 }

@@ -10,14 +10,14 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use serde_json::{Value, json};
 
 use super::policy::{DENIED, Policy};
-use grove_test_support::rows::{Known, On, Row, rows};
+use grove_test_support::rows::{Operations, Row, RowFacts, rows};
 
 /// The test binds the policy to objects with this label, so that it does not affect other tests.
 const POLICY_LABEL: (&str, &str) = ("e2e.grove.io/validated-by", "policy");
 
 /// Whether a row depends neither on other stored objects nor on the configuration.
 fn is_self_contained(row: &Row) -> bool {
-    row.only_here.is_none() && row.facts == Known::default()
+    row.unit_test_only.is_none() && row.facts == RowFacts::default()
 }
 
 fn api(ns: &Namespace, kind: &str) -> Api<DynamicObject> {
@@ -82,11 +82,11 @@ async fn update_result(
 /// The results of a row: of its create and its update, as far as it covers them. `prepare` changes the new object.
 async fn results(ns: &Namespace, at: usize, row: &Row, prepare: impl Fn(Value) -> Value) -> Vec<Option<String>> {
     let mut results = vec![];
-    if row.on != On::Update {
+    if row.operations != Operations::Update {
         results.push(create_error(ns, row, prepare(row.new_object())).await);
     }
     // Other rows cover immutable fields.
-    if row.on != On::Create && row.also_on_update.is_empty() {
+    if row.operations != Operations::Create && row.errors_on_update.is_empty() {
         let objects = (row.old_object(), prepare(row.new_object()));
         let result = update_result(ns, row, objects, &format!("{}-{at}", ns.name)).await;
         results.extend(result.map(Result::err));
@@ -101,15 +101,15 @@ fn crd_mismatch(row: &Row, result: Option<String>) -> Option<String> {
     let rejection = result.filter(|text| !is_accepted(text));
     let text = rejection.clone().unwrap_or_default();
     let is_expected =
-        rejection.is_some() != row.definition.is_empty() && row.definition.iter().all(|part| text.contains(part));
-    (!is_expected).then(|| format!("{}: {text}\n  expected: {:?}", row.title(), row.definition))
+        rejection.is_some() != row.crd_errors.is_empty() && row.crd_errors.iter().all(|part| text.contains(part));
+    (!is_expected).then(|| format!("{}: {text}\n  expected: {:?}", row.title(), row.crd_errors))
 }
 
 #[tokio::test]
 async fn crds_alone_answer_as_the_rows_expect() {
     in_namespace("e2e-crd-rows", async |ns| {
         let mut mismatches = vec![];
-        for (at, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
+        for (at, row) in rows().iter().enumerate().filter(|(_, row)| row.unit_test_only.is_none()) {
             let results = results(ns, at, row, |object| object).await;
             mismatches.extend(results.into_iter().filter_map(|result| crd_mismatch(row, result)));
         }
@@ -132,10 +132,10 @@ fn denying_rule(result: Option<&str>) -> Option<&str> {
 /// The difference between the result of a row under the policy and the rule of the row.
 fn policy_mismatch(row: &Row, result: Option<&str>, covered: &BTreeSet<&str>) -> Option<String> {
     let denied_by = denying_rule(result);
-    let is_covered = row.definition.is_empty() && covered.contains(row.rule.as_str());
+    let is_covered = row.crd_errors.is_empty() && covered.contains(row.rule.as_str());
     let is_right = match denied_by {
-        Some(rule) => !row.refused.is_empty() && covered.contains(rule),
-        None => row.refused.is_empty() || !is_covered,
+        Some(rule) => !row.errors.is_empty() && covered.contains(rule),
+        None => row.errors.is_empty() || !is_covered,
     };
     (!is_right).then(|| format!("{}: {result:?}", row.title()))
 }
@@ -146,7 +146,7 @@ async fn the_admission_policy_denies_by_each_rule_that_it_covers() {
         let policy = Policy::install(&ns.client, Some(POLICY_LABEL)).await;
         let covered = policy.covered();
         let rows: Vec<&Row> = rows().iter().filter(|row| is_self_contained(row) && row.object == "set").collect();
-        let first = rows.iter().find(|row| row.rule == "clique-role" && !row.refused.is_empty()).expect("a row");
+        let first = rows.iter().find(|row| row.rule == "clique-role" && !row.errors.is_empty()).expect("a row");
         // The API server enforces a policy a moment after it is stored.
         let enforced = async {
             while create_error(ns, first, labelled(first.new_object()))

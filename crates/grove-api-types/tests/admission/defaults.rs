@@ -1,23 +1,23 @@
-//! What is filled in, as the smallest patches.
+//! The patches that set defaults contain only the operations that are needed.
 
 use grove_api_types::admission::{default_cluster_topology, default_pod_clique_set};
-use grove_test_support::rows::{Known, PatchRow, changed, object, patches};
+use grove_test_support::rows::{PatchRow, RowFacts, changed, object, patches};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
 fn patch(row: &PatchRow) -> Value {
-    let new = changed(&object(&row.object), &row.change);
-    let old = row.before.as_ref().map(|before| changed(&object(&row.object), before));
+    let new = changed(&object(&row.object), &row.changes);
+    let old = row.old_changes.as_ref().map(|before| changed(&object(&row.object), before));
     let changes = match row.object.as_str() {
-        "set" => default_pod_clique_set(&new, old.as_ref(), &of_sets(&row.facts)),
+        "set" => default_pod_clique_set(&new, old.as_ref(), &set_facts(&row.facts)),
         _ => default_cluster_topology(&new),
     };
-    serde_json::to_value(changes).expect("a patch serialises")
+    serde_json::to_value(changes).expect("a patch can be serialized")
 }
 
 #[test]
-fn every_object_gets_its_defaults() {
+fn each_row_has_exactly_the_expected_patch() {
     let wrong: Vec<_> = patches()
         .iter()
         .map(|row| (row, patch(row)))
@@ -28,8 +28,8 @@ fn every_object_gets_its_defaults() {
 }
 
 #[test]
-fn what_is_no_set_is_left_for_the_definition_to_refuse() {
-    let facts = of_sets(&Known::default());
-    let no_set = json!({ "metadata": {}, "spec": { "template": { "cliques": [{ "name": 7 }] } } });
-    assert_eq!(default_pod_clique_set(&no_set, None, &facts), []);
+fn an_object_that_is_not_a_set_is_not_patched() {
+    let facts = set_facts(&RowFacts::default());
+    let invalid = json!({ "metadata": {}, "spec": { "template": { "cliques": [{ "name": 7 }] } } });
+    assert_eq!(default_pod_clique_set(&invalid, None, &facts), []);
 }

@@ -1,18 +1,18 @@
-//! Sets as users and operators write them are accepted, and nothing of them changes but what was left out.
+//! The examples are valid. The webhook sets only fields that they omit.
 
 use std::fs;
 use std::path::Path;
 
 use grove_api_types::admission::{default_pod_clique_set, validate_create};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_test_support::rows::Known;
+use grove_test_support::rows::RowFacts;
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
-/// The sets of the folder.
+/// The sets in the files of a folder.
 fn sets(folder: &Path) -> Vec<(String, Value)> {
-    let files = fs::read_dir(folder).expect("the folder is there").map(|file| file.expect("a file").path());
+    let files = fs::read_dir(folder).expect("the folder exists").map(|file| file.expect("a file").path());
     let yaml = files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     let read = |file: &Path| {
         let text = fs::read_to_string(file).expect("the file can be read");
@@ -22,26 +22,26 @@ fn sets(folder: &Path) -> Vec<(String, Value)> {
     yaml.map(|file| read(&file)).filter(|(_, value)| value["kind"] == "PodCliqueSet").collect()
 }
 
-/// Whether everything that was sent is there still, as it was; zeros may have become defaults.
-fn keeps(stored: &Value, sent: &Value) -> bool {
+/// Whether the stored object contains all sent fields with their values. A default may replace a 0.
+fn contains(stored: &Value, sent: &Value) -> bool {
     match (stored, sent) {
         (Value::Object(stored), Value::Object(sent)) => {
-            sent.iter().all(|(key, sent)| stored.get(key).is_some_and(|stored| keeps(stored, sent)))
+            sent.iter().all(|(key, sent)| stored.get(key).is_some_and(|stored| contains(stored, sent)))
         }
         (Value::Array(stored), Value::Array(sent)) => {
-            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| keeps(stored, sent))
+            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| contains(stored, sent))
         }
         _ => stored == sent || *sent == json!(0),
     }
 }
 
 #[test]
-fn sets_as_they_are_written_are_accepted_and_kept() {
+fn example_sets_are_valid_and_keep_their_fields() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/examples");
-    let folders = [here, root.join("deploy/examples"), root.join("e2e/tests/it/expansion")];
-    let mut facts = of_sets(&Known::default());
-    // Here racks stand in blocks.
+    let own_examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admission/examples");
+    let folders = [own_examples, root.join("deploy/examples"), root.join("e2e/tests/it/expansion")];
+    let mut facts = set_facts(&RowFacts::default());
+    // The examples use the level `block`, which the topology `racks` of the rows does not have.
     let levels = facts.topology("grove-topology").expect("the default").levels.clone();
     facts
         .topologies
@@ -54,12 +54,12 @@ fn sets_as_they_are_written_are_accepted_and_kept() {
         let patch: json_patch::Patch = serde_json::from_value(json!(patch)).expect("a patch");
         let mut stored = sent.clone();
         json_patch::patch(&mut stored, &patch).expect("the patch fits");
-        assert!(keeps(&stored, &sent), "{file}: {patch}");
+        assert!(contains(&stored, &sent), "{file}: {patch}");
         let set: PodCliqueSet = serde_json::from_value(stored.clone()).expect("a set");
         let result = validate_create(&set, &facts);
         assert!(result.is_accepted(), "{file}: {:?}", result.message());
-        let again = default_pod_clique_set(&stored, Some(&stored), &facts);
-        assert!(again.is_empty(), "{file}: a round trip changes nothing: {again:?}");
+        let second_patch = default_pod_clique_set(&stored, Some(&stored), &facts);
+        assert!(second_patch.is_empty(), "{file}: the second defaulting changes nothing: {second_patch:?}");
         seen += 1;
     }
     assert!(seen > 6, "{seen}");

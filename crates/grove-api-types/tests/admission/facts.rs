@@ -1,4 +1,4 @@
-//! What rows know of the cluster, as the facts that the rules ask for.
+//! Converts the facts of rows to the facts that the rules require.
 
 use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{
@@ -6,55 +6,56 @@ use grove_api_types::configuration::{
 };
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::topology::{Level, Topology};
-use grove_test_support::rows::{Known, Refers, TOPOLOGIES};
+use grove_test_support::rows::{RowFacts, SetReference, TOPOLOGIES};
 use serde_json::Value;
 
-fn topology(known: &Known) -> TopologyAwareScheduling {
+fn topology(facts: &RowFacts) -> TopologyAwareScheduling {
     let level = TopologyLevel { domain: TopologyDomain::Rack, key: "example.com/rack".into() };
-    let levels = if known.default_levels { vec![level] } else { vec![] };
-    TopologyAwareScheduling { enabled: !known.topology_off, levels, ..OperatorConfiguration::default().topology }
+    let levels = if facts.default_levels { vec![level] } else { vec![] };
+    TopologyAwareScheduling { enabled: !facts.topology_disabled, levels, ..OperatorConfiguration::default().topology }
 }
 
-fn schedulers(known: &Known) -> Schedulers {
-    let enabled = Scheduler::ALL.iter().filter(|(name, _)| !known.without.iter().any(|other| other == name));
+fn schedulers(facts: &RowFacts) -> Schedulers {
+    let enabled =
+        Scheduler::ALL.iter().filter(|(name, _)| !facts.disabled_schedulers.iter().any(|other| other == name));
     let profiles = enabled.map(|(_, name)| SchedulerProfile { name: *name, config: Value::Null }).collect();
-    let default = known.default_scheduler.as_deref().and_then(Scheduler::named);
+    let default = facts.default_scheduler.as_deref().and_then(Scheduler::named);
     Schedulers { profiles, default_profile: default.unwrap_or_default() }
 }
 
-/// For sets.
-pub(crate) fn of_sets(known: &Known) -> Facts {
-    let exists = |(name, domains, is_terminating): &(&str, &[&str], bool)| Topology {
+/// The facts for the rules of sets.
+pub(crate) fn set_facts(facts: &RowFacts) -> Facts {
+    let to_topology = |(name, domains, is_terminating): &(&str, &[&str], bool)| Topology {
         name: (*name).to_owned(),
         levels: domains.iter().map(|domain| Level { domain: (*domain).into(), key: (*domain).into() }).collect(),
         is_terminating: *is_terminating,
     };
-    let mut volcano_queues = known.queues.clone();
-    if !known.no_queues {
+    let mut volcano_queues = facts.queues.clone();
+    if !facts.no_queues {
         volcano_queues.entry("default".to_owned()).or_insert(true);
     }
     Facts {
-        topology: topology(known),
-        mnnvl_enabled: !known.mnnvl_off,
-        schedulers: schedulers(known),
-        topologies: TOPOLOGIES.iter().map(exists).collect(),
+        topology: topology(facts),
+        mnnvl_enabled: !facts.mnnvl_disabled,
+        schedulers: schedulers(facts),
+        topologies: TOPOLOGIES.iter().map(to_topology).collect(),
         volcano_queues,
-        is_scheduled: known.scheduled,
+        is_scheduled: facts.scheduled,
     }
 }
 
-/// For topologies.
-pub(crate) fn of_topologies(known: &Known) -> TopologyFacts {
-    let referencing_set = |refers: &Refers| ReferencingSet {
-        set: refers.set.clone(),
-        is_scheduled: refers.scheduled,
-        domains: refers.domains.iter().cloned().collect(),
+/// The facts for the rules of topologies.
+pub(crate) fn topology_facts(facts: &RowFacts) -> TopologyFacts {
+    let referencing_set = |reference: &SetReference| ReferencingSet {
+        set: reference.set.clone(),
+        is_scheduled: reference.scheduled,
+        domains: reference.domains.iter().cloned().collect(),
     };
     TopologyFacts {
-        topology: topology(known),
-        schedulers: schedulers(known),
-        has_name_conflict: known.taken,
-        is_grove_user: known.grove,
-        referencing_sets: known.referring.iter().map(referencing_set).collect(),
+        topology: topology(facts),
+        schedulers: schedulers(facts),
+        has_name_conflict: facts.name_conflict,
+        is_grove_user: facts.grove_user,
+        referencing_sets: facts.referencing_sets.iter().map(referencing_set).collect(),
     }
 }

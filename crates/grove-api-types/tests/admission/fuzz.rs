@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use grove_test_support::edits::{Edit, edited, edits, pick};
 use grove_test_support::fuzz::{self, FuzzConfig, FuzzStats, JsonBytes};
-use grove_test_support::rows::{Known, object, rows};
+use grove_test_support::rows::{RowFacts, object, rows};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use crate::laws::{later, of_managed, of_set, of_topology, typed};
+use crate::laws::{check_managed, check_set, check_topology, later_facts, typed};
 
 /// The number of inputs of the short series.
 const SHORT: u64 = 6000;
@@ -56,8 +56,8 @@ fn objects() -> Vec<Value> {
     all
 }
 
-fn all_facts() -> Vec<Known> {
-    let mut facts: Vec<Known> = rows().iter().map(|row| row.facts.clone()).chain(later()).collect();
+fn all_facts() -> Vec<RowFacts> {
+    let mut facts: Vec<RowFacts> = rows().iter().map(|row| row.facts.clone()).chain(later_facts()).collect();
     facts.sort();
     facts.dedup();
     facts
@@ -73,12 +73,12 @@ fn series(config: FuzzConfig, on_progress: impl FnMut(&FuzzStats)) -> FuzzStats 
             OldObject::Edited(edits) => edited(&new, edits),
         };
         let facts = pick(&case.facts, &all_facts).cloned().unwrap_or_default();
-        if of_set(&new, &old, &facts)? || of_topology(&new, &old, &facts)? {
+        if check_set(&new, &old, &facts)? || check_topology(&new, &old, &facts)? {
             return Ok(true);
         }
         let (index, edits) = &case.set;
         let set = pick(index, &objects).map(|object| edited(object, edits)).and_then(|object| typed(&object));
-        of_managed(&new, &old, (set.as_ref(), case.replicas))
+        check_managed(&new, &old, (set.as_ref(), case.replicas))
     };
     fuzz::run(config, || cases(&objects), check, on_progress)
         .unwrap_or_else(|failure| panic!("{}", failure.report(RULES)))

@@ -1,20 +1,21 @@
-//! Objects as large as an API server takes, each made to cost as much as can be: none of them may keep the webhook busy.
+//! Objects of the largest size that an API server accepts, each with an expensive input for one rule. The validation of each must
+//! be fast.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use grove_api_types::admission::{default_pod_clique_set, validate_create, validate_update};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_test_support::rows::{Known, object};
+use grove_test_support::rows::{RowFacts, object};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
-/// About what etcd stores at the most.
+/// About the largest object that etcd stores.
 pub(crate) const LARGEST: usize = 1_500_000;
-/// What is tried with every run of the tests; whatever grows with the square of the size takes long enough here, too.
+/// The size in normal test runs. An algorithm of quadratic complexity exceeds the deadline with this size too.
 const SHORT: usize = LARGEST / 10;
-/// Tells a hang from a slow machine without optimisation.
+/// Long enough for a slow machine and a build without optimization.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn clique(name: impl Into<String>, more: Value) -> Value {
@@ -34,7 +35,7 @@ fn merge(at: &mut Value, more: Value) {
     }
 }
 
-/// As many items as fill so many bytes.
+/// Items with this total size.
 fn fill(bytes: usize, item: impl Fn(usize) -> Value) -> Value {
     let (mut items, mut size) = (vec![], 0);
     while size < bytes {
@@ -62,7 +63,7 @@ fn claims(size: usize) -> Value {
     set(json!({ "cliques": cliques, "resourceSharing": shares }))
 }
 
-fn crowds(size: usize) -> Value {
+fn filters(size: usize) -> Value {
     let cliques = fill(size / 2, |at| clique(format!("c{at}"), json!({})));
     let shares = fill(size / 2, |at| {
         let filter = json!({ "childCliqueNames": ["c1"], "childScalingGroupNames": ["g"] });
@@ -141,7 +142,7 @@ fn templates(size: usize) -> Value {
     )
 }
 
-/// Names that consist of numbers, so that each might be another one's in many ways.
+/// Names of numbers, so that each generated name could belong to many cliques.
 fn numbers(size: usize) -> Value {
     let name = |zeros: usize, at: usize| format!("{}{at}", "0-".repeat(zeros));
     let shares = json!([{ "name": "0-t", "scope": "PerReplica" }]);
@@ -158,12 +159,12 @@ fn numbers(size: usize) -> Value {
     set(json!({ "cliques": cliques, "podCliqueScalingGroups": groups }))
 }
 
-type Made = fn(usize) -> Value;
+type Generate = fn(usize) -> Value;
 
-/// What is tried, by name; each is made from a size.
-pub(crate) const ALL: [(&str, Made); 12] = [
+/// The generators of objects, by name. The parameter is the size.
+pub(crate) const ALL: [(&str, Generate); 12] = [
     ("claims of pods and shared claims", claims),
-    ("shares with filters", crowds),
+    ("shares with filters", filters),
     ("constraints of groups and cliques", members),
     ("one clique many times in a group", one_group),
     ("variables of a clique with a long name", long_names),
@@ -176,8 +177,8 @@ pub(crate) const ALL: [(&str, Made); 12] = [
     ("names of numbers", numbers),
 ];
 
-/// The object, and one whose lists are turned around, as they are sent.
-pub(crate) fn sent(mut object: Value) -> (String, String) {
+/// The JSON of the object, and of the old object, which has its lists in reverse order.
+pub(crate) fn request(mut object: Value) -> (String, String) {
     let new = object.to_string();
     for list in ["cliques", "podCliqueScalingGroups", "resourceSharing"] {
         if let Some(items) = object["spec"]["template"].get_mut(list).and_then(Value::as_array_mut) {
@@ -187,10 +188,10 @@ pub(crate) fn sent(mut object: Value) -> (String, String) {
     (new, object.to_string())
 }
 
-/// What it takes to fill in and to judge the creation and the update.
-pub(crate) fn reviewed((new, old): &(String, String)) -> Duration {
-    let facts = of_sets(&Known::default());
-    let begun = Instant::now();
+/// The duration of the defaulting, and of the validation of the create and the update.
+pub(crate) fn review_duration((new, old): &(String, String)) -> Duration {
+    let facts = set_facts(&RowFacts::default());
+    let started = Instant::now();
     let read = |bytes: &str| serde_json::from_str::<Value>(bytes).expect("JSON");
     let (new, old) = (read(new), read(old));
     drop(black_box(default_pod_clique_set(&new, Some(&old), &facts)));
@@ -198,15 +199,15 @@ pub(crate) fn reviewed((new, old): &(String, String)) -> Duration {
     let (new, old) = (typed(new), typed(old));
     black_box(validate_update(&new, &old, &facts).message());
     black_box(validate_create(&new, &facts).message());
-    begun.elapsed()
+    started.elapsed()
 }
 
 #[test]
-fn no_object_keeps_the_rules_busy() {
-    for (name, made) in ALL {
-        let sent = sent(made(SHORT));
-        assert!(sent.0.len() > SHORT * 2 / 3, "{name}: {} bytes", sent.0.len());
-        let took = reviewed(&sent);
-        assert!(took < DEADLINE, "{name}: {took:?}");
+fn the_validation_of_large_objects_is_fast() {
+    for (name, generate) in ALL {
+        let request = request(generate(SHORT));
+        assert!(request.0.len() > SHORT * 2 / 3, "{name}: {} bytes", request.0.len());
+        let duration = review_duration(&request);
+        assert!(duration < DEADLINE, "{name}: {duration:?}");
     }
 }

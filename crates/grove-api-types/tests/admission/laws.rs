@@ -1,4 +1,4 @@
-//! Laws that hold for every object, those of the rows and those that nobody would write.
+//! Laws: invariants of defaulting and validation, which hold for every object, valid or not.
 
 use std::sync::LazyLock;
 
@@ -16,17 +16,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::facts::{of_sets, of_topologies};
-use grove_test_support::rows::{Changes, Known, changed};
+use crate::facts::{set_facts, topology_facts};
+use grove_test_support::rows::{Changes, RowFacts, changed};
 
-/// A result is told within these bounds, whatever is wrong.
+/// The limits of a response, for any number of errors.
 const LONGEST_MESSAGE: usize = 20 * 1024;
 const WARNINGS: (usize, usize) = (16, 256);
 
-/// When an object was deleted.
-static LEFT: LazyLock<Time> = LazyLock::new(|| serde_json::from_str("\"2026-01-01T00:00:00Z\"").expect("a time"));
+/// A deletion timestamp.
+static DELETION_TIME: LazyLock<Time> =
+    LazyLock::new(|| serde_json::from_str("\"2026-01-01T00:00:00Z\"").expect("a time"));
 
-/// The object as a type of ours.
+/// The object as a type; `None` if it does not match.
 pub(crate) fn typed<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }
@@ -40,88 +41,90 @@ pub(crate) fn patched(object: &Value, old: Option<&Value>, facts: &Facts) -> Val
     object
 }
 
-/// Circumstances that a set may meet later.
-pub(crate) fn later() -> Vec<Known> {
-    let known = |text: &str| serde_json::from_str(text).expect("what is known");
+/// Facts that can apply after the create of a set.
+pub(crate) fn later_facts() -> Vec<RowFacts> {
+    let facts = |text: &str| serde_json::from_str(text).expect("facts");
     vec![
-        known(r#"{"topologyOff": true}"#),
-        known(r#"{"mnnvlOff": true}"#),
-        known(r#"{"scheduled": true}"#),
-        known(r#"{"defaultScheduler": "volcano", "noQueues": true}"#),
-        known(r#"{"defaultScheduler": "kai-scheduler"}"#),
-        known(r#"{"without": ["default-scheduler", "kai-scheduler"]}"#),
+        facts(r#"{"topologyDisabled": true}"#),
+        facts(r#"{"mnnvlDisabled": true}"#),
+        facts(r#"{"scheduled": true}"#),
+        facts(r#"{"defaultScheduler": "volcano", "noQueues": true}"#),
+        facts(r#"{"defaultScheduler": "kai-scheduler"}"#),
+        facts(r#"{"disabledSchedulers": ["default-scheduler", "kai-scheduler"]}"#),
     ]
 }
 
-fn law(holds: bool, says: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(says()) }
+fn check(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
 }
 
-/// No answer is longer than can be carried.
-fn told(result: &ValidationResult) -> Result<(), String> {
+/// The message and the warnings of a result are within the limits.
+fn check_limits(result: &ValidationResult) -> Result<(), String> {
     let message = result.message().unwrap_or_default();
-    law(message.len() <= LONGEST_MESSAGE, || format!("a message of {} bytes", message.len()))?;
+    check(message.len() <= LONGEST_MESSAGE, || format!("a message of {} bytes", message.len()))?;
     let (count, length) = WARNINGS;
     let fits = result.warnings.len() <= count && result.warnings.iter().all(|it| it.chars().count() <= length);
-    law(fits, || format!("warnings that nobody hands on: {:?}", result.warnings))
+    check(fits, || format!("warnings beyond the limits: {:?}", result.warnings))
 }
 
-fn accepts(result: &ValidationResult, says: &str) -> Result<(), String> {
-    law(result.is_accepted(), || format!("{says}: {:?}", result.message()))
+fn check_accepted(result: &ValidationResult, message: &str) -> Result<(), String> {
+    check(result.is_accepted(), || format!("{message}: {:?}", result.message()))
 }
 
-/// The laws of sets. Says whether the object is one.
-pub(crate) fn of_set(new: &Value, old: &Value, known: &Known) -> Result<bool, String> {
-    let facts = of_sets(known);
+/// The laws of sets. The result is whether the new object is a set.
+pub(crate) fn check_set(new: &Value, old: &Value, row_facts: &RowFacts) -> Result<bool, String> {
+    let facts = set_facts(row_facts);
     let Some(set) = typed::<PodCliqueSet>(new) else {
-        law(default_pod_clique_set(new, None, &facts).is_empty(), || "what is no set is changed".to_owned())?;
+        check(default_pod_clique_set(new, None, &facts).is_empty(), || {
+            "an object that is not a set is patched".to_owned()
+        })?;
         return Ok(false);
     };
     let once = patched(new, None, &facts);
-    law(patched(&once, None, &facts) == once, || "defaults are filled in twice".to_owned())?;
-    let defaulted = typed::<PodCliqueSet>(&once).ok_or("a set with its defaults is no set")?;
+    check(patched(&once, None, &facts) == once, || "a second defaulting changes the object".to_owned())?;
+    let defaulted = typed::<PodCliqueSet>(&once).ok_or("a set with its defaults does not match the type")?;
     let by_type = default::pod_clique_set(&set);
-    law(is_terminating(&set) || by_type.spec == defaulted.spec, || {
-        "patches and types differ in their defaults".to_owned()
+    check(is_terminating(&set) || by_type.spec == defaulted.spec, || {
+        "the patch and the typed defaults differ".to_owned()
     })?;
-    law(default::pod_clique_set(&by_type) == by_type, || "typed defaults are filled in twice".to_owned())?;
+    check(default::pod_clique_set(&by_type) == by_type, || "a second typed defaulting changes the set".to_owned())?;
     let created = validate_create(&set, &facts);
-    told(&created)?;
+    check_limits(&created)?;
     if created.is_accepted() {
-        accepts(&validate_create(&defaulted, &facts), "it is refused for its defaults")?;
+        check_accepted(&validate_create(&defaulted, &facts), "the set is denied with its defaults")?;
     }
-    accepts(&validate_update(&set, &set, &facts), "it may not stay as it is")?;
-    accepts(&validate_update(&by_type, &set, &facts), "its defaults may not be stored")?;
-    kept_elsewhere(&set, &facts)?;
-    told(&validate_scale(ScaleTarget::Set(&set), i32::MAX, &facts))?;
+    check_accepted(&validate_update(&set, &set, &facts), "an update without a change is denied")?;
+    check_accepted(&validate_update(&by_type, &set, &facts), "an update that adds the defaults is denied")?;
+    check_ratcheting(&set, &facts)?;
+    check_limits(&validate_scale(ScaleTarget::Set(&set), i32::MAX, &facts))?;
     for fewer in [0, set.spec.replicas.saturating_sub(1).max(0)] {
-        accepts(&validate_scale(ScaleTarget::Set(&set), fewer, &facts), "it may not be scaled down")?;
+        check_accepted(&validate_scale(ScaleTarget::Set(&set), fewer, &facts), "a scale-in is denied")?;
     }
     if let Some(before) = typed::<PodCliqueSet>(old) {
         let stored = patched(new, Some(old), &facts);
-        let then = patched(&stored, Some(old), &facts);
-        law(then == stored, || "defaults of an update are filled in twice".to_owned())?;
-        told(&validate_update(&set, &before, &facts))?;
+        let twice = patched(&stored, Some(old), &facts);
+        check(twice == stored, || "a second defaulting of an update changes the object".to_owned())?;
+        check_limits(&validate_update(&set, &before, &facts))?;
     }
     Ok(true)
 }
 
-/// What is stored can be changed elsewhere, deleted and released.
-fn kept_elsewhere(set: &PodCliqueSet, facts: &Facts) -> Result<(), String> {
+/// A stored set accepts unrelated changes, deletion and the removal of finalizers, also if it has errors.
+fn check_ratcheting(set: &PodCliqueSet, facts: &Facts) -> Result<(), String> {
     let mut other = set.clone();
-    "elsewhere".clone_into(&mut other.spec.template.priority_class_name);
-    accepts(&validate_update(&other, set, facts), "another field may not change")?;
-    let mut held = set.clone();
-    held.metadata.finalizers = Some(vec!["a/b".to_owned()]);
-    accepts(&validate_update(set, &held, facts), "a finalizer may not go")?;
-    other.metadata.deletion_timestamp = Some(LEFT.clone());
+    "unrelated".clone_into(&mut other.spec.template.priority_class_name);
+    check_accepted(&validate_update(&other, set, facts), "a change of another field is denied")?;
+    let mut with_finalizer = set.clone();
+    with_finalizer.metadata.finalizers = Some(vec!["a/b".to_owned()]);
+    check_accepted(&validate_update(set, &with_finalizer, facts), "the removal of a finalizer is denied")?;
+    other.metadata.deletion_timestamp = Some(DELETION_TIME.clone());
     other.spec.template.cliques.clear();
-    accepts(&validate_update(&other, set, facts), "it may not be deleted")
+    check_accepted(&validate_update(&other, set, facts), "an update of the terminating set is denied")
 }
 
-/// The laws of topologies of both kinds. Says whether the object is one.
-pub(crate) fn of_topology(new: &Value, old: &Value, known: &Known) -> Result<bool, String> {
-    let facts = of_topologies(known);
+/// The laws of topologies of both kinds. The result is whether the new object is a topology.
+pub(crate) fn check_topology(new: &Value, old: &Value, row_facts: &RowFacts) -> Result<bool, String> {
+    let facts = topology_facts(row_facts);
     let patch = |object: &Value| {
         let patch: json_patch::Patch =
             serde_json::from_value(json!(default_cluster_topology(object))).expect("a patch");
@@ -130,58 +133,66 @@ pub(crate) fn of_topology(new: &Value, old: &Value, known: &Known) -> Result<boo
         object
     };
     let once = patch(new);
-    law(patch(&once) == once, || "levels are put in order twice".to_owned())?;
-    let mut is_one = false;
+    check(patch(&once) == once, || "a second sort of the levels changes the topology".to_owned())?;
+    let mut is_topology = false;
     if let Some(topology) = typed::<ClusterTopology>(new) {
-        is_one = true;
-        told(&validate_cluster_topology_create(&topology, &facts))?;
-        accepts(&validate_cluster_topology_update(&topology, &topology, &facts), "it may not stay as it is")?;
+        is_topology = true;
+        check_limits(&validate_cluster_topology_create(&topology, &facts))?;
+        check_accepted(
+            &validate_cluster_topology_update(&topology, &topology, &facts),
+            "an update without a change is denied",
+        )?;
         if let Some(before) = typed(old) {
-            told(&validate_cluster_topology_update(&topology, &before, &facts))?;
+            check_limits(&validate_cluster_topology_update(&topology, &before, &facts))?;
         }
     }
     if let Some(binding) = typed::<ClusterTopologyBinding>(new) {
-        is_one = true;
-        told(&validate_topology_binding_create(&binding, &facts))?;
-        accepts(&validate_topology_binding_update(&binding, &binding, &facts), "it may not stay as it is")?;
+        is_topology = true;
+        check_limits(&validate_topology_binding_create(&binding, &facts))?;
+        check_accepted(
+            &validate_topology_binding_update(&binding, &binding, &facts),
+            "an update without a change is denied",
+        )?;
         if let Some(before) = typed(old) {
-            told(&validate_topology_binding_update(&binding, &before, &facts))?;
+            check_limits(&validate_topology_binding_update(&binding, &before, &facts))?;
         }
     }
-    Ok(is_one)
+    Ok(is_topology)
 }
 
-/// The laws of what Grove manages: nobody stands in the way of a finalizer that goes, of a status, or of a scale.
-pub(crate) fn of_managed(
+/// The laws of managed objects: the removal of a finalizer, a status update and a scale to 0 are always allowed.
+pub(crate) fn check_managed(
     new: &Value,
     old: &Value,
     (set, replicas): (Option<&PodCliqueSet>, i32),
 ) -> Result<bool, String> {
-    let ask = |kind: &str, object: &Value, old: &Value| -> Authorization {
+    let authorize_update = |kind: &str, object: &Value, old: &Value| -> Authorization {
         let (object, old_object) = (Some(object), Some(old));
         let request =
             Attributes { operation: Operation::Update, kind, resource: "team/it", user: "alice", object, old_object };
         authorize(&request, ParentSet::Found(None), &std::collections::BTreeSet::new())
     };
-    drop(ask("PodClique", new, old));
-    let without = |change: (&str, Value)| changed(new, &Changes::from([(change.0.to_owned(), change.1)]));
+    drop(authorize_update("PodClique", new, old));
+    let with = |(field, value): (&str, Value)| changed(new, &Changes::from([(field.to_owned(), value)]));
     let is_object = new.as_object().is_some_and(|fields| fields.get("metadata").is_none_or(Value::is_object));
     if is_object {
-        let released = ask("PodClique", &without(("/metadata/finalizers", Value::Null)), new);
-        law(released.denied.is_none(), || format!("a finalizer may not go: {released:?}"))?;
-        let status = ask("ResourceClaim", &without(("/status", json!({ "a": 1 }))), new);
-        law(status.denied.is_none(), || format!("the status of a claim may not change: {status:?}"))?;
+        let without_finalizers = authorize_update("PodClique", &with(("/metadata/finalizers", Value::Null)), new);
+        check(without_finalizers.denied.is_none(), || {
+            format!("the removal of a finalizer is denied: {without_finalizers:?}")
+        })?;
+        let status = authorize_update("ResourceClaim", &with(("/status", json!({ "a": 1 }))), new);
+        check(status.denied.is_none(), || format!("a status update of a claim is denied: {status:?}"))?;
     }
-    let facts = of_sets(&Known::default());
+    let facts = set_facts(&RowFacts::default());
     let clique = typed::<PodClique>(new);
     if let Some(clique) = &clique {
-        told(&validate_scale(ScaleTarget::Clique(clique, set), replicas, &facts))?;
-        accepts(&validate_scale(ScaleTarget::Clique(clique, set), 0, &facts), "it may not be scaled to nothing")?;
+        check_limits(&validate_scale(ScaleTarget::Clique(clique, set), replicas, &facts))?;
+        check_accepted(&validate_scale(ScaleTarget::Clique(clique, set), 0, &facts), "a scale to 0 is denied")?;
     }
     let group = typed::<PodCliqueScalingGroup>(new);
     if let Some(group) = &group {
-        told(&validate_scale(ScaleTarget::Group(group, set), replicas, &facts))?;
-        accepts(&validate_scale(ScaleTarget::Group(group, set), 0, &facts), "it may not be scaled to nothing")?;
+        check_limits(&validate_scale(ScaleTarget::Group(group, set), replicas, &facts))?;
+        check_accepted(&validate_scale(ScaleTarget::Group(group, set), 0, &facts), "a scale to 0 is denied")?;
     }
     Ok(clique.is_some() || group.is_some())
 }

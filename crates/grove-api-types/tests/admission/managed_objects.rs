@@ -1,4 +1,4 @@
-//! Who may change what Grove manages.
+//! The authorizer: the users that may change managed objects.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,18 +7,18 @@ use grove_api_types::admission::{Attributes, Authorization, Operation, ParentSet
 use grove_test_support::rows::{ManagedRow, managed};
 use serde_json::json;
 
-/// The accounts of Grove, and those that the configuration exempts.
+/// The `ServiceAccounts` of Grove, and those that the configuration exempts.
 const ACCOUNTS: [&str; 2] =
     ["system:serviceaccount:grove-system:pcs-controller", "system:serviceaccount:kube-system:job-controller"];
 
-fn answer(row: &ManagedRow) -> Authorization {
+fn authorization(row: &ManagedRow) -> Authorization {
     let (new, old) = (row.new_object(), row.old_object());
     let (operation, new, old) = match row.operation.as_str() {
         "create" => (Operation::Create, Some(&new), None),
         "update" => (Operation::Update, Some(&new), Some(&old)),
         "delete" => (Operation::Delete, None, Some(&old)),
         "connect" => (Operation::Connect, Some(&new), None),
-        other => panic!("nobody can {other}"),
+        other => panic!("unknown operation: {other}"),
     };
     let request = Attributes {
         operation,
@@ -28,7 +28,7 @@ fn answer(row: &ManagedRow) -> Authorization {
         object: new,
         old_object: old,
     };
-    let parent = match row.set.as_deref() {
+    let parent = match row.parent.as_deref() {
         Some("absent") => ParentSet::NotFound,
         annotation => ParentSet::Found(annotation),
     };
@@ -37,14 +37,14 @@ fn answer(row: &ManagedRow) -> Authorization {
 }
 
 #[test]
-fn every_request_gets_its_answer() {
+fn each_row_has_the_expected_authorization() {
     let mut wrong = String::new();
     for row in managed() {
-        let Authorization { denied, warnings } = answer(&row);
-        if (&denied, &warnings) != (&row.denied, &row.warned) {
+        let Authorization { denied, warnings } = authorization(&row);
+        if (&denied, &warnings) != (&row.denied, &row.warnings) {
             let ManagedRow { case, operation, kind, .. } = &row;
-            let answer = json!({ "denied": denied, "warned": warnings });
-            write!(wrong, "managed: {operation} {kind}, {case}\n  {answer}\n").expect("a text takes more");
+            let result = json!({ "denied": denied, "warnings": warnings });
+            write!(wrong, "managed: {operation} {kind}, {case}\n  {result}\n").expect("a write to a string");
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");

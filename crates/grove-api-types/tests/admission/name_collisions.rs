@@ -9,14 +9,14 @@ use grove_api_types::names::{ClaimOwner, PodCliqueSetName, ResourceClaimName};
 use grove_api_types::resource_sharing::{self, SharedClaim};
 use grove_api_types::v1alpha1::{PodCliqueSet, ResourceSharingScope};
 use grove_test_support::fuzz::{self, FuzzConfig};
-use grove_test_support::rows::{Known, changed, object};
+use grove_test_support::rows::{RowFacts, changed, object};
 use proptest::bool::weighted;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 use crate::laws::typed;
 
 /// The number of checked sets.
@@ -114,7 +114,7 @@ fn has_duplicates(names: &[String]) -> bool {
 
 #[test]
 fn exactly_the_sets_with_colliding_names_are_denied() {
-    let facts = of_sets(&Known::default());
+    let facts = set_facts(&RowFacts::default());
     let collisions = [Rule::NameClash, Rule::ClaimName].map(|rule| (rule, AtomicUsize::new(0)));
     let check = |_, set: &PodCliqueSet| {
         let replicas = expand(set, &CurrentScale::default());

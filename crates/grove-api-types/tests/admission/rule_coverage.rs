@@ -1,68 +1,73 @@
-//! No rule goes without rows: each is shown to refuse and to accept, on creation and on update.
+//! Each rule has a row that it denies and a row that it allows, on create and on update.
 
 use std::collections::BTreeSet;
 
 use grove_api_types::admission::Rule;
-use grove_test_support::rows::{On, rows, scales};
+use grove_test_support::rows::{Operations, rows, scales};
 
 const CREATE: &str = "create";
 const UPDATE: &str = "update";
-const REFUSES: &str = "refuses";
-const ACCEPTS: &str = "accepts";
+const DENIED: &str = "denied";
+const ALLOWED: &str = "allowed";
 
-/// A rule, what is done, and what becomes of it.
-type Shown = (&'static str, &'static str, &'static str);
+/// A rule, an operation and a result.
+type Coverage = (&'static str, &'static str, &'static str);
 
-/// What no row can show: rules, what is done, what becomes of it, and why not.
-const CANNOT_BE: [(&[Rule], &str, &[&str], &str); 9] = [
+/// Combinations that no row can have: rules, the operation, the results, and the reason.
+const IMPOSSIBLE: [(&[Rule], &str, &[&str], &str); 9] = [
     (
         &[Rule::Immutable, Rule::MnnvlImmutable, Rule::CliqueComposition, Rule::CliqueOrder, Rule::GroupComposition],
         CREATE,
-        &[REFUSES, ACCEPTS],
-        "they compare with what was there before",
+        &[DENIED, ALLOWED],
+        "they compare with the old object",
     ),
-    (&[Rule::LevelsInUse], CREATE, &[REFUSES, ACCEPTS], "nobody uses levels that are not there yet"),
-    (&[Rule::TopologyFrozen], CREATE, &[REFUSES, ACCEPTS], "no pod of a new set is scheduled"),
-    (&[Rule::TopologyLabel], CREATE, &[REFUSES], "on a new set the label is written over"),
-    (&[Rule::Scale], CREATE, &[REFUSES, ACCEPTS], "what is scaled exists"),
-    (&[Rule::SetName, Rule::TopologyIdentity], UPDATE, &[REFUSES], "the name of an object never changes"),
-    (&[Rule::PodPlacement], UPDATE, &[REFUSES], "it is for new sets; later it is warned about"),
-    (&[Rule::AutoMnnvl, Rule::MnnvlGroup], UPDATE, &[REFUSES], "another word is refused because it is another one"),
-    (&[Rule::MnnvlEnabled], UPDATE, &[REFUSES], "nobody can ask for a fabric later, whether the feature is on or off"),
+    (&[Rule::LevelsInUse], CREATE, &[DENIED, ALLOWED], "no set refers to a topology that does not exist"),
+    (&[Rule::TopologyFrozen], CREATE, &[DENIED, ALLOWED], "no pod of a new set is scheduled"),
+    (&[Rule::TopologyLabel], CREATE, &[DENIED], "the webhook overwrites the label of a new set"),
+    (&[Rule::Scale], CREATE, &[DENIED, ALLOWED], "a scaled object exists"),
+    (&[Rule::SetName, Rule::TopologyIdentity], UPDATE, &[DENIED], "the name of an object never changes"),
+    (&[Rule::PodPlacement], UPDATE, &[DENIED], "the rule applies to new sets; an update causes a warning"),
+    (&[Rule::AutoMnnvl, Rule::MnnvlGroup], UPDATE, &[DENIED], "the annotations are immutable, which is another rule"),
+    (&[Rule::MnnvlEnabled], UPDATE, &[DENIED], "no update adds the annotations, whether the feature is enabled or not"),
 ];
 
-fn cannot_be() -> BTreeSet<Shown> {
-    let each = CANNOT_BE.iter().flat_map(|(rules, when, what, _)| {
-        rules.iter().flat_map(move |rule| what.iter().map(move |what| (rule.name(), *when, *what)))
+fn impossible() -> BTreeSet<Coverage> {
+    let each = IMPOSSIBLE.iter().flat_map(|(rules, operation, results, _)| {
+        rules.iter().flat_map(move |rule| results.iter().map(move |result| (rule.name(), *operation, *result)))
     });
     each.collect()
 }
 
-fn shown() -> BTreeSet<Shown> {
+fn result(errors: &[String]) -> &'static str {
+    if errors.is_empty() { ALLOWED } else { DENIED }
+}
+
+fn covered() -> BTreeSet<Coverage> {
     let named = |name: &str| Rule::ALL.iter().map(|rule| rule.name()).find(|rule| *rule == name).expect("a rule");
-    let mut shown = BTreeSet::new();
-    for row in rows().iter().filter(|row| !row.unreadable) {
-        for (when, not) in [(CREATE, On::Update), (UPDATE, On::Create)] {
-            let is_for_another_reason = row.refused.is_empty() && when == UPDATE && !row.also_on_update.is_empty();
-            if row.on != not && !is_for_another_reason {
-                let what = if row.refused.is_empty() { ACCEPTS } else { REFUSES };
-                shown.insert((named(&row.rule), when, what));
+    let mut covered = BTreeSet::new();
+    for row in rows().iter().filter(|row| !row.schema_only) {
+        for (operation, other) in [(CREATE, Operations::Update), (UPDATE, Operations::Create)] {
+            let is_denied_by_another_rule =
+                row.errors.is_empty() && operation == UPDATE && !row.errors_on_update.is_empty();
+            if row.operations != other && !is_denied_by_another_rule {
+                covered.insert((named(&row.rule), operation, result(&row.errors)));
             }
         }
     }
-    let of_scale = |refused: &[String]| if refused.is_empty() { ACCEPTS } else { REFUSES };
-    shown.extend(scales().iter().map(|row| (Rule::Scale.name(), UPDATE, of_scale(&row.refused))));
-    shown
+    covered.extend(scales().iter().map(|row| (Rule::Scale.name(), UPDATE, result(&row.errors))));
+    covered
 }
 
 #[test]
-fn every_rule_is_shown_to_refuse_and_to_accept_on_create_and_on_update() {
-    let (shown, cannot_be) = (shown(), cannot_be());
-    let both: Vec<_> = shown.intersection(&cannot_be).collect();
-    assert!(both.is_empty(), "shown, although it cannot be: {both:?}");
+fn each_rule_has_denied_and_allowed_rows_on_create_and_on_update() {
+    let (covered, impossible) = (covered(), impossible());
+    let both: Vec<_> = covered.intersection(&impossible).collect();
+    assert!(both.is_empty(), "rows have combinations that are listed as impossible: {both:?}");
     let all = Rule::ALL.iter().flat_map(|rule| {
-        [CREATE, UPDATE].into_iter().flat_map(|when| [REFUSES, ACCEPTS].map(|what| (rule.name(), when, what)))
+        [CREATE, UPDATE]
+            .into_iter()
+            .flat_map(|operation| [DENIED, ALLOWED].map(|result| (rule.name(), operation, result)))
     });
-    let missing: Vec<_> = all.filter(|it| !shown.contains(it) && !cannot_be.contains(it)).collect();
-    assert!(missing.is_empty(), "shown by no row: {missing:?}");
+    let missing: Vec<_> = all.filter(|it| !covered.contains(it) && !impossible.contains(it)).collect();
+    assert!(missing.is_empty(), "no row has the combination: {missing:?}");
 }

@@ -1,18 +1,18 @@
-//! What the scale subresource lets pass.
+//! The validation of writes to the scale subresource.
 
 use grove_api_types::admission::{ScaleTarget, ValidationResult, validate_scale};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_test_support::rows::{Known, ScaleRow, object, scales};
+use grove_test_support::rows::{RowFacts, ScaleRow, object, scales};
 use serde_json::{Value, json};
 
-use crate::facts::of_sets;
+use crate::facts::set_facts;
 
-fn judged(row: &ScaleRow) -> ValidationResult {
-    let facts = of_sets(&Known::default());
+fn validate(row: &ScaleRow) -> ValidationResult {
+    let facts = set_facts(&RowFacts::default());
     let set: PodCliqueSet = serde_json::from_value(row.set_object()).expect("a set");
     let metadata = json!({ "name": row.name.as_deref().unwrap_or("serve-0-model"), "namespace": "team" });
     let object = |spec: Value| json!({ "metadata": metadata, "spec": spec });
-    match row.of.as_str() {
+    match row.target.as_str() {
         "set" => validate_scale(ScaleTarget::Set(&set), row.to, &facts),
         "group" => {
             let cliques = [row.clique.as_deref().unwrap_or("worker")];
@@ -25,47 +25,47 @@ fn judged(row: &ScaleRow) -> ValidationResult {
             let clique: PodClique = serde_json::from_value(object(spec)).expect("a clique");
             validate_scale(ScaleTarget::Clique(&clique, Some(&set)), row.to, &facts)
         }
-        other => panic!("nobody scales {other}"),
+        other => panic!("unknown target: {other}"),
     }
 }
 
 #[test]
-fn every_scale_gets_its_answer() {
+fn each_row_has_the_expected_result() {
     let mut wrong = vec![];
     for row in scales() {
-        let ValidationResult { violations, warnings, .. } = judged(&row);
+        let ValidationResult { violations, warnings, .. } = validate(&row);
         let errors: Vec<_> = violations.iter().map(ToString::to_string).collect();
-        if (&errors, &warnings) != (&row.refused, &row.warned) {
+        if (&errors, &warnings) != (&row.errors, &row.warnings) {
             let (errors, warnings) = (json!(errors), json!(warnings));
-            wrong.push(format!("scale: {} {}\n  refused: {errors}\n  warned: {warnings}\n", row.of, row.case));
+            wrong.push(format!("scale: {} {}\n  errors: {errors}\n  warnings: {warnings}\n", row.target, row.case));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.concat());
 }
 
 #[test]
-fn a_group_is_not_scaled_to_more_than_a_set_may_have() {
+fn a_group_is_not_scaled_above_the_object_limit_of_its_set() {
     let set: PodCliqueSet = serde_json::from_value(object("set")).expect("a set");
     let metadata = json!({ "name": "serve-1-model", "namespace": "team" });
     let group = |from: i32| -> PodCliqueScalingGroup {
         let spec = json!({ "replicas": from, "minAvailable": 1, "cliqueNames": ["leader", "worker"] });
         serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a group")
     };
-    let judged =
-        |from, to| validate_scale(ScaleTarget::Group(&group(from), Some(&set)), to, &of_sets(&Known::default()));
+    let validate =
+        |from, to| validate_scale(ScaleTarget::Group(&group(from), Some(&set)), to, &set_facts(&RowFacts::default()));
     assert_eq!(
-        judged(2, 20_000).message().as_deref(),
+        validate(2, 20_000).message().as_deref(),
         Some(
             "spec.replicas: Invalid value: 20000: the set would expand to 160030 objects, pods included, and a set may \
              have at most 100000; lower the replicas of the set, of its scaling groups or of its cliques, or split the set"
         )
     );
-    assert!(judged(2, 12_000).is_accepted());
-    assert!(judged(30_000, 20_000).is_accepted(), "whoever makes it smaller is not kept from it");
+    assert!(validate(2, 12_000).is_accepted());
+    assert!(validate(30_000, 20_000).is_accepted(), "a group above the limit can be scaled down");
 }
 
 #[test]
-fn a_clique_is_counted_as_its_template_whatever_other_names_end_alike() {
+fn a_clique_is_matched_with_its_template_by_its_whole_name() {
     let mut set = object("set");
     let other = json!({ "name": "0-worker", "spec": { "replicas": 30_000, "minAvailable": 1, "podSpec": {} } });
     set["spec"]["template"]["cliques"].as_array_mut().expect("cliques").push(other);
@@ -74,24 +74,24 @@ fn a_clique_is_counted_as_its_template_whatever_other_names_end_alike() {
         let spec = json!({ "replicas": 4, "minAvailable": 1, "podSpec": {} });
         let clique: PodClique =
             serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a clique");
-        validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &of_sets(&Known::default())).is_accepted()
+        validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &set_facts(&RowFacts::default())).is_accepted()
     };
-    assert!(is_accepted("serve-0-0-worker", 60_000), "it grows from 30,000");
-    assert!(!is_accepted("serve-0-model-0-worker", 60_000), "it grows from a few");
-    assert!(is_accepted("other-0-worker", 60_000), "it is none of the set's");
+    assert!(is_accepted("serve-0-0-worker", 60_000), "the template has 30,000 replicas");
+    assert!(!is_accepted("serve-0-model-0-worker", 60_000), "the template has few replicas");
+    assert!(is_accepted("other-0-worker", 60_000), "the clique belongs to another set");
 }
 
-/// As definitions without rules let pass, once.
+/// A CRD without rules accepts negative replicas.
 #[test]
-fn a_count_below_zero_may_become_none_whatever_the_name() {
+fn negative_replicas_can_become_0_with_any_name() {
     let metadata = json!({ "name": "x".repeat(63), "namespace": "team" });
     let spec = json!({ "replicas": -1, "minAvailable": 1, "cliqueNames": ["worker"], "podSpec": {} });
     let stored = json!({ "metadata": metadata, "spec": spec });
     let group: PodCliqueScalingGroup = serde_json::from_value(stored.clone()).expect("a group");
     let clique: PodClique = serde_json::from_value(stored).expect("a clique");
     for stored in [ScaleTarget::Group(&group, None), ScaleTarget::Clique(&clique, None)] {
-        let judged = |to| validate_scale(stored, to, &of_sets(&Known::default()));
-        assert_eq!(judged(0).message(), None, "{stored:?}");
-        assert!(judged(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");
+        let validate = |to| validate_scale(stored, to, &set_facts(&RowFacts::default()));
+        assert_eq!(validate(0).message(), None, "{stored:?}");
+        assert!(validate(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");
     }
 }

@@ -1,115 +1,120 @@
-//! What the sources ask of admission is shown by rows that say so, or it is said why it cannot be.
+//! Rows show each requirement that the sources state for admission, or the table contains the reason why none does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_test_support::rows::{managed, patches, rows};
 use serde::Deserialize;
 
-/// A rule of a source, and the rows that show it.
+/// A requirement of a source, and the titles of the rows that show it.
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Asked {
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Requirement {
     source: String,
-    says: String,
-    refused: Vec<String>,
-    accepted: Vec<String>,
-    filled: Vec<String>,
-    left: Vec<String>,
+    #[serde(rename = "requirement")]
+    text: String,
     denied: Vec<String>,
     allowed: Vec<String>,
-    because: Option<String>,
+    patched: Vec<String>,
+    not_patched: Vec<String>,
+    reason: Option<String>,
 }
 
-impl Asked {
-    /// What becomes of the rows, and their titles.
+impl Requirement {
+    fn title(&self) -> String {
+        format!("{}: {}", self.source, self.text)
+    }
+
+    /// The titles of the rows, each with the result of the row.
     fn rows(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let lists = [
-            ("refused", &self.refused),
-            ("accepted", &self.accepted),
-            ("filled", &self.filled),
-            ("left", &self.left),
             ("denied", &self.denied),
             ("allowed", &self.allowed),
+            ("patched", &self.patched),
+            ("notPatched", &self.not_patched),
         ];
-        lists.into_iter().flat_map(|(what, titles)| titles.iter().map(move |title| (what, title.as_str())))
+        lists.into_iter().flat_map(|(result, titles)| titles.iter().map(move |title| (result, title.as_str())))
     }
 }
 
-/// The rules of the wire format that have numbers, by the letter of their kind.
+/// The numbered rules of the wire format: the letter of their kind, and their count.
 const NUMBERED: [(char, usize); 4] = [('D', 8), ('V', 39), ('T', 8), ('U', 10)];
-/// The sources whose rules have none.
-const OTHERS: [&str; 7] = ["wire 6.3", "wire 6.4", "wire 6.5", "MNNVL", "TAS", "GREP-369", "GREP-390"];
+/// The sources without numbered rules. The designs are the last four.
+const UNNUMBERED: [&str; 7] = ["wire 6.3", "wire 6.4", "wire 6.5", "MNNVL", "TAS", "GREP-369", "GREP-390"];
 
-fn asked() -> Vec<Asked> {
+fn requirements() -> Vec<Requirement> {
     serde_saphyr::from_str(include_str!("sources.yaml")).expect("the table")
 }
 
-/// What becomes of each row, and what it cites, by its title. Some have a title in common.
-fn shown() -> BTreeMap<(&'static str, String), String> {
+fn denied_or_allowed(is_denied: bool) -> &'static str {
+    if is_denied { "denied" } else { "allowed" }
+}
+
+/// The sources that each row cites, by the result and the title of the row. Some rows have the same title.
+fn citations() -> BTreeMap<(&'static str, String), String> {
     let of_rows = rows().iter().map(|row| {
-        let is_refused = row.unreadable || !row.refused.is_empty();
-        ((if is_refused { "refused" } else { "accepted" }, row.title()), row.source.clone())
+        let is_denied = row.schema_only || !row.errors.is_empty();
+        ((denied_or_allowed(is_denied), row.title()), row.source.clone())
     });
     let of_patches = patches().into_iter().map(|row| {
-        let what = if row.patch.is_empty() { "left" } else { "filled" };
-        ((what, row.case), row.source)
+        let result = if row.patch.is_empty() { "notPatched" } else { "patched" };
+        ((result, row.case), row.source)
     });
     let of_managed = managed().into_iter().map(|row| {
-        let what = if row.denied.is_some() { "denied" } else { "allowed" };
-        ((what, format!("{} {}: {}", row.operation, row.kind, row.case)), row.source)
+        let title = format!("{} {}: {}", row.operation, row.kind, row.case);
+        ((denied_or_allowed(row.denied.is_some()), title), row.source)
     });
     of_rows.chain(of_patches).chain(of_managed).collect()
 }
 
-fn cites(source: &str, asked: &str) -> bool {
-    source.split([';', ',']).any(|cited| cited.trim() == asked)
+fn cites(citation: &str, source: &str) -> bool {
+    citation.split([';', ',']).any(|cited| cited.trim() == source)
 }
 
 #[test]
-fn what_the_sources_ask_is_shown_by_rows_that_say_so() {
-    let shown = shown();
+fn each_requirement_has_rows_that_cite_its_source() {
+    let citations = citations();
     let mut wrong = vec![];
-    for asked in asked() {
-        let title = format!("{}: {}", asked.source, asked.says);
-        let mut is_cited = asked.because.is_some();
-        for (what, row) in asked.rows() {
-            match shown.get(&(what, row.to_owned())) {
-                None => wrong.push(format!("{title}\n  no such row: {what} {row}")),
-                Some(source) => is_cited |= cites(source, &asked.source),
+    for requirement in requirements() {
+        let title = requirement.title();
+        let mut is_cited = requirement.reason.is_some();
+        for (result, row) in requirement.rows() {
+            match citations.get(&(result, row.to_owned())) {
+                None => wrong.push(format!("{title}\n  no such row: {result} {row}")),
+                Some(citation) => is_cited |= cites(citation, &requirement.source),
             }
         }
         if !is_cited {
-            wrong.push(format!("{title}\n  no row shows it and cites {}, and there is no reason", asked.source));
+            wrong.push(format!("{title}\n  no row shows it and cites {}, and there is no reason", requirement.source));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn what_refuses_accepts_others_and_the_other_way_round() {
-    for asked in asked().iter().filter(|asked| asked.because.is_none()) {
-        let title = format!("{}: {}", asked.source, asked.says);
-        assert!(asked.refused.is_empty() || !asked.accepted.is_empty(), "{title}: refuses everything?");
+fn a_requirement_that_denies_requests_also_allows_some() {
+    for requirement in requirements().iter().filter(|requirement| requirement.reason.is_none()) {
+        let allows_some = requirement.denied.is_empty() || !requirement.allowed.is_empty();
+        assert!(allows_some, "{}: does the rule deny all requests?", requirement.title());
     }
 }
 
 #[test]
-fn every_source_is_in_the_table() {
-    let all = asked();
-    let in_table: BTreeSet<&str> = all.iter().map(|asked| asked.source.as_str()).collect();
+fn the_table_has_each_source() {
+    let all = requirements();
+    let in_table: BTreeSet<&str> = all.iter().map(|requirement| requirement.source.as_str()).collect();
     let numbered = NUMBERED.into_iter().flat_map(|(kind, count)| (1..=count).map(move |at| format!("{kind}{at}")));
-    let known: BTreeSet<String> = numbered.chain(OTHERS.map(str::to_owned)).collect();
-    let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
-    assert_eq!(in_table, known);
+    let sources: BTreeSet<String> = numbered.chain(UNNUMBERED.map(str::to_owned)).collect();
+    let sources: BTreeSet<&str> = sources.iter().map(String::as_str).collect();
+    assert_eq!(in_table, sources);
 }
 
 #[test]
-fn rows_that_cite_a_design_are_in_the_table() {
-    let all = asked();
-    let named: BTreeSet<(&str, &str)> = all.iter().flat_map(Asked::rows).collect();
-    let shown = shown();
-    let designs = &OTHERS[3..];
-    let cited = shown.iter().filter(|(_, source)| designs.iter().any(|design| cites(source, design)));
-    let missing: Vec<_> = cited.filter(|((what, row), _)| !named.contains(&(what, row.as_str()))).collect();
-    assert!(missing.is_empty(), "cite a design; which of its rules in sources.yaml do they show? {missing:?}");
+fn the_table_has_each_row_that_cites_a_design() {
+    let all = requirements();
+    let listed: BTreeSet<(&str, &str)> = all.iter().flat_map(Requirement::rows).collect();
+    let citations = citations();
+    let designs = &UNNUMBERED[3..];
+    let citing = citations.iter().filter(|(_, citation)| designs.iter().any(|design| cites(citation, design)));
+    let missing: Vec<_> = citing.filter(|((result, row), _)| !listed.contains(&(result, row.as_str()))).collect();
+    assert!(missing.is_empty(), "these rows cite a design; add them to a requirement in sources.yaml: {missing:?}");
 }

@@ -1,4 +1,4 @@
-//! Replicas, scaling groups, gangs and autoscalers, as the template has them and as they were scaled.
+//! Replicas, scaling groups, gangs and autoscalers, with the scale of the template and with the current scale.
 
 use expect_test::expect;
 
@@ -32,13 +32,13 @@ fn a_replica_has_a_service_a_gang_and_its_cliques() {
 }
 
 #[test]
-fn a_set_of_no_replicas_implies_nothing() {
+fn a_set_with_0_replicas_expands_to_nothing() {
     check("llm", &TWO_CLIQUES.replace("REPLICAS", "0"), "", &expect![""]);
     check("llm", &TWO_CLIQUES.replace("replicas: REPLICAS\n", ""), "", &expect![""]);
 }
 
 #[test]
-fn a_clique_of_unsaid_size_has_one_pod() {
+fn a_clique_without_replicas_has_one_pod() {
     let unsaid = TWO_CLIQUES.replace("REPLICAS", "1").replace("replicas: 2", "minAvailable: 1");
     check(
         "llm",
@@ -54,7 +54,7 @@ fn a_clique_of_unsaid_size_has_one_pod() {
 }
 
 #[test]
-fn the_size_of_a_clique_that_exists_is_its_own() {
+fn an_existing_clique_keeps_its_current_replicas() {
     check(
         "llm",
         &TWO_CLIQUES.replace("REPLICAS", "1"),
@@ -68,7 +68,7 @@ fn the_size_of_a_clique_that_exists_is_its_own() {
     );
 }
 
-/// A standalone clique, and a group of two whose first replica belongs to the base gang.
+/// A standalone clique, and a group with two replicas, of which the first belongs to the base gang.
 const WORKED_EXAMPLE: &str = "
 replicas: 1
 template:
@@ -81,7 +81,7 @@ template:
 ";
 
 #[test]
-fn replicas_of_a_group_beyond_its_minimum_have_gangs_of_their_own() {
+fn each_replica_of_a_group_above_min_available_has_a_scaled_gang() {
     check(
         "m",
         WORKED_EXAMPLE,
@@ -107,7 +107,7 @@ fn replicas_of_a_group_beyond_its_minimum_have_gangs_of_their_own() {
 }
 
 #[test]
-fn a_group_that_was_scaled_keeps_its_size() {
+fn an_existing_group_keeps_its_current_replicas() {
     check(
         "m",
         WORKED_EXAMPLE,
@@ -155,7 +155,7 @@ fn a_group_that_was_scaled_keeps_its_size() {
 }
 
 #[test]
-fn a_group_scaled_below_its_minimum_has_what_it_was_asked_to_have() {
+fn a_group_scaled_below_min_available_has_the_requested_replicas() {
     check(
         "m",
         WORKED_EXAMPLE,
@@ -187,7 +187,7 @@ fn a_group_scaled_below_its_minimum_has_what_it_was_asked_to_have() {
 }
 
 #[test]
-fn a_group_of_no_more_than_its_minimum_has_the_base_gang_only() {
+fn a_group_with_min_available_replicas_has_no_scaled_gang() {
     check(
         "m",
         &WORKED_EXAMPLE.replace("replicas: 3, minAvailable: 1}", "replicas: 3, minAvailable: 3}"),
@@ -211,7 +211,7 @@ fn a_group_of_no_more_than_its_minimum_has_the_base_gang_only() {
 }
 
 #[test]
-fn a_scaled_gang_is_counted_from_the_first_beyond_the_minimum() {
+fn the_number_of_a_scaled_gang_starts_at_min_available() {
     check(
         "m",
         &WORKED_EXAMPLE.replace("replicas: 3, minAvailable: 1}", "replicas: 4, minAvailable: 2}"),
@@ -240,7 +240,7 @@ fn a_scaled_gang_is_counted_from_the_first_beyond_the_minimum() {
 }
 
 #[test]
-fn a_group_that_says_neither_has_one_replica_and_needs_it() {
+fn a_group_without_replicas_and_min_available_has_one_replica_in_the_base_gang() {
     check(
         "m",
         &WORKED_EXAMPLE.replace(", replicas: 3, minAvailable: 1}", "}"),
@@ -258,7 +258,7 @@ fn a_group_that_says_neither_has_one_replica_and_needs_it() {
 }
 
 #[test]
-fn autoscalers_are_for_standalone_cliques_and_for_groups_of_each_replica() {
+fn each_replica_has_autoscalers_for_its_standalone_cliques_and_groups() {
     let scaled = "
 replicas: 2
 template:

@@ -1,6 +1,6 @@
-//! Rows for every rule of the expansion: a set and the sizes of what exists as YAML in, all that is implied as text out.
+//! Rows for each rule of the expansion: the input is a set and the current scale as YAML, the result is the expansion as text.
 
-#![allow(clippy::expect_used, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, reason = "a panic fails the test")]
 
 use std::fmt::Write as _;
 
@@ -32,8 +32,8 @@ fn set(name: &str, spec: &str) -> PodCliqueSet {
     admission::default::pod_clique_set(&serde_json::from_value(set).expect("the row is a set"))
 }
 
-/// The sizes of groups and cliques that exist, written as `{groups: {name: replicas}, cliques: {name: replicas}}`.
-fn live(text: &str) -> CurrentScale {
+/// The scale of existing groups and cliques, from `{groups: {name: replicas}, cliques: {name: replicas}}`.
+fn current_scale(text: &str) -> CurrentScale {
     let sizes: Value = serde_saphyr::from_str(text).expect("the row is YAML");
     let of = |kind: &str| sizes[kind].as_object().cloned().unwrap_or_default();
     let group = |(name, replicas): (String, Value)| {
@@ -49,25 +49,25 @@ fn live(text: &str) -> CurrentScale {
     CurrentScale::of(&groups, &cliques)
 }
 
-fn tell_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
+fn write_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
     let Clique { name, template: _, replicas, starts_after } = clique;
     let after = starts_after.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let after = if after.is_empty() { after } else { format!(" after {after}") };
     let _ = writeln!(text, "{indent}clique {name} × {replicas}{after}");
 }
 
-fn tell(replica: &SetReplica<'_>) -> String {
+fn to_text(replica: &SetReplica<'_>) -> String {
     let SetReplica { index, service, base_gang: _, cliques, groups } = replica;
     let mut text = format!("replica {index} at {}\n", service.address("prod"));
     for clique in cliques {
-        tell_clique(&mut text, "  ", clique);
+        write_clique(&mut text, "  ", clique);
     }
     for group in groups {
         let _ = writeln!(text, "  group {} × {} of {} pods", group.name, group.replicas, group.template_pods);
         for member in &group.members {
             let base = member.base_gang.as_ref().map(|base| format!(" after {base}")).unwrap_or_default();
             let _ = writeln!(text, "    {} in gang {}{base}", member.topology_group, member.gang);
-            member.cliques.iter().for_each(|clique| tell_clique(&mut text, "      ", clique));
+            member.cliques.iter().for_each(|clique| write_clique(&mut text, "      ", clique));
         }
     }
     for gang in replica.gangs() {
@@ -88,10 +88,10 @@ fn tell(replica: &SetReplica<'_>) -> String {
 #[track_caller]
 fn check(name: &str, spec: &str, sizes: &str, expected: &Expect) {
     let set = set(name, spec);
-    let replicas = expansion::expand(&set, &live(sizes));
+    let replicas = expansion::expand(&set, &current_scale(sizes));
     for replica in &replicas {
         let in_gangs: Vec<_> = replica.gangs().into_iter().flat_map(|gang| gang.cliques).collect();
         assert_eq!(in_gangs.len(), replica.all_cliques().count(), "each clique is in one gang");
     }
-    expected.assert_eq(&replicas.iter().map(tell).collect::<String>());
+    expected.assert_eq(&replicas.iter().map(to_text).collect::<String>());
 }

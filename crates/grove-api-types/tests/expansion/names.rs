@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::check;
 
 #[test]
-fn names_that_are_parts_of_one_another_stay_apart() {
+fn names_that_contain_other_names_stay_distinct() {
     let nested = "
 replicas: 1
 template:

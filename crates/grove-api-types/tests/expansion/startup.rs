@@ -1,4 +1,4 @@
-//! Which cliques start after which.
+//! The startup dependencies between cliques.
 
 use expect_test::expect;
 
@@ -22,7 +22,7 @@ template:
 }
 
 #[test]
-fn in_any_order_nothing_waits() {
+fn with_any_order_no_clique_has_parents() {
     check(
         "s",
         &in_order("CliqueStartupTypeAnyOrder"),
@@ -48,7 +48,7 @@ fn in_any_order_nothing_waits() {
 }
 
 #[test]
-fn in_order_each_clique_starts_after_the_one_before_it() {
+fn with_in_order_each_clique_starts_after_its_predecessor() {
     check(
         "s",
         &in_order("CliqueStartupTypeInOrder"),
@@ -74,7 +74,7 @@ fn in_order_each_clique_starts_after_the_one_before_it() {
 }
 
 #[test]
-fn explicit_parents_within_a_group_are_those_of_the_same_replica_once_the_base_gang_runs() {
+fn explicit_parents_of_a_scaled_gang_are_in_the_same_replica() {
     check(
         "s",
         &in_order("CliqueStartupTypeExplicit"),
@@ -100,7 +100,7 @@ fn explicit_parents_within_a_group_are_those_of_the_same_replica_once_the_base_g
 }
 
 #[test]
-fn a_parent_that_was_scaled_away_is_not_waited_for() {
+fn replicas_removed_by_a_scale_in_are_not_parents() {
     check(
         "s",
         &in_order("CliqueStartupTypeExplicit"),

@@ -1,7 +1,7 @@
-//! The definitions against the wire format, field by field. Both sides are told as statements (`PodClique
-//! spec.replicas: required`); what only one side states must be listed, with the reason, in `differences.yaml`.
+//! Compares the CRDs with the wire format, field by field. Both sides are lists of statements (`PodClique spec.replicas:
+//! required`). `differences.yaml` lists each statement of only one side, with a reason.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails the test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +12,9 @@ use serde_json::Value;
 
 mod differences;
 mod ours;
-
 mod wire;
 
-/// What one side says of a field, or of a kind as a whole: `Kind path: statement`.
+/// The statements of one side about fields and kinds: `Kind path`, and the statement.
 type Statements = BTreeSet<(String, String)>;
 
 fn folder() -> PathBuf {
@@ -23,12 +22,12 @@ fn folder() -> PathBuf {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> T {
-    let text = fs::read_to_string(path).expect("the file is there");
+    let text = fs::read_to_string(path).expect("the file exists");
     let value: Value = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_value(value).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn definitions() -> Vec<Value> {
-    let definition = |crd| serde_json::to_value(crd).expect("a definition serialises");
-    grove_api_types::crds::crds().iter().map(definition).collect()
+fn crds() -> Vec<Value> {
+    let to_json = |crd| serde_json::to_value(crd).expect("a CRD can be serialized");
+    grove_api_types::crds::crds().iter().map(to_json).collect()
 }

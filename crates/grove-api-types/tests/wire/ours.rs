@@ -1,21 +1,20 @@
-//! What our definitions state.
+//! The statements of the CRDs.
 
 use serde_json::Value;
 
-use crate::{Statements, definitions};
+use crate::{Statements, crds};
 
-/// Fields whose type is Kubernetes' own.
-const FOREIGN: [(&str, &str); 3] = [
+/// Fields with a type of Kubernetes.
+const KUBERNETES_TYPES: [(&str, &str); 3] = [
     (".podSpec", "core/v1 PodSpec"),
     (".metrics[]", "autoscaling/v2 MetricSpec"),
     (".templateSpec", "resource.k8s.io/v1 ResourceClaimTemplateSpec"),
 ];
-/// Fields that every object of Kubernetes has.
+/// Fields of all objects of Kubernetes.
 const OF_ALL_KINDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// All that the definitions state.
 pub(crate) fn statements() -> Statements {
-    definitions().iter().flat_map(of_kind).collect()
+    crds().iter().flat_map(of_kind).collect()
 }
 
 fn of_kind(crd: &Value) -> Vec<(String, String)> {
@@ -33,7 +32,7 @@ fn of_kind(crd: &Value) -> Vec<(String, String)> {
         (kind.clone(), format!("short names {short_names:?}")),
         (
             kind.clone(),
-            format!("status {}", if version["subresources"]["status"].is_null() { "within" } else { "apart" }),
+            format!("status {}", if version["subresources"]["status"].is_null() { "none" } else { "subresource" }),
         ),
         (kind.clone(), if scale.is_null() { "scale none".to_owned() } else { format!("scale {}", paths.join(" ")) }),
     ];
@@ -49,12 +48,12 @@ fn of_kind(crd: &Value) -> Vec<(String, String)> {
 }
 
 fn of_field(all: &mut Vec<(String, String)>, path: &str, schema: &Value) {
-    if let Some((_, foreign)) = FOREIGN.iter().find(|(end, _)| path.ends_with(end)) {
-        all.push((path.to_owned(), (*foreign).to_owned()));
-        of_foreign(all, path, schema);
+    if let Some((_, kubernetes_type)) = KUBERNETES_TYPES.iter().find(|(end, _)| path.ends_with(end)) {
+        all.push((path.to_owned(), (*kubernetes_type).to_owned()));
+        of_kubernetes_type(all, path, schema);
         return;
     }
-    all.extend(said(schema).into_iter().map(|statement| (path.to_owned(), statement)));
+    all.extend(of_schema(schema).into_iter().map(|statement| (path.to_owned(), statement)));
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.ends_with(' ') { [path, name].concat() } else { [path, ".", name].concat() };
         if schema["required"].as_array().is_some_and(|required| required.contains(&name.as_str().into())) {
@@ -70,8 +69,8 @@ fn of_field(all: &mut Vec<(String, String)>, path: &str, schema: &Value) {
     }
 }
 
-/// What is told of Kubernetes' own types: which fields of pods are known, how lists merge, and defaults.
-fn of_foreign(all: &mut Vec<(String, String)>, path: &str, schema: &Value) {
+/// The statements about Kubernetes' own types: the known fields of pods, list types, and defaults.
+fn of_kubernetes_type(all: &mut Vec<(String, String)>, path: &str, schema: &Value) {
     let name = if path.ends_with(".podSpec") {
         let fields = schema["properties"].as_object().expect("a pod spec has fields").keys();
         all.extend(fields.map(|field| (format!("PodSpec {field}"), "known".to_owned())));
@@ -85,45 +84,45 @@ fn of_foreign(all: &mut Vec<(String, String)>, path: &str, schema: &Value) {
     for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
         of_field(&mut within, &[name, field].concat(), schema);
     }
-    let told = ["keyed by ", "a set", "atomic", "default ", "preserves "];
-    within.retain(|(_, said)| told.iter().any(|word| said.starts_with(word)));
+    let prefixes = ["keyed by ", "a set", "atomic", "default ", "preserves "];
+    within.retain(|(_, statement)| prefixes.iter().any(|prefix| statement.starts_with(prefix)));
     let containers =
         |path: String| path.replace("initContainers", "containers").replace("ephemeralContainers", "containers");
-    all.extend(within.into_iter().map(|(path, said)| (containers(path), said)));
+    all.extend(within.into_iter().map(|(path, statement)| (containers(path), statement)));
 }
 
-fn said(schema: &Value) -> Vec<String> {
+fn of_schema(schema: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let is = |field: &str| schema.get(field).filter(|value| !value.is_null());
-    let mut said = vec![kind_of(schema)];
-    said.extend(is("default").map(|value| format!("default {}", text(value))));
+    let mut statements = vec![kind_of(schema)];
+    statements.extend(is("default").map(|value| format!("default {}", text(value))));
     if let Some(values) = schema["enum"].as_array() {
         let mut values: Vec<_> = values.iter().map(text).collect();
         values.sort_unstable();
-        said.push(format!("one of {}", values.join(" ")));
+        statements.push(format!("one of {}", values.join(" ")));
     }
-    said.extend(range(schema, "length", "minLength", "maxLength"));
-    said.extend(range(schema, "items", "minItems", "maxItems"));
-    said.extend(is("pattern").map(|pattern| format!("pattern {}", text(pattern))));
-    said.extend(schema["minimum"].as_f64().map(|least| format!("at least {least}")));
-    said.extend(schema["maximum"].as_f64().map(|most| format!("at most {most}")));
-    said.extend(is("nullable").map(|_| "nullable".to_owned()));
-    said.extend(is("x-kubernetes-preserve-unknown-fields").map(|_| "preserves unknown fields".to_owned()));
+    statements.extend(range(schema, "length", "minLength", "maxLength"));
+    statements.extend(range(schema, "items", "minItems", "maxItems"));
+    statements.extend(is("pattern").map(|pattern| format!("pattern {}", text(pattern))));
+    statements.extend(schema["minimum"].as_f64().map(|least| format!("at least {least}")));
+    statements.extend(schema["maximum"].as_f64().map(|most| format!("at most {most}")));
+    statements.extend(is("nullable").map(|_| "nullable".to_owned()));
+    statements.extend(is("x-kubernetes-preserve-unknown-fields").map(|_| "preserves unknown fields".to_owned()));
     match schema["x-kubernetes-list-type"].as_str() {
         Some("map") => {
             let keys = schema["x-kubernetes-list-map-keys"].as_array().expect("keys").iter().map(text);
-            said.push(format!("keyed by {}", keys.collect::<Vec<_>>().join(" ")));
+            statements.push(format!("keyed by {}", keys.collect::<Vec<_>>().join(" ")));
         }
-        Some("set") => said.push("a set".to_owned()),
-        Some(other) => said.push(other.to_owned()),
+        Some("set") => statements.push("a set".to_owned()),
+        Some(other) => statements.push(other.to_owned()),
         None => {}
     }
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let or = |field: &str, other: &str| rule[field].as_str().unwrap_or(other).to_owned();
         let reason = or("reason", "FieldValueInvalid");
-        said.push(format!("rule {} {reason} {}", or("fieldPath", "."), or("message", "without a message")));
+        statements.push(format!("rule {} {reason} {}", or("fieldPath", "."), or("message", "without a message")));
     }
-    said
+    statements
 }
 
 fn kind_of(schema: &Value) -> String {

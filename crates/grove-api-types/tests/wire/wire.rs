@@ -1,4 +1,4 @@
-//! The wire format, read from `kinds/` and `shapes.yaml`.
+//! The statements of the wire format, from `kinds/`, `types.yaml` and `pod_spec.yaml`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Statements, folder, read};
 
-/// Fields of a shape or a kind: path to what is said of it, joined by commas.
+/// The fields of a type or a kind: for each path the statements, joined by commas.
 type Fields = BTreeMap<String, String>;
 
 /// One kind of the wire format.
@@ -28,30 +28,29 @@ struct Kind {
     fields: Fields,
 }
 
-/// The parts whose type is Kubernetes' own.
+/// The types of Kubernetes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Foreign {
+struct KubernetesTypes {
     known: Vec<String>,
     fields: Fields,
     #[serde(rename = "claim template")]
     claim_template: Fields,
 }
 
-/// All that the wire format states.
 pub(crate) fn statements() -> Statements {
-    let Foreign { known, fields, claim_template } = read(&folder().join("pod_spec.yaml"));
+    let KubernetesTypes { known, fields, claim_template } = read(&folder().join("pod_spec.yaml"));
     let known = known.into_iter().map(|field| (format!("PodSpec {field}"), "known".to_owned()));
-    let fields = fields.into_iter().map(|(path, said)| (format!("PodSpec {path}"), said));
-    let template = claim_template.into_iter().map(|(path, said)| (format!("ClaimTemplate {path}"), said));
-    let shapes: BTreeMap<String, Fields> = read(&folder().join("shapes.yaml"));
+    let fields = fields.into_iter().map(|(path, statement)| (format!("PodSpec {path}"), statement));
+    let template = claim_template.into_iter().map(|(path, statement)| (format!("ClaimTemplate {path}"), statement));
+    let types: BTreeMap<String, Fields> = read(&folder().join("types.yaml"));
     let files = std::fs::read_dir(folder().join("kinds")).expect("there are kinds");
     let kinds = files.map(|file| read::<Kind>(&file.expect("a file").path()));
-    kinds.flat_map(|kind| kind.statements(&shapes)).chain(known).chain(fields).chain(template).collect()
+    kinds.flat_map(|kind| kind.statements(&types)).chain(known).chain(fields).chain(template).collect()
 }
 
 impl Kind {
-    fn statements(self, shapes: &BTreeMap<String, Fields>) -> Vec<(String, String)> {
+    fn statements(self, types: &BTreeMap<String, Fields>) -> Vec<(String, String)> {
         let Self { group, version, name: kind, plural, singular, short_names, scope, scale, status, columns, fields } =
             self;
         let mut all = vec![
@@ -61,28 +60,28 @@ impl Kind {
             (kind.clone(), format!("scale {scale}")),
         ];
         all.extend(columns.iter().enumerate().map(|(at, column)| (kind.clone(), format!("column {at} {column}"))));
-        for (path, said) in fields {
-            expand(&mut all, &format!("{kind} {path}"), &said, shapes);
+        for (path, statements) in fields {
+            expand(&mut all, &format!("{kind} {path}"), &statements, types);
         }
         all
     }
 }
 
-/// What is said of a field; a shape says it of the fields within, too.
-fn expand(all: &mut Vec<(String, String)>, path: &str, said: &str, shapes: &BTreeMap<String, Fields>) {
-    for statement in said.split(", ") {
-        let Some(shape) = shapes.get(statement) else {
-            all.push((path.to_owned(), in_order(statement)));
+/// Adds the statements about a field. A type adds the statements about its fields.
+fn expand(all: &mut Vec<(String, String)>, path: &str, statements: &str, types: &BTreeMap<String, Fields>) {
+    for statement in statements.split(", ") {
+        let Some(fields) = types.get(statement) else {
+            all.push((path.to_owned(), sorted(statement)));
             continue;
         };
-        for (field, said) in shape {
-            expand(all, &[path, field].concat(), said, shapes);
+        for (field, statements) in fields {
+            expand(all, &[path, field].concat(), statements, types);
         }
     }
 }
 
-/// Values of an enumeration, in whichever order they were written.
-fn in_order(statement: &str) -> String {
+/// The statement with the values of an enumeration in alphabetical order.
+fn sorted(statement: &str) -> String {
     let Some(values) = statement.strip_prefix("one of ") else { return statement.to_owned() };
     let mut values: Vec<_> = values.split(' ').collect();
     values.sort_unstable();

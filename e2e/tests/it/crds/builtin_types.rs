@@ -1,6 +1,6 @@
 //! The schemas of Kubernetes' own types in Grove's CRDs, compared with those of the API server. The test reads the CRD of
 //! sets. Another test shows that these types are the same in every CRD
-//! (`what_is_kubernetes_own_is_the_same_wherever_it_stands`).
+//! (`fields_with_the_same_kubernetes_type_have_the_same_schema`).
 
 use e2e::kubectl::kubectl;
 use grove_api_types::crds::crds;

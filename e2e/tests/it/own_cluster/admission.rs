@@ -16,12 +16,13 @@ use relaxed_crds::RelaxedCrds;
 use serde_json::json;
 
 use super::dry_run::{Case, run_cases};
-use grove_test_support::rows::{Known, patches, rows, scales};
+use grove_test_support::rows::{RowFacts, patches, rows, scales};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_enforces_the_admission_rules() {
     let cluster =
-        DevCluster::start_own_with("admission", &["--config", &configuration_file("first", &Known::default())]).await;
+        DevCluster::start_own_with("admission", &["--config", &configuration_file("first", &RowFacts::default())])
+            .await;
     // The test stores objects only for validation, so the controllers must not reconcile them.
     for controller in ["pcs-controller", "pclq-controller"] {
         cluster.stop(controller).await;
@@ -33,10 +34,10 @@ async fn the_api_server_enforces_the_admission_rules() {
     // Cases with a CRD error, for the run in which the CRDs have no rules.
     let mut without_rules = Groups::default();
     let mut policy_cases = PolicyCases::default();
-    for (number, row) in rows().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
+    for (number, row) in rows().iter().enumerate().filter(|(_, row)| row.unit_test_only.is_none()) {
         let cases = state.prepare(number, row).await;
         policy_cases.add(row, &cases);
-        if !row.unreadable && !row.kubernetes {
+        if !row.schema_only && !row.kubernetes_rule {
             let with_crd_error = cases.iter().filter(|case| !case.crd_error.is_empty());
             without_rules.entry(shared(&row.facts)).or_default().extend(with_crd_error.map(Case::for_webhook));
         }
@@ -44,12 +45,12 @@ async fn the_api_server_enforces_the_admission_rules() {
     }
     for (number, row) in scales().iter().enumerate() {
         let case = state.prepare_scale(number, row).await;
-        if !row.definition.is_empty() && !row.kubernetes {
-            without_rules.entry(Known::default()).or_default().push(case.for_webhook());
+        if !row.crd_errors.is_empty() && !row.kubernetes_rule {
+            without_rules.entry(RowFacts::default()).or_default().push(case.for_webhook());
         }
-        with_rules.entry(Known::default()).or_default().push(case);
+        with_rules.entry(RowFacts::default()).or_default().push(case);
     }
-    for (number, row) in patches().iter().enumerate().filter(|(_, row)| row.only_here.is_none()) {
+    for (number, row) in patches().iter().enumerate().filter(|(_, row)| row.unit_test_only.is_none()) {
         with_rules.entry(shared(&row.facts)).or_default().push(state.prepare_patch(number, row).await);
     }
     let mut failures = policy_cases.run(&client).await;
@@ -72,14 +73,14 @@ async fn the_api_server_enforces_the_admission_rules() {
 }
 
 /// Cases by what they share: the configuration and the queues of Volcano.
-type Groups = BTreeMap<Known, Vec<Case>>;
+type Groups = BTreeMap<RowFacts, Vec<Case>>;
 
 /// Runs each group under its configuration; the result is the list of failures.
 async fn run_groups(state: &ClusterState, server: &mut ServiceReplica, (title, groups): (&str, Groups)) -> Vec<String> {
     let mut failures = vec![];
-    for (at, (known, cases)) in groups.into_iter().enumerate() {
-        state.set_queues(&known).await;
-        server.set_flag("--config", &configuration_file(&format!("{}-{at}", title.replace(' ', "-")), &known));
+    for (at, (facts, cases)) in groups.into_iter().enumerate() {
+        state.set_queues(&facts).await;
+        server.set_flag("--config", &configuration_file(&format!("{}-{at}", title.replace(' ', "-")), &facts));
         server.restart().await;
         let failed = run_cases(state.client(), cases).await;
         failures.extend(failed.into_iter().map(|failure| format!("{title}: {failure}")));
@@ -88,8 +89,8 @@ async fn run_groups(state: &ClusterState, server: &mut ServiceReplica, (title, g
 }
 
 /// The facts of a row that concern the whole cluster, without those about its own objects.
-fn shared(known: &Known) -> Known {
-    Known { scheduled: false, taken: false, grove: false, referring: vec![], ..known.clone() }
+fn shared(facts: &RowFacts) -> RowFacts {
+    RowFacts { scheduled: false, name_conflict: false, grove_user: false, referencing_sets: vec![], ..facts.clone() }
 }
 
 /// All schedulers; the first one is always enabled.
@@ -97,21 +98,24 @@ const SCHEDULERS: [&str; 4] = ["default-scheduler", "kai-scheduler", "volcano", 
 
 /// Writes the configuration that rows require. The file is outside of the cluster's folder, which does not exist yet. JSON
 /// is YAML.
-fn configuration_file(name: &str, known: &Known) -> String {
-    let enabled: Vec<_> =
-        SCHEDULERS.iter().filter(|name| !known.without.iter().any(|other| other == *name)).copied().collect();
-    let default = known.default_scheduler.as_deref().unwrap_or(SCHEDULERS[0]);
+fn configuration_file(name: &str, facts: &RowFacts) -> String {
+    let enabled: Vec<_> = SCHEDULERS
+        .iter()
+        .filter(|name| !facts.disabled_schedulers.iter().any(|other| other == *name))
+        .copied()
+        .collect();
+    let default = facts.default_scheduler.as_deref().unwrap_or(SCHEDULERS[0]);
     // Rows with an impossible configuration have the field `onlyHere`.
     let is_possible = enabled.contains(&default) && enabled.contains(&SCHEDULERS[0]);
-    assert!(is_possible, "the configuration is impossible: {known:?}");
+    assert!(is_possible, "the configuration is impossible: {facts:?}");
     let profiles: Vec<_> = enabled.iter().map(|name| json!({ "name": name })).collect();
     let levels =
-        if known.default_levels { json!([{ "domain": "rack", "key": "example.com/rack" }]) } else { json!([]) };
+        if facts.default_levels { json!([{ "domain": "rack", "key": "example.com/rack" }]) } else { json!([]) };
     let configuration = json!({
         "apiVersion": "operator.config.grove.io/v1alpha1",
         "kind": "OperatorConfiguration",
-        "topologyAwareScheduling": { "enabled": !known.topology_off, "levels": levels },
-        "network": { "autoMNNVLEnabled": !known.mnnvl_off },
+        "topologyAwareScheduling": { "enabled": !facts.topology_disabled, "levels": levels },
+        "network": { "autoMNNVLEnabled": !facts.mnnvl_disabled },
         "scheduler": { "profiles": profiles, "defaultProfileName": default },
     });
     let folder = DevCluster::shared().dir().join("admission");

@@ -1,4 +1,4 @@
-//! The names of generated claims: they are valid, no two claims have one name, and no pod has an own claim with the name of a
+//! The names of generated claims: they are valid, no two claims have the same name, and no pod has an own claim with the name of a
 //! generated one.
 
 use std::collections::btree_map::Entry;
@@ -96,7 +96,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
         let at_group = [NamePart::Text(&set), NamePart::Index, NamePart::Text(&group.name)];
         let of_group = resource_sharing::of_group(group);
         let named = check_names((&path, Owner::Group(&group.name)), &at_group, &of_group, errors);
-        // Of two groups with one name only the first counts; another rule denies the duplicate.
+        // Only the first of two groups with the same name counts; another rule denies the duplicate.
         if let Entry::Vacant(entry) = of_groups.entry(group.name.as_str()) {
             entry.insert(SharedClaims::new(&at_group, of_group));
             claims.extend(named);
@@ -175,7 +175,7 @@ fn check_names<'a>(
     claims
 }
 
-/// No two claims of any level may have one name.
+/// No two claims of any level may have the same name.
 fn check_unique_names(claims: &[(Vec<NamePart<'_>>, ClaimSource<'_>)], errors: &mut ErrorCollector) {
     for (shares, first) in collisions(claims) {
         let (template, owner) = (first.template, first.owner);

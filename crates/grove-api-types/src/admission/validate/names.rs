@@ -134,7 +134,7 @@ fn check_hostname(path: &FieldPath, name: &str, longest: &Hostname, errors: &mut
     }
 }
 
-/// No two `PodClique`s and no two autoscalers of a set may have one name.
+/// No two `PodClique`s and no two autoscalers of a set may have the same name.
 fn check_name_clashes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let cliques = generated_cliques(context);
     for (clique, first) in collisions(&cliques) {

@@ -97,7 +97,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
     if topology.is_none_or(|topology| topology.is_terminating) {
         let written = names.into_iter().next().map(|(path, _)| path);
         let path = written.unwrap_or_else(|| template_path().field("clusterTopologyName"));
-        let state = if topology.is_some() { "is being deleted" } else { "not found" };
+        let state = if topology.is_some() { "is terminating" } else { "not found" };
         let text =
             format!("ClusterTopology or ClusterTopologyBinding {name:?} {state}; create it or choose another topology");
         errors.invalid(Rule::TopologyExists, &path, name, text);

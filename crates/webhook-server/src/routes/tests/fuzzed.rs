@@ -61,8 +61,8 @@ fn subjects(webhook: Webhook) -> Vec<Subject> {
         }
         Webhook::Authorize => {
             let of = |row| -> [Value; 2] {
-                let grove_test_support::rows::ManagedRow { change, before, .. } = row;
-                [changed(&object("managed"), &change), changed(&object("managed"), &before)]
+                let grove_test_support::rows::ManagedRow { changes, old_changes, .. } = row;
+                [changed(&object("managed"), &changes), changed(&object("managed"), &old_changes)]
             };
             let objects = managed().into_iter().flat_map(of).chain(iter::once(object("managed")));
             vec![Subject { kinds: MANAGED.to_vec(), objects: objects.collect() }]

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::it::own_cluster::dry_run::{Case, Operation};
-use grove_test_support::rows::{Known, On, PatchRow, Refers, Row, ScaleRow, TOPOLOGIES, object};
+use grove_test_support::rows::{Operations, PatchRow, Row, RowFacts, ScaleRow, SetReference, TOPOLOGIES, object};
 
 const OF_SETS: &str = "pcs.validating.webhooks.grove.io";
 const OF_TOPOLOGIES: &str = "clustertopology.validating.webhooks.grove.io";
@@ -89,13 +89,13 @@ impl ClusterState {
     }
 
     /// Replaces all queues of Volcano by those that the rows require.
-    pub(super) async fn set_queues(&self, known: &Known) {
+    pub(super) async fn set_queues(&self, facts: &RowFacts) {
         let all = self.api("Queue", None);
         for queue in all.list(&ListParams::default()).await.expect("the queues").items {
             all.delete(&queue.name_any(), &DeleteParams::default()).await.expect("the queue is deleted");
         }
-        let mut queues = known.queues.clone();
-        if !known.no_queues {
+        let mut queues = facts.queues.clone();
+        if !facts.no_queues {
             queues.entry("default".to_owned()).or_insert(true);
         }
         for (name, is_open) in queues {
@@ -107,10 +107,10 @@ impl ClusterState {
 
     /// Stores the objects of a row, and returns its cases.
     pub(super) async fn prepare(&self, number: usize, row: &Row) -> Vec<Case> {
-        let operations = match row.on {
-            On::Create => &["create"][..],
-            On::Update => &["update"],
-            On::Both => &["create", "update"],
+        let operations = match row.operations {
+            Operations::Create => &["create"][..],
+            Operations::Update => &["update"],
+            Operations::CreateAndUpdate => &["create", "update"],
         };
         let mut cases = Vec::new();
         for operation in operations {
@@ -125,24 +125,24 @@ impl ClusterState {
 
     /// Stores the objects of a defaulting row, and returns its case.
     pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Case {
-        let on = if row.before.is_some() { On::Update } else { On::Create };
+        let operations = if row.old_changes.is_some() { Operations::Update } else { Operations::Create };
         let row_of_object = Row {
             rule: "defaults".to_owned(),
             case: row.case.clone(),
             source: row.source.clone(),
             object: row.object.clone(),
-            on,
-            before: row.before.clone().unwrap_or_default(),
-            change: row.change.clone(),
+            operations,
+            old_changes: row.old_changes.clone().unwrap_or_default(),
+            changes: row.changes.clone(),
             facts: row.facts.clone(),
-            refused: vec![],
-            also_on_update: vec![],
-            warned: vec![],
-            definition: vec![],
-            definition_on_update: vec![],
-            kubernetes: false,
-            unreadable: false,
-            only_here: None,
+            errors: vec![],
+            errors_on_update: vec![],
+            warnings: vec![],
+            crd_errors: vec![],
+            crd_errors_on_update: vec![],
+            kubernetes_rule: false,
+            schema_only: false,
+            unit_test_only: None,
         };
         let case = self.prepare(number + PATCHES, &row_of_object).await.remove(0);
         case.with_defaults(&self.client, &row.patch).await
@@ -167,8 +167,8 @@ impl ClusterState {
         }
         let translated =
             |texts: &[String]| texts.iter().map(|text| text.replace("team/", &format!("{namespace}/"))).collect();
-        let (also_denied, definition) = match operation {
-            "update" => (row.also_on_update.as_slice(), row.definition_on_update.as_slice()),
+        let (errors_on_update, crd_errors_on_update) = match operation {
+            "update" => (row.errors_on_update.as_slice(), row.crd_errors_on_update.as_slice()),
             _ => (&[][..], &[][..]),
         };
         Case {
@@ -178,9 +178,9 @@ impl ClusterState {
             name,
             user: None,
             webhook: OF_SETS,
-            denied: translated(&[row.refused.as_slice(), also_denied].concat()),
-            warnings: translated(&row.warned),
-            crd_error: [row.definition.as_slice(), definition].concat(),
+            denied: translated(&[row.errors.as_slice(), errors_on_update].concat()),
+            warnings: translated(&row.warnings),
+            crd_error: [row.crd_errors.as_slice(), crd_errors_on_update].concat(),
             defaulted: None,
         }
     }
@@ -190,7 +190,7 @@ impl ClusterState {
         let (mut new, mut old) = (row.new_object(), row.old_object());
         let kind = new["kind"].as_str().expect("a kind").to_owned();
         let (original, is_renamed) =
-            (object(&row.object)["metadata"]["name"].clone(), row.change.contains_key("/metadata/name"));
+            (object(&row.object)["metadata"]["name"].clone(), row.changes.contains_key("/metadata/name"));
         let original = original.as_str().expect("a name").to_owned();
         let name = if is_renamed {
             new["metadata"]["name"].as_str().expect("a name").to_owned()
@@ -200,7 +200,7 @@ impl ClusterState {
         let set_namespace = format!("a-{number}-{operation}");
         new["metadata"]["name"] = json!(name);
         old["metadata"]["name"] = json!(name);
-        if row.facts.taken {
+        if row.facts.name_conflict {
             let (other_kind, template) = match kind.as_str() {
                 "ClusterTopology" => ("ClusterTopologyBinding", "binding"),
                 _ => ("ClusterTopology", "topology"),
@@ -212,14 +212,14 @@ impl ClusterState {
         if operation == "update" {
             let stored = self.store(&kind, None, old).await;
             new["metadata"]["resourceVersion"] = json!(stored.resource_version());
-            self.store_referencing_sets(&set_namespace, &name, &row.facts.referring, &new).await;
+            self.store_referencing_sets(&set_namespace, &name, &row.facts.referencing_sets, &new).await;
         }
         let translated = |texts: &[String]| {
             let translate = |text: &String| {
                 let text = text.replace(&format!("{original:?}"), &format!("{name:?}"));
-                let referring = row.facts.referring.iter();
-                referring.fold(text, |text, refers| {
-                    text.replace(&refers.set, &refers.set.replacen("a/", &format!("{set_namespace}/"), 1))
+                let sets = row.facts.referencing_sets.iter();
+                sets.fold(text, |text, set| {
+                    text.replace(&set.set, &set.set.replacen("a/", &format!("{set_namespace}/"), 1))
                 })
             };
             texts.iter().map(translate).collect()
@@ -229,26 +229,26 @@ impl ClusterState {
             path: format!("/apis/grove.io/v1alpha1/{}", plural(&kind)),
             operation: if operation == "update" { Operation::Update(new) } else { Operation::Create(new) },
             name: name.clone(),
-            user: row.facts.grove.then(|| "system:serviceaccount:grove-system:topology-controller".to_owned()),
+            user: row.facts.grove_user.then(|| "system:serviceaccount:grove-system:topology-controller".to_owned()),
             webhook: OF_TOPOLOGIES,
-            denied: translated(&row.refused),
-            warnings: translated(&row.warned),
-            crd_error: row.definition.clone(),
+            denied: translated(&row.errors),
+            warnings: translated(&row.warnings),
+            crd_error: row.crd_errors.clone(),
             defaulted: None,
         }
     }
 
     /// Stores the sets that reference the topology.
-    async fn store_referencing_sets(&self, namespace: &str, topology: &str, referring: &[Refers], new: &Value) {
-        if !referring.is_empty() {
+    async fn store_referencing_sets(&self, namespace: &str, topology: &str, sets: &[SetReference], new: &Value) {
+        if !sets.is_empty() {
             self.create_namespace(namespace).await;
         }
         let levels = new["spec"]["levels"].as_array().cloned().unwrap_or_default();
         let default_domain = levels.last().and_then(|level| level["domain"].as_str()).unwrap_or("host").to_owned();
-        for refers in referring {
-            let name = refers.set.split('/').next_back().expect("a name");
+        for reference in sets {
+            let name = reference.set.split('/').next_back().expect("a name");
             let domains =
-                if refers.domains.is_empty() { std::slice::from_ref(&default_domain) } else { &refers.domains };
+                if reference.domains.is_empty() { std::slice::from_ref(&default_domain) } else { &reference.domains };
             let cliques: Vec<_> = domains.iter().enumerate().map(|(at, domain)| {
                 let containers = json!([{ "name": "main", "image": "pause" }]);
                 json!({ "name": format!("c{at}"), "spec": { "roleName": format!("c{at}"), "podSpec": { "containers": containers } },
@@ -257,7 +257,7 @@ impl ClusterState {
             let set =
                 json!({ "metadata": { "name": name }, "spec": { "replicas": 1, "template": { "cliques": cliques } } });
             self.store("PodCliqueSet", Some(namespace), set).await;
-            if refers.scheduled {
+            if reference.scheduled {
                 self.store_scheduled_clique(namespace, name).await;
             }
         }
@@ -268,12 +268,13 @@ impl ClusterState {
         self.create_namespace(&namespace).await;
         let mut set = row.set_object();
         set["metadata"]["namespace"] = json!(namespace);
-        let name = if row.of == "set" { set["metadata"]["name"].as_str().expect("a name") } else { "serve-0-model" };
+        let name =
+            if row.target == "set" { set["metadata"]["name"].as_str().expect("a name") } else { "serve-0-model" };
         let name = row.name.clone().unwrap_or_else(|| name.to_owned());
         self.store("PodCliqueSet", Some(&namespace), set).await;
         let metadata = json!({ "name": name, "labels": { "app.kubernetes.io/part-of": "serve" } });
         let mut spec = json!({ "replicas": row.from, "minAvailable": row.min_available });
-        let plural = match row.of.as_str() {
+        let plural = match row.target.as_str() {
             "group" => {
                 spec["cliqueNames"] = json!([row.clique.as_deref().unwrap_or("worker")]);
                 let group = json!({ "metadata": metadata, "spec": spec });
@@ -288,15 +289,15 @@ impl ClusterState {
             _ => "podcliquesets",
         };
         Case {
-            title: format!("scale: {} {}", row.of, row.case),
+            title: format!("scale: {} {}", row.target, row.case),
             path: format!("/apis/grove.io/v1alpha1/namespaces/{namespace}/{plural}"),
             operation: Operation::Scale(row.to),
             name,
             user: None,
             webhook: OF_SCALES,
-            denied: row.refused.clone(),
-            warnings: row.warned.clone(),
-            crd_error: row.definition.clone(),
+            denied: row.errors.clone(),
+            warnings: row.warnings.clone(),
+            crd_error: row.crd_errors.clone(),
             defaulted: None,
         }
     }

@@ -6,7 +6,7 @@ use kube::Client;
 
 use crate::it::own_cluster::dry_run::{Case, run_cases};
 use crate::it::policy::{DENIED, Policy};
-use grove_test_support::rows::{Known, On, Row};
+use grove_test_support::rows::{Operations, Row, RowFacts};
 
 /// Updates of sets that depend only on the set, as the policy can validate them.
 #[derive(Default)]
@@ -15,8 +15,8 @@ pub(super) struct PolicyCases(Vec<(&'static Row, Case)>);
 impl PolicyCases {
     /// Adds the cases of a row, if the policy can validate them and the CRD does not reject them.
     pub(super) fn add(&mut self, row: &'static Row, cases: &[Case]) {
-        let is_set = row.object == "set" && row.facts == Known::default();
-        if is_set && row.on == On::Update && row.definition.is_empty() {
+        let is_set = row.object == "set" && row.facts == RowFacts::default();
+        if is_set && row.operations == Operations::Update && row.crd_errors.is_empty() {
             self.0.extend(cases.iter().map(|case| (row, Case { warnings: vec![], ..case.clone() })));
         }
     }
@@ -26,7 +26,7 @@ impl PolicyCases {
         let policy = Policy::install(client, None).await;
         let (mut denied, mut accepted, mut accepted_rules) = (vec![], vec![], BTreeSet::new());
         for (row, case) in self.0.into_iter().filter(|(row, _)| policy.covered().contains(row.rule.as_str())) {
-            if row.refused.is_empty() {
+            if row.errors.is_empty() {
                 accepted_rules.insert(row.rule.as_str());
                 accepted.push(case);
             } else {

@@ -15,10 +15,10 @@ const UNPROTECTED: &str = "grove.io/disable-managed-resource-protection";
 
 /// Stores the objects of the rows; the results are the denied and the accepted cases.
 pub(super) async fn prepare(client: &Client) -> (Vec<Case>, Vec<Case>) {
-    let rows: Vec<_> = managed().into_iter().filter(|row| row.only_here.is_none()).collect();
+    let rows: Vec<_> = managed().into_iter().filter(|row| row.unit_test_only.is_none()).collect();
     let mut cases = Vec::new();
     for parent in [None, Some("true"), Some("yes"), Some("absent")] {
-        let of_parent = rows.iter().enumerate().filter(|(_, row)| row.set.as_deref() == parent);
+        let of_parent = rows.iter().enumerate().filter(|(_, row)| row.parent.as_deref() == parent);
         let ns = Namespace::create(client, &format!("e2e-set-{}", parent.unwrap_or("protected"))).await;
         let owner = if parent == Some("absent") { None } else { Some(create_unprotected_set(&ns).await) };
         for (number, row) in of_parent {
@@ -70,8 +70,8 @@ async fn case(ns: &Namespace, number: usize, row: &ManagedRow, owner: Option<&st
         user: Some(row.user.clone()),
         webhook: AUTHORIZER,
         denied: row.denied.iter().map(translated).collect(),
-        warnings: row.warned.iter().map(translated).collect(),
-        crd_error: row.definition.clone(),
+        warnings: row.warnings.iter().map(translated).collect(),
+        crd_error: row.crd_errors.clone(),
         defaulted: None,
     }
 }
@@ -79,7 +79,7 @@ async fn case(ns: &Namespace, number: usize, row: &ManagedRow, owner: Option<&st
 /// The stored object with the changes of the row. The resource version is only set where the API server requires one,
 /// because Kubernetes' controllers may update the object meanwhile.
 fn update(row: &ManagedRow, stored: &DynamicObject, owner: Option<&str>) -> Value {
-    let mut new = changed(&serde_json::to_value(stored).expect("JSON"), &row.change);
+    let mut new = changed(&serde_json::to_value(stored).expect("JSON"), &row.changes);
     set_owner(&mut new, owner);
     let metadata = new["metadata"].as_object_mut().expect("metadata");
     metadata.remove("resourceVersion");
