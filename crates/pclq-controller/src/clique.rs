@@ -11,11 +11,11 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::{ControllerBuilder, Requeue, Trigger};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
+use grove_controller::reconcile_error::ReconcileError;
 use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod, on_relist};
 use crate::context::Context;
-use crate::error::Error;
 use crate::informers::Deltas;
 
 mod desired;
@@ -69,7 +69,7 @@ fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
         .watches(on_relist(&ctx.caches.pods, &ctx.caches.cliques))
 }
 
-async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, Error> {
+async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
@@ -85,9 +85,9 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     if !observed.is_terminating() && !result.has_pending_watch_events() {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
-        status_delay = ctx.write_status(&*clique, clique.status.as_ref(), &status, change).await?;
+        status_delay = ctx.status_writer.write(&*clique, clique.status.as_ref(), &status, change).await?;
     }
-    result.into_result().map_err(Error::Execute)?;
+    result.into_result().map_err(ReconcileError::Execute)?;
     Ok(Requeue::after(&plan, status_delay))
 }
 
@@ -95,7 +95,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
     ctx.expectations.forget(&uid);
-    ctx.status_throttle.forget(deleted);
+    ctx.status_writer.forget(deleted);
     ctx.rejected_creates.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))

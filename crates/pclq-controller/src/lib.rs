@@ -9,7 +9,6 @@ use grove_runtime::runtime::Runtime;
 mod clique;
 mod context;
 mod dependents;
-mod error;
 mod expectations;
 mod informers;
 mod pod;
