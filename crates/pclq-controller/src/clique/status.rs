@@ -8,6 +8,7 @@ use grove_controller::conditions::is_status_condition_true;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Plan;
 use grove_controller::slim::SlimPod;
+use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -93,8 +94,4 @@ fn pod_selector(observed: &Observed) -> Option<String> {
     let mut selected = labels::base(&identity.set);
     selected.extend(labels::of([(labels::POD_CLIQUE, observed.name().as_str())]));
     Some(labels::selector(&selected))
-}
-
-fn as_count(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -5,10 +5,11 @@ use grove_controller::conditions::{ConditionUpdate, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::slim::SlimPod;
+use grove_controller::status_counts::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{as_count, rejections};
+use super::rejections;
 use crate::clique::observed::Observed;
 
 /// Whether a condition is true, its reason and its message.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use grove_controller::events::normalized_message;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_runtime::api_error::ApiError;
 
@@ -53,10 +54,4 @@ fn without_object_name<'a>(name: &str, failure: &'a ApiError) -> &'a str {
     let prefixes = ["forbidden", "invalid"].map(|reason| format!("\"{name}\" is {reason}: "));
     let rest = prefixes.iter().find_map(|prefix| failure.message.split_once(prefix.as_str()));
     rest.map_or(failure.message.as_str(), |(_, message)| message)
-}
-
-/// The message without the words that contain digits: names and numbers.
-fn normalized_message(message: &str) -> String {
-    let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
-    message.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }
