@@ -48,11 +48,11 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         Ok(steps) => (steps, None),
         Err(waiting) => (Vec::new(), Some(waiting)),
     };
-    // A surplus orphan is adopted first, and deleted by a later plan.
-    let surplus = indices.surplus.iter().copied().filter(|pod| observed.owns(pod));
+    // An orphan is adopted first, and deleted by a later plan.
+    let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
     Plan::new()
         .stage(Stage::new(stage::ADOPTION, identity::adoptions(observed)))
-        .stage(with_delete_events(delete(surplus.chain(finished(observed)))))
+        .stage(with_delete_events(delete(to_delete.chain(finished(observed)))))
         .stage(Stage::new(stage::LABELS, identity::restore_labels(observed, &identity, &indices.retained)))
         .stage(Stage::new(stage::REFERENCES, references))
         .stage(Stage::new(stage::GATES, ungated))
