@@ -16,6 +16,7 @@ use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod, on_relist};
 use crate::context::Context;
+use crate::dependents::dependents_of_scheduling;
 use crate::informers::Deltas;
 
 mod desired;
@@ -55,17 +56,16 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas
 fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
     let Deltas { cliques, cliques_for_dependents, pods, gangs } = deltas;
     let rejected_creates = ctx.rejected_creates.clone();
-    let [by_pods, by_gangs, by_cliques] = [(); 3].map(|()| ctx.dependents.clone());
+    let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| ctx.caches.cliques.clone());
     ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), cliques)
         .watches(pods.flat_map(move |delta| {
             let retries = rejected_creates.to_retry(&delta).into_iter().map(Trigger::Retry);
-            stream::iter(retries.chain(cliques_of_pod(&by_pods, &delta)))
+            stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
-        .watches(gangs.flat_map(move |delta| stream::iter(cliques_of_gang(&by_gangs, &delta))))
-        .watches(
-            cliques_for_dependents
-                .flat_map(move |delta| stream::iter(by_cliques.update(&delta)).map(Trigger::Reconcile)),
-        )
+        .watches(gangs.flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
+        .watches(cliques_for_dependents.flat_map(move |delta| {
+            stream::iter(dependents_of_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
+        }))
         .watches(on_relist(&ctx.caches.pods, &ctx.caches.cliques))
 }
 

@@ -9,7 +9,6 @@ use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
-use crate::dependents::DependentsIndex;
 use crate::expectations::Expectations;
 use crate::informers::Caches;
 use crate::rejected_creates::RejectedCreates;
@@ -17,7 +16,6 @@ use crate::rejected_creates::RejectedCreates;
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: Caches,
-    pub(crate) dependents: DependentsIndex,
     pub(crate) expectations: Expectations,
     pub(crate) rejected_creates: RejectedCreates,
     pub(crate) executor: Executor,
@@ -33,7 +31,6 @@ impl Context {
         let executor = service.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches,
-            dependents: DependentsIndex::default(),
             expectations: Expectations::default(),
             rejected_creates: RejectedCreates::default(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),

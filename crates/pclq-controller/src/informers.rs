@@ -8,6 +8,7 @@ use grove_controller::slim::SlimPod;
 use grove_controller::triggers::fan_out;
 use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 
+use crate::dependents::BY_BASE_GANG;
 use crate::pod;
 use crate::tombstones::Tombstones;
 
@@ -34,7 +35,8 @@ pub(crate) struct Deltas {
 
 /// Starts the informers.
 pub(crate) fn start(service: &Controllers) -> (Caches, Deltas) {
-    let (cliques, clique_deltas) = service.start_informer::<PodClique>(InformerOptions::default());
+    let clique_options = InformerOptions::default().with_index(BY_BASE_GANG);
+    let (cliques, clique_deltas) = service.start_informer::<PodClique>(clique_options);
     let [own_deltas, cliques_for_dependents] = fan_out(clique_deltas);
     // A label selector would not do: users can edit labels, and a live pod outside of the selection would be replaced.
     let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::context::Context;
+use crate::dependents::dependents_of;
 use crate::informers::Caches;
 use crate::pod::labelled_clique;
 
@@ -31,7 +32,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
-    let has_dependents = !ctx.dependents.dependents_of(&namespace, gang_name.unwrap_or_default()).is_empty();
+    let has_dependents = !dependents_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (creates_rejected, default_scheduler) = (ctx.rejected_creates.contains(&clique), ctx.default_scheduler);
     Observed {
         clique,
