@@ -55,11 +55,11 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
     let Deltas { cliques, cliques_for_dependents, pods, gangs } = deltas;
-    let rejected_creates = ctx.rejected_creates.clone();
+    let create_backoff = ctx.create_backoff.clone();
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| ctx.caches.cliques.clone());
     ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), cliques)
         .watches(pods.flat_map(move |delta| {
-            let retries = rejected_creates.to_retry(&delta).into_iter().map(Trigger::Retry);
+            let retries = create_backoff.reset_on_delete(&delta).into_iter().map(Trigger::Retry);
             stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
         .watches(gangs.flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
@@ -80,7 +80,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
         ctx.expectations.record_references_written(observed.uid(), gang_version);
     }
-    ctx.rejected_creates.record(&clique, &result);
+    ctx.create_backoff.record(&*clique, &observed.backed_off, &result);
     let mut status_delay = None;
     if !observed.is_terminating() && !result.has_pending_watch_events() {
         let status = status::status(&observed, &plan, &result, now);
@@ -96,7 +96,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
     ctx.expectations.forget(&uid);
     ctx.status_writer.forget(deleted);
-    ctx.rejected_creates.forget(deleted);
+    ctx.create_backoff.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
+use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controllers::Controllers;
+use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::executor::Executor;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
@@ -11,13 +13,12 @@ use grove_runtime::clock::Clock;
 
 use crate::expectations::Expectations;
 use crate::informers::Caches;
-use crate::rejected_creates::RejectedCreates;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: Caches,
     pub(crate) expectations: Expectations,
-    pub(crate) rejected_creates: RejectedCreates,
+    pub(crate) create_backoff: CreateBackoff<PodClique>,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
@@ -32,7 +33,7 @@ impl Context {
         Arc::new(Self {
             caches,
             expectations: Expectations::default(),
-            rejected_creates: RejectedCreates::default(),
+            create_backoff: CreateBackoff::of_alike_children(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
             clock: service.clock(),

@@ -13,7 +13,6 @@ mod expectations;
 mod informers;
 mod pod;
 pub mod rbac;
-mod rejected_creates;
 mod tombstones;
 
 use context::Context;

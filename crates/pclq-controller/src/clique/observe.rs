@@ -33,7 +33,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
     let has_dependents = !dependents_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
-    let (creates_rejected, default_scheduler) = (ctx.rejected_creates.contains(&clique), ctx.default_scheduler);
+    let (backed_off, default_scheduler) = (ctx.create_backoff.active(&clique), ctx.default_scheduler);
     Observed {
         clique,
         pods,
@@ -44,7 +44,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         base_gang,
         has_dependents,
         expectations,
-        creates_rejected,
+        backed_off,
         default_scheduler,
     }
 }

@@ -8,6 +8,7 @@ use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
@@ -34,8 +35,8 @@ pub(crate) struct Observed {
     pub(crate) has_dependents: bool,
     /// Writes of this process that are not in the caches yet.
     pub(crate) expectations: CliqueExpectations,
-    /// Whether the API server rejected creates of its pods in the last reconcile that sent any.
-    pub(crate) creates_rejected: bool,
+    /// The pods whose create was rejected and that wait for their retry.
+    pub(crate) backed_off: BackedOffCreates,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
 }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use expect_test::Expect;
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::plan::{Plan, Step};
+use grove_controller::plan::{Plan, Step, Target};
 use grove_controller::slim::SlimPod;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -45,7 +48,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, and `dependents`, whether other gangs depend on this one; `conflicting`, names
-/// of pods of others; `rejected`, whether creates were rejected.
+/// of pods of others; `backedOff`, names of pods whose creates were rejected, and `retry`, whether their backoff has ended.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -67,9 +70,20 @@ fn snapshot(row: &str) -> Observed {
             references_written_at: row["writtenAt"].as_str().map(String::from),
             ..CliqueExpectations::default()
         },
-        creates_rejected: row["rejected"] == json!(true),
+        backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         default_scheduler: Scheduler::default(),
     }
+}
+
+/// The rejected creates of these pods; their retry is due in 8 s or now.
+fn backed_off(names: &[Value], is_retry: bool) -> BackedOffCreates {
+    let rejected = |name: &Value| {
+        let target = Target::of(&*pod(&json!({ "name": name })));
+        let message = format!("pods \"{}\" is forbidden: exceeded quota: small", target.name);
+        (target, ApiError::new(403, "Forbidden", message))
+    };
+    let retry_after = (!names.is_empty()).then_some(Duration::from_secs(8));
+    BackedOffCreates { children: names.iter().map(rejected).collect(), retry_after, is_retry }
 }
 
 fn clique(row: &Value) -> PodClique {
