@@ -14,7 +14,7 @@ use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use kube::ResourceExt;
 
-use self::triggers::{cliques_of_gang, cliques_of_pod, on_relist};
+use self::triggers::{cliques_of_gang, cliques_of_pod, end_expectation_of_deleted, on_relist};
 use crate::context::Context;
 use crate::dependents::dependents_of_scheduling;
 use crate::informers::Deltas;
@@ -55,10 +55,11 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>, deltas: Deltas
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context, deltas: Deltas) -> ControllerBuilder<PodClique> {
     let Deltas { cliques, cliques_for_dependents, pods, gangs } = deltas;
-    let create_backoff = ctx.create_backoff.clone();
+    let (create_backoff, expectations) = (ctx.create_backoff.clone(), Arc::clone(&ctx.expectations));
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| ctx.caches.cliques.clone());
     ControllerBuilder::new(CONTROLLER, ctx.caches.cliques.clone(), cliques)
         .watches(pods.flat_map(move |delta| {
+            end_expectation_of_deleted(&expectations, &delta);
             let retries = create_backoff.reset_on_delete(&delta).into_iter().map(Trigger::Retry);
             stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
@@ -73,12 +74,14 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
-    ctx.expectations.expect_creations(observed.uid(), &plan, observed.relists);
+    ctx.expectations.expect_creations(&*clique, &plan, |_| observed.relists);
+    ctx.write_history.record_creates(observed.uid(), &plan);
     let result = ctx.executor.execute(&*clique, &plan).await;
-    ctx.expectations.record_results(observed.uid(), &result);
+    ctx.expectations.record_results(&*clique, &result);
+    ctx.write_history.record_conflicts(observed.uid(), &result);
     if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
-        ctx.expectations.record_references_written(observed.uid(), gang_version);
+        ctx.write_history.record_references_written(observed.uid(), gang_version);
     }
     ctx.create_backoff.record(&*clique, &observed.backed_off, &result);
     let mut status_delay = None;
@@ -94,7 +97,8 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
-    ctx.expectations.forget(&uid);
+    ctx.expectations.forget(deleted);
+    ctx.write_history.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.create_backoff.forget(deleted);
     ctx.caches.tombstones.forget(&uid);

@@ -7,17 +7,19 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controllers::Controllers;
 use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::executor::Executor;
+use grove_controller::expectations::Expectations;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
-use crate::expectations::Expectations;
 use crate::informers::Caches;
+use crate::write_history::WriteHistory;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: Caches,
-    pub(crate) expectations: Expectations,
+    pub(crate) expectations: Arc<Expectations>,
+    pub(crate) write_history: WriteHistory,
     pub(crate) create_backoff: CreateBackoff<PodClique>,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
@@ -32,7 +34,8 @@ impl Context {
         let executor = service.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches,
-            expectations: Expectations::default(),
+            expectations: Arc::default(),
+            write_history: WriteHistory::default(),
             create_backoff: CreateBackoff::of_alike_children(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,

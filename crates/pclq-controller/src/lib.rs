@@ -9,11 +9,11 @@ use grove_runtime::runtime::Runtime;
 mod clique;
 mod context;
 mod dependents;
-mod expectations;
 mod informers;
 mod pod;
 pub mod rbac;
 mod tombstones;
+mod write_history;
 
 use context::Context;
 

@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use super::{desired, stage};
+use crate::write_history::is_pending;
 
 mod gates;
 mod identity;
@@ -32,12 +33,11 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         Err(label) => return Plan::new().waiting([label_missing(label)]),
     };
     let indices = Indices::of(observed);
-    let is_pending = |index: &i32| observed.expectations.creates.get(index).is_some_and(|create| create.uid.is_some());
-    let missing = indices.free.iter().filter(|index| !is_pending(index));
-    let created = missing.take(observed.backed_off.max_alike_creates()).map(|&index| {
-        let name = names::for_index(observed, index);
-        Step::create(&desired::pod(observed, &identity, name, index))
-    });
+    let named = indices.free.iter().map(|&index| (index, names::for_index(observed, index)));
+    let missing = named.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
+    let created = missing
+        .take(observed.backed_off.max_alike_creates())
+        .map(|(index, name)| Step::create(&desired::pod(observed, &identity, name, index)));
     let (references, gang_not_found) = match references::update(observed, &identity, &indices.retained) {
         Ok(patch) => (patch, None),
         Err(waiting) => (None, Some(waiting)),

@@ -11,6 +11,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::{Expectations, PendingCreates};
 use grove_controller::plan::{Plan, Step, Target};
 use grove_controller::slim::SlimPod;
 use grove_runtime::api_error::ApiError;
@@ -19,7 +20,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::observed::{BaseGang, BaseGroup, Observed};
-use crate::expectations::CliqueExpectations;
+use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod dependents;
 mod gates;
@@ -33,6 +34,30 @@ mod scale;
 mod status;
 
 const NAME: &str = "llm-0-decode";
+
+/// What the process remembers about its writes, used as `observe` and `reconcile` use it.
+#[derive(Default)]
+struct ProcessMemory {
+    expectations: Expectations,
+    write_history: WriteHistory,
+}
+
+impl ProcessMemory {
+    fn observe(&self, observed: &mut Observed, relists: u64) {
+        let is_cached = |uid: &str| observed.known_pods().any(|pod| pod.metadata.uid.as_deref() == Some(uid));
+        observed.pending_creates = self.expectations.pending(&observed.clique, |_, uid| is_cached(uid), |_| relists);
+        observed.own_writes =
+            self.write_history.of_clique(observed.uid(), observed.known_pods(), &observed.pending_creates);
+    }
+
+    fn record(&self, clique: &PodClique, relists: u64, plan: &Plan, result: &ExecutionResult) {
+        let uid = clique.uid().expect("a uid");
+        self.expectations.expect_creations(clique, plan, |_| relists);
+        self.write_history.record_creates(&uid, plan);
+        self.expectations.record_results(clique, result);
+        self.write_history.record_conflicts(&uid, result);
+    }
+}
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
@@ -65,10 +90,11 @@ fn snapshot(row: &str) -> Observed {
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
         has_dependents: row["dependents"] == json!(true),
-        expectations: CliqueExpectations {
+        pending_creates: PendingCreates::default(),
+        own_writes: CliqueWrites {
             conflicting_names,
             references_written_at: row["writtenAt"].as_str().map(String::from),
-            ..CliqueExpectations::default()
+            ..CliqueWrites::default()
         },
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         default_scheduler: Scheduler::default(),

@@ -10,6 +10,7 @@ use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::Trigger;
+use grove_controller::expectations::Expectations;
 use grove_controller::slim::SlimPod;
 use grove_controller::{predicates, triggers};
 use grove_runtime::caches::{Cache, Delta};
@@ -18,6 +19,14 @@ use kube::{Resource, ResourceExt};
 
 use crate::dependents::dependents_of;
 use crate::pod::labelled_clique;
+
+/// Ends the expectation of a deleted pod: a pod that was created and deleted between two reconciles is not in the cache.
+pub(super) fn end_expectation_of_deleted(expectations: &Expectations, delta: &Delta<SlimPod>) {
+    let deleted = delta.old.as_deref().filter(|_| delta.is_delete());
+    if let Some((pod, owner)) = deleted.and_then(|pod| Some((pod, controller_of(pod.meta())?))) {
+        expectations.observe_deletion(&owner.uid, pod);
+    }
+}
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
