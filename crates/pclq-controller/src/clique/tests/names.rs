@@ -1,11 +1,16 @@
 //! The name of the next pod at an index.
 
+use std::sync::Arc;
+
 use expect_test::expect;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Plan, Step, Target};
+use grove_controller::slim::SlimPod;
 use grove_runtime::api_error::ApiError;
+use grove_runtime::caches::Delta;
 
 use super::{ProcessMemory, check, plan, snapshot};
+use crate::clique::triggers::end_expectation_of_deleted;
 
 /// The name of the only created pod, without the prefix of the clique.
 fn next(row: &str) -> String {
@@ -104,6 +109,23 @@ fn a_pending_create_survives_a_predecessor_of_its_name_in_a_stale_cache() {
     observed.pods = snapshot(&format!("{{pods: [{{i: 0, name: {name}, terminating: true}}]}}")).pods;
     memory.observe(&mut observed, 1);
     assert_eq!(plan(&observed).to_string(), "nothing to do\n");
+}
+
+#[test]
+fn a_pod_that_was_created_and_deleted_between_two_reconciles_is_not_pending() {
+    let (mut observed, memory) = (snapshot("{gang: []}"), ProcessMemory::default());
+    let first = plan(&observed);
+    memory.record(&observed.clique, 1, &first, &results(&first, true));
+    let Some(Step::Create(create)) = first.steps().next() else { panic!("{first}") };
+    let mut pod: SlimPod = serde_json::from_value(create.object.value()).expect("a pod");
+    pod.metadata.uid = Some("uid-0".to_owned());
+    let pod = Arc::new(pod);
+    end_expectation_of_deleted(&memory.expectations, &Delta { old: None, new: Some(Arc::clone(&pod)) });
+    memory.observe(&mut observed, 1);
+    assert_eq!(plan(&observed).to_string(), "nothing to do\n");
+    end_expectation_of_deleted(&memory.expectations, &Delta { old: Some(pod), new: None });
+    memory.observe(&mut observed, 1);
+    assert_eq!(plan(&observed), first);
 }
 
 #[test]
