@@ -1,5 +1,5 @@
 //! Children whose create the API server rejected. Each owner retries them with exponential backoff, and sooner when an object
-//! of the namespace is deleted, since that may free quota. A change of the owner alone causes no retry.
+//! of the namespace is deleted, since that may free quota.
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -23,9 +23,31 @@ pub struct BackedOffCreates {
     pub children: Vec<RejectedCreate>,
     /// The time until their retry; absent if nothing waits.
     pub retry_after: Option<Duration>,
+    /// Whether the backoff has ended, so that this reconcile retries the creates.
+    pub is_retry: bool,
 }
 
 impl BackedOffCreates {
+    /// How many children may be created now if all of them are alike: none during the backoff, and one as the retry, because
+    /// the API server would reject the others, too.
+    pub fn max_alike_creates(&self) -> usize {
+        match (self.children.is_empty(), self.is_retry) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => usize::MAX,
+        }
+    }
+
+    /// The verb, the object and the error of each rejected write: the creates that wait for their retry, then the writes that
+    /// were rejected in this reconcile.
+    pub fn rejections<'a>(
+        &'a self,
+        result: &'a ExecutionResult,
+    ) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
+        let earlier = self.children.iter().map(|(target, error)| ("create", target, error));
+        earlier.chain(result.rejections().map(|(step, error)| (step.verb, &step.target, error)))
+    }
+
     /// The plan without the creates of these children, and without the later creates in the same failure domains.
     pub fn remove_from(&self, plan: Plan) -> Plan {
         let plan = plan.skip_creates(self.children.iter().map(|(target, _)| target));
@@ -41,18 +63,31 @@ impl BackedOffCreates {
 #[derive(Debug)]
 pub struct CreateBackoff<K> {
     by_owner_uid: Arc<Mutex<BTreeMap<String, Entry>>>,
+    children_are_alike: bool,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Clone for CreateBackoff<K> {
     fn clone(&self) -> Self {
-        Self { by_owner_uid: Arc::clone(&self.by_owner_uid), kind: PhantomData }
+        let Self { by_owner_uid, children_are_alike, kind } = self;
+        Self { by_owner_uid: Arc::clone(by_owner_uid), children_are_alike: *children_are_alike, kind: *kind }
     }
 }
 
 impl<K> Default for CreateBackoff<K> {
+    /// For children that differ from each other. A rejection concerns one of them, and a change of the owner alone causes no
+    /// retry.
     fn default() -> Self {
-        Self { by_owner_uid: Arc::default(), kind: PhantomData }
+        Self { by_owner_uid: Arc::default(), children_are_alike: false, kind: PhantomData }
+    }
+}
+
+impl<K> CreateBackoff<K> {
+    /// For children that are created from one template, under names that the owner chooses. A rejection concerns all of them:
+    /// see [`BackedOffCreates::max_alike_creates`]. A conflict is none, because the next create has another name. A new
+    /// generation of the owner may have another template, so it is tried at once.
+    pub fn of_alike_children() -> Self {
+        Self { children_are_alike: true, ..Self::default() }
     }
 }
 
@@ -60,6 +95,8 @@ impl<K> Default for CreateBackoff<K> {
 struct Entry {
     namespace: String,
     name: String,
+    /// The generation of the owner whose creates were rejected.
+    generation: Option<i64>,
     children: Vec<RejectedCreate>,
     backoff: Backoff,
     due: Instant,
@@ -69,16 +106,20 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
     /// The children of `owner` that wait for their retry.
     pub fn active(&self, owner: &K) -> BackedOffCreates {
         let (by_owner_uid, now) = (self.by_owner_uid.lock(), Instant::now());
-        let entry = by_owner_uid.get(&owner.uid().unwrap_or_default()).filter(|entry| entry.due > now);
-        entry.map_or_else(BackedOffCreates::default, |entry| BackedOffCreates {
-            children: entry.children.clone(),
-            retry_after: Some(entry.due.duration_since(now)),
-        })
+        let Some(entry) = by_owner_uid.get(&owner.uid().unwrap_or_default()) else {
+            return BackedOffCreates::default();
+        };
+        let has_changed = self.children_are_alike && entry.generation != owner.meta().generation;
+        if has_changed || entry.due <= now {
+            return BackedOffCreates { is_retry: true, ..BackedOffCreates::default() };
+        }
+        let (children, retry_after) = (entry.children.clone(), Some(entry.due.duration_since(now)));
+        BackedOffCreates { children, retry_after, is_retry: false }
     }
 
     /// Records the rejected creates of a plan from which `active` was removed.
     pub fn record(&self, owner: &K, active: &BackedOffCreates, result: &ExecutionResult) {
-        let creates = result.rejections().filter(|(step, error)| step.verb == "create" && error.is_object_specific());
+        let creates = result.rejections().filter(|(step, error)| step.verb == "create" && self.is_rejection(error));
         let rejected: Vec<_> = creates.map(|(step, error)| (step.target.clone(), error.clone())).collect();
         let (uid, is_retry) = (owner.uid().unwrap_or_default(), active.children.is_empty());
         let children: Vec<_> = active.children.iter().cloned().chain(rejected).collect();
@@ -93,12 +134,17 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let (namespace, name, now) = (owner.namespace().unwrap_or_default(), owner.name_any(), Instant::now());
         let entry = by_owner_uid.entry(uid).or_insert_with(|| {
             let backoff = Backoff::for_objects();
-            Entry { namespace, name, children: vec![], backoff, due: now }
+            Entry { namespace, name, generation: None, children: vec![], backoff, due: now }
         });
-        entry.children = children;
+        (entry.children, entry.generation) = (children, owner.meta().generation);
         if is_retry {
             entry.due = now + entry.backoff.next_delay();
         }
+    }
+
+    /// Whether the error delays the retry of the create.
+    fn is_rejection(&self, error: &ApiError) -> bool {
+        error.is_object_specific() && !(self.children_are_alike && error.code == 409)
     }
 
     /// Drops the entry of a deleted owner.
@@ -114,6 +160,8 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let entries = by_owner_uid.values_mut().filter(|entry| entry.namespace == namespace);
         let owners = entries.map(|entry| {
             entry.due = Instant::now();
+            // A quota counts a deletion a little later, so the retry may be too early. The next delays are short again.
+            entry.backoff = Backoff::for_objects();
             ObjectRef::new(&entry.name).within(&entry.namespace)
         });
         owners.collect()
@@ -188,6 +236,87 @@ mod tests {
         assert_eq!(backoff.reset_on_delete(&gone("ns")), [ObjectRef::new("o").within("ns")]);
         assert_eq!(names(&backoff), Vec::<String>::new());
         assert_eq!(backoff.active(&object("o")).retry_after, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_are_short_again_after_a_deletion() {
+        let backoff = CreateBackoff::default();
+        for _ in 0..6 {
+            backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
+        }
+        assert!(backoff.active(&object("o")).retry_after > Some(Duration::from_secs(5)));
+        let deleted = Delta { old: Some(Arc::new(object("x"))), new: None };
+        assert_eq!(backoff.reset_on_delete(&deleted).len(), 1);
+        backoff.record(&object("o"), &backoff.active(&object("o")), &result(&[("a", Some(403))]));
+        assert_eq!(backoff.active(&object("o")).retry_after, Some(Duration::from_millis(500)));
+    }
+
+    /// Records a rejected create of alike children of an owner of generation 1.
+    fn alike(code: u16) -> CreateBackoff<ConfigMap> {
+        let backoff = CreateBackoff::of_alike_children();
+        backoff.record(&of_generation(1), &BackedOffCreates::default(), &result(&[("a", Some(code)), ("b", None)]));
+        backoff
+    }
+
+    fn of_generation(generation: i64) -> ConfigMap {
+        let mut owner = object("o");
+        owner.metadata.generation = Some(generation);
+        owner
+    }
+
+    fn max_creates(backoff: &CreateBackoff<ConfigMap>, generation: i64) -> usize {
+        backoff.active(&of_generation(generation)).max_alike_creates()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn alike_children_are_not_created_during_the_backoff_and_one_is_its_retry() {
+        let backoff = alike(403);
+        assert_eq!(max_creates(&backoff, 1), 0);
+        tokio::time::advance(backoff.active(&of_generation(1)).retry_after.unwrap()).await;
+        assert_eq!(max_creates(&backoff, 1), 1);
+        backoff.record(&of_generation(1), &backoff.active(&of_generation(1)), &result(&[("a", Some(503))]));
+        assert_eq!(max_creates(&backoff, 1), 1, "a result without a response of the API server proves nothing");
+        backoff.record(&of_generation(1), &backoff.active(&of_generation(1)), &result(&[("c", Some(422))]));
+        assert_eq!(max_creates(&backoff, 1), 0);
+        backoff.record(&of_generation(1), &BackedOffCreates::default(), &result(&[("c", None)]));
+        assert_eq!(max_creates(&backoff, 1), usize::MAX);
+        assert!(backoff.by_owner_uid.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_generation_of_the_owner_retries_only_alike_children() {
+        let backoff = alike(403);
+        assert_eq!((max_creates(&backoff, 1), max_creates(&backoff, 2)), (0, 1));
+        backoff.record(&of_generation(2), &backoff.active(&of_generation(2)), &result(&[("a", Some(403))]));
+        assert_eq!(max_creates(&backoff, 2), 0);
+        let different = CreateBackoff::default();
+        different.record(&of_generation(1), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
+        assert!(!different.active(&of_generation(2)).children.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_conflict_and_an_unavailable_server_are_no_rejections_of_alike_children() {
+        for code in [0, 409, 500, 503] {
+            assert_eq!(max_creates(&alike(code), 1), usize::MAX, "{code}");
+        }
+        for code in [403, 422] {
+            assert_eq!(max_creates(&alike(code), 1), 0, "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_owner_has_no_entry() {
+        let backoff = alike(403);
+        backoff.forget(&object("o"));
+        assert!(backoff.by_owner_uid.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn earlier_rejections_precede_those_of_the_reconcile() {
+        let (active, result) = (alike(403).active(&of_generation(1)), result(&[("b", None), ("c", Some(422))]));
+        let rejections: Vec<_> =
+            active.rejections(&result).map(|(verb, target, error)| (verb, &*target.name, error.code)).collect();
+        assert_eq!(rejections, [("create", "a", 403), ("create", "c", 422)]);
     }
 
     #[tokio::test(start_paused = true)]

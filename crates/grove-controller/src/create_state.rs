@@ -1,18 +1,22 @@
-//! The in-memory state about the creates of one kind of owner, which deltas of children change.
+//! The in-memory state about the creates of one kind of owner: what the API server rejected, and what the caches do not show
+//! yet.
 
 use std::sync::Arc;
 
 use grove_api_types::ownership::controller_of;
-use grove_runtime::caches::{Cache, Delta};
+use grove_runtime::caches::Delta;
 use kube::{Resource, runtime::reflector::ObjectRef};
 
-use crate::{create_backoff::CreateBackoff, expectations::Expectations, name_waiters::NameWaiters};
+use crate::{
+    create_backoff::{BackedOffCreates, CreateBackoff},
+    executor::ExecutionResult,
+    expectations::Expectations,
+    plan::Plan,
+};
 
 /// The state about the creates of all owners of one kind. A clone shares it.
 #[derive(Debug)]
 pub struct CreateState<Owner> {
-    /// The owners that wait for the names of their children.
-    pub name_waiters: NameWaiters<Owner>,
     /// The creates that the API server rejected.
     pub backoff: CreateBackoff<Owner>,
     /// The creates whose watch events are pending.
@@ -21,19 +25,31 @@ pub struct CreateState<Owner> {
 
 impl<Owner> Clone for CreateState<Owner> {
     fn clone(&self) -> Self {
-        let (name_waiters, backoff) = (self.name_waiters.clone(), self.backoff.clone());
-        Self { name_waiters, backoff, expectations: Arc::clone(&self.expectations) }
+        Self { backoff: self.backoff.clone(), expectations: Arc::clone(&self.expectations) }
     }
 }
 
 impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
-    /// No creates yet. `owners` is the cache that the owners are reconciled from.
-    pub fn new(owners: &Cache<Owner>) -> Self {
-        Self { name_waiters: NameWaiters::new(owners), backoff: CreateBackoff::default(), expectations: Arc::default() }
+    /// No creates yet.
+    pub fn new(backoff: CreateBackoff<Owner>) -> Self {
+        Self { backoff, expectations: Arc::default() }
     }
 
-    /// Ends the expectation of a deleted child. A deletion may release quota, so the owners in its namespace whose creates
-    /// are backed off are returned, to be retried.
+    /// Expects the watch events of the creates of a plan, before it is executed. `relists` is the number of relists of the
+    /// cache of a kind.
+    pub fn expect_creations(&self, owner: &Owner, plan: &Plan, relists: impl Fn(&str) -> u64) {
+        self.expectations.expect_creations(owner, plan, relists);
+    }
+
+    /// Records the UIDs of the created children, and starts the backoff of rejected creates. The plan contained no creates of
+    /// `backed_off`.
+    pub fn record(&self, owner: &Owner, backed_off: &BackedOffCreates, result: &ExecutionResult) {
+        self.expectations.record_results(owner, result);
+        self.backoff.record(owner, backed_off, result);
+    }
+
+    /// Ends the expectation of a deleted child: one that was created and deleted between two reconciles is in no cache. A
+    /// deletion may release quota, so the owners in its namespace whose creates are backed off are returned, to be retried.
     pub fn observe_delta<Child: Resource<DynamicType = ()>>(&self, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>> {
         let deleted = delta.old.as_deref().filter(|_| delta.is_delete());
         if let Some((child, owner)) = deleted.and_then(|child| Some((child, controller_of(child.meta())?))) {
@@ -44,7 +60,6 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
 
     /// Drops the state of a deleted owner.
     pub fn forget(&self, owner: &Owner) {
-        self.name_waiters.forget(owner);
         self.backoff.forget(owner);
         self.expectations.forget(owner);
     }

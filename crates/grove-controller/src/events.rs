@@ -21,7 +21,7 @@ const QUEUE_CAPACITY: usize = 4096;
 const PAUSE_FACTOR: u32 = 4;
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// A warning with the same normalized note about the same object is not repeated within this time.
+/// A warning with the same normalized message about the same object is not repeated within this time.
 const DEDUP_WINDOW: Duration = Duration::from_mins(10);
 
 /// Accepts events and publishes them one after the other. Cheap to clone; all clones share one queue.
@@ -129,18 +129,17 @@ async fn publish(recorder: &Recorder, regarding: &ObjectReference, event: &Event
     false
 }
 
-/// The warnings that were published within the [`DEDUP_WINDOW`], by object, reason and normalized note.
+/// The warnings that were published within the [`DEDUP_WINDOW`], by object, reason and normalized message.
 #[derive(Default)]
 struct EventCorrelator {
     published: BTreeMap<(String, String, String), Instant>,
 }
 
-/// The note without words that contain digits, and without the count of further objects at its end. A retry is rejected with
-/// other names and numbers, but for the same cause.
-pub(crate) fn normalized_note(note: &str) -> String {
-    let note = note.rsplit_once(" (and ").map_or(note, |(first, _)| first);
+/// The message without the words that contain digits: names and numbers. A retry is rejected with other names and numbers, but
+/// for the same cause.
+pub fn normalized_message(message: &str) -> String {
     let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
-    note.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
+    message.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }
 
 impl EventCorrelator {
@@ -165,8 +164,10 @@ impl EventCorrelator {
 }
 
 fn key(regarding: &ObjectReference, event: &Event) -> (String, String, String) {
-    let note = event.note.as_deref().map(normalized_note).unwrap_or_default();
-    (regarding.uid.clone().unwrap_or_default(), event.reason.clone(), note)
+    let note = event.note.as_deref().unwrap_or_default();
+    // A note that names only the first of several objects ends with the count of the others.
+    let note = note.rsplit_once(" (and ").map_or(note, |(first, _)| first);
+    (regarding.uid.clone().unwrap_or_default(), event.reason.clone(), normalized_message(note))
 }
 
 #[cfg(test)]

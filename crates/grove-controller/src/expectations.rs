@@ -143,6 +143,12 @@ impl PendingCreates {
         self.children.is_empty()
     }
 
+    /// Whether the watch event of this child is pending.
+    pub fn contains(&self, kind: &str, name: &str) -> bool {
+        let order = |child: &ChildKey| (child.kind.as_str(), child.name.as_str()).cmp(&(kind, name));
+        self.children.binary_search_by(order).is_ok()
+    }
+
     /// The plan without the creates of these children. They exist, so that nothing waits for them.
     pub fn remove_from(&self, mut plan: Plan) -> Plan {
         if self.is_empty() {
@@ -150,7 +156,8 @@ impl PendingCreates {
         }
         for stage in &mut plan.stages {
             stage.steps.retain(|step| {
-                !matches!(step, Step::Create(_)) || self.children.binary_search(&ChildKey::of(step.target())).is_err()
+                let target = step.target();
+                !matches!(step, Step::Create(_)) || !self.contains(&target.resource.kind, &target.name)
             });
         }
         plan.stages.retain(|stage| !stage.steps.is_empty());
@@ -244,6 +251,14 @@ mod tests {
         let pending = expectations.pending(&object("o"), |_, _| false, |_| 1);
         let next = plan(&["a"]).stage(Stage::new("later", [Step::create(&object("b"))]));
         assert_eq!(pending.remove_from(next).to_string(), "later: create ConfigMap b\n");
+    }
+
+    #[test]
+    fn a_pending_child_is_found_by_kind_and_name() {
+        let expectations = expecting(&[("a", Some("1")), ("c", Some("3"))]);
+        let pending = expectations.pending(&object("o"), |_, _| false, |_| 1);
+        assert_eq!(["a", "b", "c"].map(|name| pending.contains("ConfigMap", name)), [true, false, true]);
+        assert!(!pending.contains("Secret", "a"));
     }
 
     #[test]

@@ -29,7 +29,10 @@ pub mod name_conflict;
 pub mod name_waiters;
 
 pub mod api_latency;
+pub mod reconcile_error;
+pub mod status_counts;
 pub mod status_policy;
 pub mod status_throttle;
+pub mod status_writer;
 
 pub mod slim;

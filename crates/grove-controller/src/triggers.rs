@@ -82,16 +82,17 @@ pub fn enqueue_owners<Child, Owner>(
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
     needs_reconcile: fn(&Delta<Child>) -> bool,
     creates: &CreateState<Owner>,
+    name_waiters: &NameWaiters<Owner>,
 ) -> BoxStream<'static, Trigger<Owner>>
 where
     Child: Resource<DynamicType = ()> + Send + Sync + 'static,
     Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let creates = creates.clone();
+    let (creates, name_waiters) = (creates.clone(), name_waiters.clone());
     let triggers = move |delta: Delta<Child>| {
         let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
         let needs_reconcile = needs_reconcile(&delta);
-        let owners = owners_and_name_waiters(&creates.name_waiters, &delta).into_iter();
+        let owners = owners_and_name_waiters(&name_waiters, &delta).into_iter();
         stream::iter(retries.chain(owners.map(move |owner| Trigger::new(needs_reconcile, owner))))
     };
     deltas.flat_map(triggers).boxed()

@@ -11,12 +11,14 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
-use grove_controller::triggers::Trigger;
+use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
 use kube::ResourceExt;
 
-use self::triggers::{cliques_of_gang, cliques_of_pod, on_relist};
+use self::triggers::{cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
-use crate::error::Error;
+use crate::dependents::dependents_of_scheduling;
+use crate::informers::Caches;
 
 mod desired;
 mod observe;
@@ -53,49 +55,50 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
-    let cliques = &ctx.caches.cliques;
-    let rejected_creates = ctx.rejected_creates.clone();
-    let [by_pods, by_gangs, by_cliques] = [(); 3].map(|()| ctx.dependents.clone());
+    let Caches { cliques, pods, gangs, .. } = &ctx.caches;
+    let creates = ctx.creates.clone();
+    let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
-        .watches(ctx.caches.pods.subscribe().flat_map(move |delta| {
-            let retries = rejected_creates.to_retry(&delta).into_iter().map(Trigger::Retry);
-            stream::iter(retries.chain(cliques_of_pod(&by_pods, &delta)))
+        .watches(pods.subscribe().flat_map(move |delta| {
+            let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
+            stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
-        .watches(ctx.caches.gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&by_gangs, &delta))))
-        .watches(
-            cliques.subscribe().flat_map(move |delta| stream::iter(by_cliques.update(&delta)).map(Trigger::Reconcile)),
-        )
-        .watches(on_relist(&ctx.caches.pods, &ctx.caches.cliques))
+        .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
+        .watches(cliques.subscribe().flat_map(move |delta| {
+            stream::iter(dependents_of_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
+        }))
+        .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
 }
 
-async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, Error> {
+async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
-    ctx.expectations.expect_creations(observed.uid(), &plan, observed.relists);
+    ctx.write_history.record_creates(observed.uid(), &plan);
+    ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
     let result = ctx.executor.execute(&*clique, &plan).await;
-    ctx.expectations.record_results(observed.uid(), &result);
+    ctx.creates.record(&clique, &observed.backed_off, &result);
+    ctx.write_history.record_conflicts(observed.uid(), &result);
     if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
-        ctx.expectations.record_references_written(observed.uid(), gang_version);
+        ctx.write_history.record_references_written(observed.uid(), gang_version);
     }
-    ctx.rejected_creates.record(&clique, &result);
     let mut status_delay = None;
     if !observed.is_terminating() && !result.has_pending_watch_events() {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
-        status_delay = ctx.write_status(&*clique, clique.status.as_ref(), &status, change).await?;
+        status_delay = ctx.status_writer.write(&*clique, clique.status.as_ref(), &status, change).await?;
     }
-    result.into_result().map_err(Error::Execute)?;
+    result.into_result().map_err(ReconcileError::Execute)?;
     Ok(Requeue::after(&plan, status_delay))
 }
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
-    ctx.expectations.forget(&uid);
-    ctx.status_throttle.forget(deleted);
-    ctx.rejected_creates.forget(deleted);
+    ctx.creates.forget(deleted);
+    ctx.write_history.forget(&uid);
+    ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))
 }

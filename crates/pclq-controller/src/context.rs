@@ -1,31 +1,27 @@
 //! The dependencies of the reconciler.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use grove_api_types::scheduler::Scheduler;
+use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controllers::Controllers;
+use grove_controller::create_backoff::CreateBackoff;
+use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
 use grove_controller::status_policy::StatusPolicy;
-use grove_controller::status_throttle::{StatusChange, StatusThrottle};
+use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
-use kube::Resource;
-use serde::Serialize;
 
-use crate::dependents::DependentsIndex;
-use crate::error::Error;
-use crate::expectations::Expectations;
 use crate::informers::Caches;
-use crate::rejected_creates::RejectedCreates;
+use crate::write_history::WriteHistory;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: Caches,
-    pub(crate) dependents: DependentsIndex,
-    pub(crate) expectations: Expectations,
-    pub(crate) rejected_creates: RejectedCreates,
+    pub(crate) creates: CreateState<PodClique>,
+    pub(crate) write_history: WriteHistory,
     pub(crate) executor: Executor,
-    pub(crate) status_throttle: StatusThrottle,
+    pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
     /// The scheduler of pods whose template names none.
     pub(crate) default_scheduler: Scheduler,
@@ -34,34 +30,15 @@ pub(crate) struct Context {
 impl Context {
     /// The context of the reconciler `controller`, which publishes its events under that name.
     pub(crate) fn new(service: &Controllers, caches: Caches, controller: &'static str) -> Arc<Self> {
+        let executor = service.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches,
-            dependents: DependentsIndex::default(),
-            expectations: Expectations::default(),
-            rejected_creates: RejectedCreates::default(),
-            executor: service.executor().with_reporting_controller(controller),
-            status_throttle: StatusThrottle::new(StatusPolicy::DEFAULT),
+            creates: CreateState::new(CreateBackoff::of_alike_children()),
+            write_history: WriteHistory::default(),
+            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
+            executor,
             clock: service.clock(),
             default_scheduler: service.config().schedulers.default_profile,
         })
-    }
-
-    /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
-    pub(crate) async fn write_status<K, S>(
-        &self,
-        object: &K,
-        old: Option<&S>,
-        new: &S,
-        change: StatusChange,
-    ) -> Result<Option<Duration>, Error>
-    where
-        K: Resource<DynamicType = ()>,
-        S: Serialize,
-    {
-        if let Err(delay) = self.status_throttle.admit(object, change) {
-            return Ok(Some(delay));
-        }
-        self.executor.patch_status(object, old, new).await.map_err(Error::WriteStatus)?;
-        Ok(None)
     }
 }

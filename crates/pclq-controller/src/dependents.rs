@@ -1,67 +1,46 @@
-//! The cliques of scaled gangs, indexed by their base gang. Their pods are gated until the base gang is scheduled.
+//! The cliques of scaled gangs, found by their base gang. Their pods are gated until the base gang is scheduled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::Delta;
+use grove_runtime::caches::{Cache, Delta, Index};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use parking_lot::Mutex;
 
-/// Namespace and name of a base gang.
-type BaseGangKey = (String, String);
+/// Cliques by namespace and name of their base gang. The cliques of base gangs have no value.
+pub(crate) const BY_BASE_GANG: Index<PodClique> = Index { name: "base-gang", values: base_gang };
 
-/// The index. All clones share one state.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DependentsIndex {
-    by_base_gang: Arc<Mutex<BTreeMap<BaseGangKey, BTreeSet<String>>>>,
+/// The cliques that depend on the gang.
+///
+/// A delta is published after the cache has applied it, so these are at least as new as every delta that triggers the call.
+pub(crate) fn dependents_of(cliques: &Cache<PodClique>, namespace: &str, gang: &str) -> Vec<ObjectRef<PodClique>> {
+    let dependents = cliques.by_index(&BY_BASE_GANG, &gang_key(namespace, gang));
+    dependents.iter().map(|clique| ObjectRef::from_obj(&**clique)).collect()
 }
 
-impl DependentsIndex {
-    /// Updates the index, and returns the cliques to reconcile: if the number of scheduled pods of the clique changed, the
-    /// cliques that depend on its gang.
-    pub(crate) fn update(&self, delta: &Delta<PodClique>) -> Vec<ObjectRef<PodClique>> {
-        self.reindex(delta);
-        let scheduled = |clique: &Option<Arc<PodClique>>| clique.as_deref().map(scheduled_replicas);
-        if scheduled(&delta.old) == scheduled(&delta.new) {
-            return Vec::new();
-        }
-        let clique = delta.object();
-        let gang =
-            clique.and_then(|clique| Some((clique.namespace()?, clique.labels().get(labels::POD_GANG)?.clone())));
-        gang.map(|(namespace, gang)| self.dependents_of(&namespace, &gang)).unwrap_or_default()
-    }
-
-    /// The cliques that depend on the gang.
-    pub(crate) fn dependents_of(&self, namespace: &str, gang: &str) -> Vec<ObjectRef<PodClique>> {
-        let by_base_gang = self.by_base_gang.lock();
-        let names = by_base_gang.get(&(namespace.to_owned(), gang.to_owned())).into_iter().flatten();
-        names.map(|name| ObjectRef::new(name).within(namespace)).collect()
-    }
-
-    fn reindex(&self, delta: &Delta<PodClique>) {
-        let (old, new) = (delta.old.as_deref().and_then(base_gang), delta.new.as_deref().and_then(base_gang));
-        if old == new {
-            return;
-        }
-        let mut by_base_gang = self.by_base_gang.lock();
-        if let (Some(key), Some(clique)) = (old, &delta.old) {
-            let dependents = by_base_gang.entry(key.clone()).or_default();
-            dependents.remove(&clique.name_any());
-            if dependents.is_empty() {
-                by_base_gang.remove(&key);
-            }
-        }
-        if let (Some(key), Some(clique)) = (new, &delta.new) {
-            by_base_gang.entry(key).or_default().insert(clique.name_any());
-        }
-    }
+/// The cliques to reconcile after a change of a clique: if the number of its scheduled pods changed, the cliques that depend
+/// on its gang.
+pub(crate) fn dependents_of_scheduling(
+    cliques: &Cache<PodClique>,
+    delta: &Delta<PodClique>,
+) -> Vec<ObjectRef<PodClique>> {
+    let scheduled = |clique: &Option<Arc<PodClique>>| clique.as_deref().map(scheduled_replicas);
+    let changed = delta.object().filter(|_| scheduled(&delta.old) != scheduled(&delta.new));
+    let gang = changed.and_then(|clique| Some((clique.namespace()?, clique.labels().get(labels::POD_GANG)?)));
+    gang.map(|(namespace, gang)| dependents_of(cliques, &namespace, gang)).unwrap_or_default()
 }
 
-fn base_gang(clique: &PodClique) -> Option<BaseGangKey> {
-    Some((clique.namespace()?, clique.labels().get(labels::BASE_POD_GANG)?.clone()))
+fn base_gang(clique: &PodClique) -> Vec<Cow<'_, str>> {
+    let gang = clique.labels().get(labels::BASE_POD_GANG);
+    let key = |gang| Cow::Owned(gang_key(clique.metadata.namespace.as_deref().unwrap_or_default(), gang));
+    gang.map(|gang| key(gang)).into_iter().collect()
+}
+
+/// Namespace and name of a gang; neither contains a slash.
+fn gang_key(namespace: &str, gang: &str) -> String {
+    format!("{namespace}/{gang}")
 }
 
 fn scheduled_replicas(clique: &PodClique) -> i32 {

@@ -6,6 +6,7 @@ use grove_controller::controllers::Controllers;
 use grove_controller::slim::SlimPod;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
+use crate::dependents::BY_BASE_GANG;
 use crate::pod;
 use crate::tombstones::Tombstones;
 
@@ -23,7 +24,7 @@ pub(crate) struct Caches {
 
 /// Starts the informers.
 pub(crate) fn start(service: &Controllers) -> Caches {
-    let cliques = service.start_informer::<PodClique>(InformerOptions::default());
+    let cliques = service.start_informer::<PodClique>(InformerOptions::default().with_index(BY_BASE_GANG));
     // A label selector would not do: users can edit labels, and a live pod outside of the selection would be replaced.
     let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);
     let tombstones = Tombstones::new(&cliques);

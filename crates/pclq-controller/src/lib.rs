@@ -9,13 +9,11 @@ use grove_runtime::runtime::Runtime;
 mod clique;
 mod context;
 mod dependents;
-mod error;
-mod expectations;
 mod informers;
 mod pod;
 pub mod rbac;
-mod rejected_creates;
 mod tombstones;
+mod write_history;
 
 use context::Context;
 

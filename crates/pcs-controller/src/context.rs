@@ -1,20 +1,16 @@
 //! The dependencies of a reconciler.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use grove_api_types::scheduler::Scheduler;
 use grove_controller::children::{ChildKinds, ChildTracker, Owner};
 use grove_controller::controllers::Controllers;
 use grove_controller::executor::Executor;
 use grove_controller::status_policy::StatusPolicy;
-use grove_controller::status_throttle::{StatusChange, StatusThrottle};
+use grove_controller::status_writer::StatusWriter;
 use grove_runtime::caches::Cache;
 use grove_runtime::clock::Clock;
-use kube::Resource;
-use serde::Serialize;
 
-use crate::error::Error;
 use crate::informers::Caches;
 
 /// The dependencies of the reconciler of one kind of owner. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
@@ -23,7 +19,7 @@ pub(crate) struct Context<O: Owner> {
     /// The children of the owners.
     pub(crate) children: ChildTracker<O>,
     pub(crate) executor: Executor,
-    pub(crate) status_throttle: StatusThrottle,
+    pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
     /// The scheduler of pods whose template names none.
     pub(crate) default_scheduler: Scheduler,
@@ -39,32 +35,14 @@ impl<O: Owner> Context<O> {
         kinds: ChildKinds<O>,
         owners: &Cache<O::Object>,
     ) -> Arc<Self> {
+        let executor = service.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches: caches.clone(),
             children: ChildTracker::new(kinds, &caches.informers, owners),
-            executor: service.executor().with_reporting_controller(controller),
-            status_throttle: StatusThrottle::new(StatusPolicy::DEFAULT),
+            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
+            executor,
             clock: service.clock(),
             default_scheduler: service.config().schedulers.default_profile,
         })
-    }
-
-    /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
-    pub(crate) async fn write_status<K, S>(
-        &self,
-        object: &K,
-        old: Option<&S>,
-        new: &S,
-        change: StatusChange,
-    ) -> Result<Option<Duration>, Error>
-    where
-        K: Resource<DynamicType = ()>,
-        S: Serialize,
-    {
-        if let Err(delay) = self.status_throttle.admit(object, change) {
-            return Ok(Some(delay));
-        }
-        self.executor.patch_status(object, old, new).await.map_err(Error::WriteStatus)?;
-        Ok(None)
     }
 }

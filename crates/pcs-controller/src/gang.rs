@@ -12,11 +12,11 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
+use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::triggers::Trigger;
 
 use self::triggers::gang_of_clique;
 use crate::context::Context;
-use crate::error::Error;
 
 mod desired;
 mod observe;
@@ -53,24 +53,24 @@ fn triggers(ctx: &Context<GangOwner>) -> ControllerBuilder<PodGang> {
         .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::StatusOnly))))
 }
 
-async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context<GangOwner>>) -> Result<Requeue, Error> {
+async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context<GangOwner>>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &gang);
     let plan = plan::plan(&observed, now);
     let result = ctx.executor.execute(&*gang, &plan).await;
     if observed.is_terminating() {
-        ctx.status_throttle.forget(&*gang);
+        ctx.status_writer.forget(&*gang);
         return Ok(Requeue::AwaitChange);
     }
     let status = status::status(&observed, &plan, &result, now);
     let change = status::status_change(&observed, &status);
-    let status_delay = ctx.write_status(&*gang, gang.status.as_ref(), &status, change).await?;
-    result.into_result().map_err(Error::Execute)?;
+    let status_delay = ctx.status_writer.write(&*gang, gang.status.as_ref(), &status, change).await?;
+    result.into_result().map_err(ReconcileError::Execute)?;
     Ok(Requeue::after(&plan, status_delay))
 }
 
 /// Drops the in-memory state of a deleted gang, which has no children.
 fn cleanup_plan(ctx: &Context<GangOwner>, deleted: &PodGang) -> Plan {
-    ctx.status_throttle.forget(deleted);
+    ctx.status_writer.forget(deleted);
     Plan::new()
 }

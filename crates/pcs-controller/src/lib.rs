@@ -10,7 +10,6 @@ use grove_runtime::runtime::Runtime;
 
 mod children;
 mod context;
-mod error;
 mod gang;
 mod informers;
 pub mod rbac;

@@ -11,11 +11,11 @@ use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::metadata_or_generation_changed;
+use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::triggers::Trigger;
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
-use crate::error::Error;
 use crate::informers::Caches;
 
 mod desired;
@@ -64,7 +64,10 @@ fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGrou
         .owns(&ctx.children)
 }
 
-async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context<GroupOwner>>) -> Result<Requeue, Error> {
+async fn reconcile(
+    group: Arc<PodCliqueScalingGroup>,
+    ctx: Arc<Context<GroupOwner>>,
+) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &group);
     let plan = plan::plan(&observed, now);
@@ -74,15 +77,15 @@ async fn reconcile(group: Arc<PodCliqueScalingGroup>, ctx: Arc<Context<GroupOwne
     if !observed.is_terminating() && !is_stale {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
-        status_delay = ctx.write_status(&*group, group.status.as_ref(), &status, change).await?;
+        status_delay = ctx.status_writer.write(&*group, group.status.as_ref(), &status, change).await?;
     }
-    result.into_result().map_err(Error::Execute)?;
+    result.into_result().map_err(ReconcileError::Execute)?;
     Ok(Requeue::after(&plan, status_delay))
 }
 
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.
 fn cleanup_plan(ctx: &Context<GroupOwner>, deleted: &PodCliqueScalingGroup) -> Plan {
     ctx.children.forget(deleted);
-    ctx.status_throttle.forget(deleted);
+    ctx.status_writer.forget(deleted);
     plan::delete_children(deleted, &observe::children(ctx, deleted))
 }

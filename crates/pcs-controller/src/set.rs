@@ -9,9 +9,9 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::plan::Plan;
+use grove_controller::reconcile_error::ReconcileError;
 
 use crate::context::Context;
-use crate::error::Error;
 
 mod desired;
 mod observe;
@@ -50,7 +50,7 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
     ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe()).owns(&ctx.children)
 }
 
-async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Result<Requeue, Error> {
+async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &set);
     let plan = plan::plan(&observed, now);
@@ -60,9 +60,9 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     if !observed.is_terminating() && !is_stale {
         let status = status::status(&observed, &plan, &result, now);
         let change = status::status_change(&observed, &status);
-        status_delay = ctx.write_status(&*set, set.status.as_ref(), &status, change).await?;
+        status_delay = ctx.status_writer.write(&*set, set.status.as_ref(), &status, change).await?;
     }
-    result.into_result().map_err(Error::Execute)?;
+    result.into_result().map_err(ReconcileError::Execute)?;
     Ok(Requeue::after(&plan, status_delay))
 }
 

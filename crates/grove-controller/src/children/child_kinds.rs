@@ -20,6 +20,7 @@ use crate::{
     create_state::CreateState,
     informers::Informers,
     name_conflict::NameConflict,
+    name_waiters::NameWaiters,
     plan::{Create, Plan, Stage, Step},
     triggers::{Trigger, enqueue_owners},
 };
@@ -89,19 +90,20 @@ impl<O: Owner> ChildKinds<O> {
     pub(super) fn name_conflicts(
         self,
         informers: &Informers,
-        creates: &CreateState<O::Object>,
+        name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
     ) -> Vec<NameConflict> {
-        self.0.iter().flat_map(|kind| kind.name_conflicts(informers, creates, owner, expansion)).collect()
+        self.0.iter().flat_map(|kind| kind.name_conflicts(informers, name_waiters, owner, expansion)).collect()
     }
 
     pub(super) fn triggers(
         self,
         informers: &Informers,
         creates: &CreateState<O::Object>,
+        name_waiters: &NameWaiters<O::Object>,
     ) -> impl Iterator<Item = BoxStream<'static, Trigger<O::Object>>> {
-        self.0.iter().map(|kind| kind.triggers(informers, creates))
+        self.0.iter().map(|kind| kind.triggers(informers, creates, name_waiters))
     }
 
     pub(super) fn relists(self, informers: &Informers) -> impl Iterator<Item = watch::Receiver<u64>> {
@@ -145,7 +147,7 @@ pub trait AnyChildKind<O: Owner>: Sync {
     fn name_conflicts(
         &self,
         informers: &Informers,
-        creates: &CreateState<O::Object>,
+        name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
     ) -> Vec<NameConflict>;
@@ -154,6 +156,7 @@ pub trait AnyChildKind<O: Owner>: Sync {
         &self,
         informers: &Informers,
         creates: &CreateState<O::Object>,
+        name_waiters: &NameWaiters<O::Object>,
     ) -> BoxStream<'static, Trigger<O::Object>>;
     /// The number of complete lists of this kind.
     fn relists(&self, informers: &Informers) -> watch::Receiver<u64>;
@@ -196,20 +199,21 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     fn name_conflicts(
         &self,
         informers: &Informers,
-        creates: &CreateState<<C::Owner as Owner>::Object>,
+        name_waiters: &NameWaiters<<C::Owner as Owner>::Object>,
         owner: &<C::Owner as Owner>::Object,
         expansion: &<C::Owner as Owner>::Expansion<'_>,
     ) -> Vec<NameConflict> {
         let names = C::desired(expansion).map(|desired| desired.name);
-        creates.name_waiters.name_conflicts(&informers.cache::<C::Object>(), owner, names)
+        name_waiters.name_conflicts(&informers.cache::<C::Object>(), owner, names)
     }
 
     fn triggers(
         &self,
         informers: &Informers,
         creates: &CreateState<<C::Owner as Owner>::Object>,
+        name_waiters: &NameWaiters<<C::Owner as Owner>::Object>,
     ) -> BoxStream<'static, Trigger<<C::Owner as Owner>::Object>> {
-        enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates)
+        enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates, name_waiters)
     }
 
     fn relists(&self, informers: &Informers) -> watch::Receiver<u64> {

@@ -7,12 +7,13 @@ use kube::Resource;
 
 use super::{ChildKinds, ObservedChildren, Owner};
 use crate::{
-    create_backoff::BackedOffCreates,
+    create_backoff::{BackedOffCreates, CreateBackoff},
     create_state::CreateState,
     executor::{ExecutionResult, Executor},
     expectations::{ChildKey, PendingCreates},
     informers::Informers,
     name_conflict::NameConflict,
+    name_waiters::NameWaiters,
     plan::Plan,
     triggers::{Trigger, enqueue_all_on_relist},
 };
@@ -22,8 +23,9 @@ use crate::{
 pub struct ChildTracker<O: Owner> {
     kinds: ChildKinds<O>,
     informers: Informers,
-    pub(crate) owners: Cache<O::Object>,
-    pub(crate) creates: CreateState<O::Object>,
+    owners: Cache<O::Object>,
+    creates: CreateState<O::Object>,
+    name_waiters: NameWaiters<O::Object>,
 }
 
 impl<O: Owner> ChildTracker<O> {
@@ -32,7 +34,8 @@ impl<O: Owner> ChildTracker<O> {
     pub fn new(kinds: ChildKinds<O>, informers: &Informers, owners: &Cache<O::Object>) -> Self {
         // The first request for a cache starts its informer.
         kinds.relists(informers).for_each(drop);
-        Self { kinds, informers: informers.clone(), owners: owners.clone(), creates: CreateState::new(owners) }
+        let (creates, name_waiters) = (CreateState::new(CreateBackoff::default()), NameWaiters::new(owners));
+        Self { kinds, informers: informers.clone(), owners: owners.clone(), creates, name_waiters }
     }
 
     /// The children that `owner` controls. The owner itself may be deleted.
@@ -43,7 +46,7 @@ impl<O: Owner> ChildTracker<O> {
     /// The objects that have the name of a desired child and that `owner` does not control. A change of such an object
     /// triggers the owner.
     pub fn name_conflicts(&self, owner: &O::Object, expansion: &O::Expansion<'_>) -> Vec<NameConflict> {
-        self.kinds.name_conflicts(&self.informers, &self.creates, owner, expansion)
+        self.kinds.name_conflicts(&self.informers, &self.name_waiters, owner, expansion)
     }
 
     /// The children whose creates were rejected and that wait for their retry.
@@ -60,8 +63,7 @@ impl<O: Owner> ChildTracker<O> {
         self.creates.expectations.pending(owner, is_cached, |kind| self.relists(kind))
     }
 
-    /// Executes the plan, expects the watch events of its creates, and starts the backoff of rejected creates. The plan
-    /// contains no creates of `backed_off`.
+    /// Executes the plan. It contains no creates of `backed_off`.
     pub async fn execute(
         &self,
         executor: &Executor,
@@ -69,24 +71,25 @@ impl<O: Owner> ChildTracker<O> {
         plan: &Plan,
         backed_off: &BackedOffCreates,
     ) -> ExecutionResult {
-        self.creates.expectations.expect_creations(owner, plan, |kind| self.relists(kind));
+        self.creates.expect_creations(owner, plan, |kind| self.relists(kind));
         let result = executor.execute(owner, plan).await;
-        self.creates.expectations.record_results(owner, &result);
-        self.creates.backoff.record(owner, backed_off, &result);
+        self.creates.record(owner, backed_off, &result);
         result
     }
 
     /// Drops the in-memory state of a deleted owner.
     pub fn forget(&self, owner: &O::Object) {
         self.creates.forget(owner);
+        self.name_waiters.forget(owner);
     }
 
     fn relists(&self, kind: &str) -> u64 {
         self.kinds.of_kind(kind).map_or(0, |row| *row.relists(&self.informers).borrow())
     }
 
+    /// The owners to enqueue for deltas and relists of children.
     pub(crate) fn triggers(&self) -> Vec<BoxStream<'static, Trigger<O::Object>>> {
-        let deltas = self.kinds.triggers(&self.informers, &self.creates);
+        let deltas = self.kinds.triggers(&self.informers, &self.creates, &self.name_waiters);
         let relists = self.kinds.relists(&self.informers).collect();
         deltas.chain([enqueue_all_on_relist(&self.owners, relists)]).collect()
     }

@@ -1,15 +1,19 @@
 //! Takes the snapshot of a clique, its pods and its gang from the caches. It sends no requests.
 
+use std::collections::BTreeSet;
+
 use grove_api_types::admission::default;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler_v1alpha1::PodGroup;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::context::Context;
+use crate::dependents::dependents_of;
 use crate::informers::Caches;
 use crate::pod::labelled_clique;
 
@@ -26,13 +30,15 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     orphans.retain(|pod| labelled_clique(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
     // Read after the pods: a pod that was deleted in between has a tombstone.
     let tombstones = caches.tombstones.of_clique(&uid);
-    let known_pods = pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
-    let expectations = ctx.expectations.get(&uid, known_pods, relists);
+    let known_pods = || pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
+    let known_uids: BTreeSet<_> = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref()).collect();
+    let pending_creates = ctx.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
+    let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
-    let has_dependents = !ctx.dependents.dependents_of(&namespace, gang_name.unwrap_or_default()).is_empty();
-    let (creates_rejected, default_scheduler) = (ctx.rejected_creates.contains(&clique), ctx.default_scheduler);
+    let has_dependents = !dependents_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
+    let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
     Observed {
         clique,
         pods,
@@ -42,8 +48,9 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         gang,
         base_gang,
         has_dependents,
-        expectations,
-        creates_rejected,
+        pending_creates,
+        own_writes,
+        backed_off,
         default_scheduler,
     }
 }

@@ -8,10 +8,12 @@ use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
-use crate::expectations::CliqueExpectations;
+use crate::write_history::CliqueWrites;
 
 /// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
 #[derive(Clone, Debug)]
@@ -32,10 +34,12 @@ pub(crate) struct Observed {
     pub(crate) base_gang: Option<BaseGang>,
     /// Whether pods of scaled gangs are gated until its gang is scheduled.
     pub(crate) has_dependents: bool,
-    /// Writes of this process that are not in the caches yet.
-    pub(crate) expectations: CliqueExpectations,
-    /// Whether the API server rejected creates of its pods in the last reconcile that sent any.
-    pub(crate) creates_rejected: bool,
+    /// The pods that were created and whose watch events are pending.
+    pub(crate) pending_creates: PendingCreates,
+    /// The names of its pods and the version of its gang in earlier writes of this process.
+    pub(crate) own_writes: CliqueWrites,
+    /// The pods whose create was rejected and that wait for their retry.
+    pub(crate) backed_off: BackedOffCreates,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
 }

@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use super::{desired, stage};
+use crate::write_history::is_pending;
 
 mod gates;
 mod identity;
@@ -32,14 +33,11 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         Err(label) => return Plan::new().waiting([label_missing(label)]),
     };
     let indices = Indices::of(observed);
-    // All pods of a clique are alike: after a rejection, one create suffices to find out whether the API server accepts them.
-    let max_creates = if observed.creates_rejected { 1 } else { usize::MAX };
-    let is_pending = |index: &i32| observed.expectations.creates.get(index).is_some_and(|create| create.uid.is_some());
-    let missing = indices.free.iter().filter(|index| !is_pending(index));
-    let created = missing.take(max_creates).map(|&index| {
-        let name = names::for_index(observed, index);
-        Step::create(&desired::pod(observed, &identity, name, index))
-    });
+    let named = indices.free.iter().map(|&index| (index, names::for_index(observed, index)));
+    let missing = named.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
+    let created = missing
+        .take(observed.backed_off.max_alike_creates())
+        .map(|(index, name)| Step::create(&desired::pod(observed, &identity, name, index)));
     let (references, gang_not_found) = match references::update(observed, &identity, &indices.retained) {
         Ok(patch) => (patch, None),
         Err(waiting) => (None, Some(waiting)),
@@ -48,11 +46,11 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         Ok(steps) => (steps, None),
         Err(waiting) => (Vec::new(), Some(waiting)),
     };
-    // A surplus orphan is adopted first, and deleted by a later plan.
-    let surplus = indices.surplus.iter().copied().filter(|pod| observed.owns(pod));
-    Plan::new()
+    // An orphan is adopted first, and deleted by a later plan.
+    let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
+    let plan = Plan::new()
         .stage(Stage::new(stage::ADOPTION, identity::adoptions(observed)))
-        .stage(with_delete_events(delete(surplus.chain(finished(observed)))))
+        .stage(with_delete_events(delete(to_delete.chain(finished(observed)))))
         .stage(Stage::new(stage::LABELS, identity::restore_labels(observed, &identity, &indices.retained)))
         .stage(Stage::new(stage::REFERENCES, references))
         .stage(Stage::new(stage::GATES, ungated))
@@ -62,7 +60,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
             "Created",
         ))
         .waiting(gated)
-        .waiting(gang_not_found)
+        .waiting(gang_not_found);
+    observed.backed_off.remove_from(plan)
 }
 
 /// Deletes the pods of a deleted clique, unless its deletion orphans them. There is no object left to publish events on.

@@ -5,9 +5,10 @@ use grove_api_types::error_codes;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_controller::conditions::is_status_condition_true;
-use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::Plan;
+use grove_controller::executor::ExecutionResult;
+use grove_controller::plan::{Plan, Target};
 use grove_controller::slim::SlimPod;
+use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -31,15 +32,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let failures = result.rejections().map(|(step, failure)| error(step, failure));
+    let rejections = observed.backed_off.rejections(result);
+    let failures = rejections.map(|(verb, target, failure)| error(verb, target, failure));
+    let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);
     PodCliqueStatus {
-        observed_generation: if result.succeeded() {
-            observed.clique.metadata.generation
-        } else {
-            old.observed_generation
-        },
+        observed_generation: if is_complete { observed.clique.metadata.generation } else { old.observed_generation },
         last_errors: LastError::update(&old.last_errors, failures, &Time(now)),
         replicas: Some(replicas),
         ready_replicas: count(&SlimPod::is_ready),
@@ -81,7 +80,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
 }
 
 /// The code and the description of an error.
-fn error(StepResult { stage: _, verb, target, result: _ }: &StepResult, failure: &ApiError) -> (String, String) {
+fn error(verb: &str, target: &Target, failure: &ApiError) -> (String, String) {
     let code = error_codes::for_write(&PodClique::kind(&()), &target.resource.kind, verb);
     (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }
@@ -93,8 +92,4 @@ fn pod_selector(observed: &Observed) -> Option<String> {
     let mut selected = labels::base(&identity.set);
     selected.extend(labels::of([(labels::POD_CLIQUE, observed.name().as_str())]));
     Some(labels::selector(&selected))
-}
-
-fn as_count(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -2,21 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use expect_test::Expect;
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
+use grove_controller::create_backoff::{BackedOffCreates, CreateBackoff};
+use grove_controller::create_state::CreateState;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::plan::{Plan, Step};
+use grove_controller::expectations::PendingCreates;
+use grove_controller::plan::{Plan, Step, Target};
 use grove_controller::slim::SlimPod;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::observed::{BaseGang, BaseGroup, Observed};
-use crate::expectations::CliqueExpectations;
+use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod dependents;
 mod gates;
@@ -30,6 +35,37 @@ mod scale;
 mod status;
 
 const NAME: &str = "llm-0-decode";
+
+/// What the process remembers about its writes, used as `observe` and `reconcile` use it.
+struct ProcessMemory {
+    creates: CreateState<PodClique>,
+    write_history: WriteHistory,
+}
+
+impl Default for ProcessMemory {
+    fn default() -> Self {
+        let creates = CreateState::new(CreateBackoff::of_alike_children());
+        Self { creates, write_history: WriteHistory::default() }
+    }
+}
+
+impl ProcessMemory {
+    fn observe(&self, observed: &mut Observed, relists: u64) {
+        let is_cached = |uid: &str| observed.known_pods().any(|pod| pod.metadata.uid.as_deref() == Some(uid));
+        observed.pending_creates =
+            self.creates.expectations.pending(&observed.clique, |_, uid| is_cached(uid), |_| relists);
+        observed.own_writes =
+            self.write_history.of_clique(observed.uid(), observed.known_pods(), &observed.pending_creates);
+    }
+
+    fn record(&self, clique: &PodClique, relists: u64, plan: &Plan, result: &ExecutionResult) {
+        let uid = clique.uid().expect("a uid");
+        self.creates.expectations.expect_creations(clique, plan, |_| relists);
+        self.write_history.record_creates(&uid, plan);
+        self.creates.expectations.record_results(clique, result);
+        self.write_history.record_conflicts(&uid, result);
+    }
+}
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
@@ -45,7 +81,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, and `dependents`, whether other gangs depend on this one; `conflicting`, names
-/// of pods of others; `rejected`, whether creates were rejected.
+/// of pods of others; `backedOff`, names of pods whose creates were rejected, and `retry`, whether their backoff has ended.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -62,14 +98,26 @@ fn snapshot(row: &str) -> Observed {
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
         has_dependents: row["dependents"] == json!(true),
-        expectations: CliqueExpectations {
+        pending_creates: PendingCreates::default(),
+        own_writes: CliqueWrites {
             conflicting_names,
             references_written_at: row["writtenAt"].as_str().map(String::from),
-            ..CliqueExpectations::default()
+            ..CliqueWrites::default()
         },
-        creates_rejected: row["rejected"] == json!(true),
+        backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         default_scheduler: Scheduler::default(),
     }
+}
+
+/// The rejected creates of these pods; their retry is due in 8 s or now.
+fn backed_off(names: &[Value], is_retry: bool) -> BackedOffCreates {
+    let rejected = |name: &Value| {
+        let target = Target::of(&*pod(&json!({ "name": name })));
+        let message = format!("pods \"{}\" is forbidden: exceeded quota: small", target.name);
+        (target, ApiError::new(403, "Forbidden", message))
+    };
+    let retry_after = (!names.is_empty()).then_some(Duration::from_secs(8));
+    BackedOffCreates { children: names.iter().map(rejected).collect(), retry_after, is_retry }
 }
 
 fn clique(row: &Value) -> PodClique {

@@ -1,9 +1,8 @@
-//! Predicates and mappers from pods, gangs and relists to the cliques that they trigger.
+//! Predicates and mappers from pods and gangs to the cliques that they trigger.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::stream::{self, Stream, StreamExt};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::ownership::controller_of;
@@ -16,12 +15,12 @@ use grove_runtime::caches::{Cache, Delta};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::dependents::DependentsIndex;
+use crate::dependents::dependents_of;
 use crate::pod::labelled_clique;
 
 /// The cliques of a pod.
-pub(super) fn cliques_of_pod(dependents: &DependentsIndex, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
-    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && has_dependents(dependents, delta));
+pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
+    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && has_dependents(cliques, delta));
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
 }
 
@@ -51,18 +50,18 @@ fn was_scheduled(delta: &Delta<SlimPod>) -> bool {
 }
 
 /// Whether pods of other gangs are gated until the gang of the pod is scheduled.
-fn has_dependents(dependents: &DependentsIndex, delta: &Delta<SlimPod>) -> bool {
+fn has_dependents(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
     let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
     let gang = delta.new.as_deref().and_then(gang);
-    gang.is_some_and(|(namespace, gang)| !dependents.dependents_of(&namespace, &gang).is_empty())
+    gang.is_some_and(|(namespace, gang)| !dependents_of(cliques, &namespace, &gang).is_empty())
 }
 
 /// The cliques of the changed pod groups, and the cliques that depend on the gang. The members need a reconcile if the gang
 /// was created or deleted; another change of their pod groups only changes their status.
-pub(super) fn cliques_of_gang(dependents: &DependentsIndex, delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
+pub(super) fn cliques_of_gang(cliques: &Cache<PodClique>, delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
     let members = cliques_of_changed_pod_groups(delta);
     let gang = delta.object().filter(|_| !members.is_empty());
-    let dependents = gang.map(|gang| dependents.dependents_of(&gang.namespace().unwrap_or_default(), &gang.name_any()));
+    let dependents = gang.map(|gang| dependents_of(cliques, &gang.namespace().unwrap_or_default(), &gang.name_any()));
     let needs_reconcile = active_uid(delta.old.as_deref()) != active_uid(delta.new.as_deref());
     let members = members.into_iter().map(move |clique| Trigger::new(needs_reconcile, clique));
     members.chain(dependents.into_iter().flatten().map(Trigger::Reconcile)).collect()
@@ -91,19 +90,4 @@ fn pod_groups(gang: Option<&PodGang>) -> Vec<(Option<String>, usize, &PodGroup)>
     let uid = active.and_then(ResourceExt::uid);
     let groups = active.into_iter().flat_map(|gang| gang.spec.podgroups.iter().enumerate());
     groups.map(|(at, group)| (uid.clone(), at, group)).collect()
-}
-
-/// All cliques after every relist of the pods: no delta reports a pod that was created and deleted before the relist.
-pub(super) fn on_relist(
-    pods: &Cache<SlimPod>,
-    cliques: &Cache<PodClique>,
-) -> impl Stream<Item = Trigger<PodClique>> + Send + use<> {
-    let cliques = cliques.clone();
-    let relists = stream::unfold(pods.relists(), |mut relists| async move {
-        relists.changed().await.ok()?;
-        Some(((), relists))
-    });
-    relists.flat_map(move |()| {
-        stream::iter(cliques.all()).map(|clique| Trigger::StatusOnly(ObjectRef::from_obj(&*clique)))
-    })
 }

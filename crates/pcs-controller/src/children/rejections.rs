@@ -5,7 +5,6 @@ use grove_api_types::error_codes;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflicts;
-use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
 use kube::Resource;
 
@@ -19,7 +18,7 @@ where
     Owner: Resource<DynamicType = ()>,
 {
     let code = |kind: &str, verb: &str| error_codes::for_write(&Owner::kind(&()), kind, verb).to_owned();
-    let rejected = all(result, backed_off).map(|(verb, target, failure)| {
+    let rejected = backed_off.rejections(result).map(|(verb, target, failure)| {
         (code(&target.resource.kind, verb), format!("could not {verb} {target}: {failure}"))
     });
     let unresolved = conflicts.unresolved();
@@ -46,7 +45,7 @@ pub(crate) fn rejection_message(
     result: &ExecutionResult,
     backed_off: &BackedOffCreates,
 ) -> Option<(&'static str, String)> {
-    let mut rejected = all(result, backed_off);
+    let mut rejected = backed_off.rejections(result);
     let (verb, target, failure) = rejected.next()?;
     let more = match rejected.count() {
         0 => String::new(),
@@ -55,15 +54,6 @@ pub(crate) fn rejection_message(
     let remedy = remedy(failure).map(|remedy| format!("; {remedy}")).unwrap_or_default();
     let message = format!("the API server rejected the {verb} of {target}{more}: {}{remedy}", failure.message);
     Some((available::failed(verb), message))
-}
-
-/// The creates whose backoff has not ended, then the writes that were rejected in this reconcile.
-fn all<'a>(
-    result: &'a ExecutionResult,
-    backed_off: &'a BackedOffCreates,
-) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
-    let earlier = backed_off.children.iter().map(|(target, failure)| ("create", target, failure));
-    earlier.chain(result.rejections().map(|(step, failure)| (step.verb, &step.target, failure)))
 }
 
 fn remedy(failure: &ApiError) -> Option<&'static str> {

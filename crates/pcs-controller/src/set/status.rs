@@ -7,6 +7,7 @@ use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -131,8 +132,4 @@ fn unsupported_fields_condition(observed: &Observed, message: String) -> Conditi
         message,
         observed_generation: observed.set.metadata.generation,
     }
-}
-
-fn as_count(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -12,30 +12,30 @@ pub(super) struct Indices<'a> {
     /// Live pods that stay, sorted by index.
     pub(super) retained: Vec<&'a SlimPod>,
     /// Live pods to delete: those with the highest indices, duplicates of an index, and those without an index.
-    pub(super) surplus: Vec<&'a SlimPod>,
+    pub(super) to_delete: Vec<&'a SlimPod>,
     /// Indices without a live pod, lowest first.
     pub(super) free: Vec<i32>,
 }
 
 impl<'a> Indices<'a> {
     pub(super) fn of(observed: &'a Observed) -> Self {
-        let mut surplus = Vec::new();
+        let mut to_delete = Vec::new();
         let mut by_index: BTreeMap<i32, &SlimPod> = BTreeMap::new();
         for pod in oldest_first(observed) {
             match pod::index(pod) {
                 Some(index) if !by_index.contains_key(&index) => {
                     by_index.insert(index, pod);
                 }
-                Some(_) | None => surplus.push(pod),
+                Some(_) | None => to_delete.push(pod),
             }
         }
         // Exactly the indices below the replica count, also if pods were lost during a scale-in: ranks must have no holes.
         let replicas = observed.clique.spec.replicas.max(0);
         let beyond = by_index.split_off(&replicas);
-        surplus.extend(beyond.into_values().rev());
+        to_delete.extend(beyond.into_values().rev());
         let free = (0..replicas).filter(|index| !by_index.contains_key(index)).collect();
         let retained = by_index.into_values().collect();
-        Self { retained, surplus, free }
+        Self { retained, to_delete, free }
     }
 }
 

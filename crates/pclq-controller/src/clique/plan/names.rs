@@ -9,8 +9,8 @@ use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 
 use crate::clique::observed::Observed;
-use crate::expectations::{CliqueExpectations, PendingCreate};
 use crate::pod;
+use crate::write_history::CliqueWrites;
 
 /// How many candidates of a pod's name are compared. A later candidate is used only after a name conflict, which five
 /// random characters make very unlikely to happen twice.
@@ -18,9 +18,8 @@ const MAX_CANDIDATES: usize = 8;
 
 /// The name for the next pod at `index`.
 pub(super) fn for_index(observed: &Observed, index: i32) -> PodName {
-    let CliqueExpectations { creates, conflicting_names, references_written_at: _ } = &observed.expectations;
-    let pending = creates.get(&index).filter(|create| !conflicting_names.contains(&create.name));
-    if let Some(PendingCreate { name, uid: _, relists: _ }) = pending {
+    let CliqueWrites { created_names, conflicting_names, references_written_at: _ } = &observed.own_writes;
+    if let Some(name) = created_names.get(&index).filter(|name| !conflicting_names.contains(*name)) {
         return PodName::new(name);
     }
     let clique = observed.name();

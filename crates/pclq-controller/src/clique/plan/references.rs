@@ -32,7 +32,7 @@ pub(super) fn update(
     let has_references = !group.pod_references.is_empty();
     let references = of_pods(retained);
     let version = &gang.metadata.resource_version;
-    let is_written = version.is_some() && observed.expectations.references_written_at == *version;
+    let is_written = version.is_some() && observed.own_writes.references_written_at == *version;
     let due = (complete || has_references) && references != group.pod_references && !is_written;
     Ok(due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references))))
 }

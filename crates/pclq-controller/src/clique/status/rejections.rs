@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use grove_controller::executor::{ExecutionResult, StepResult};
+use grove_controller::events::normalized_message;
+use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
 
 /// The message contains this many different reasons; it only counts the others.
@@ -19,13 +20,15 @@ struct Reason<'a> {
 }
 
 /// All rejected writes in one sentence; each reason appears once, with the number of writes.
-pub(super) fn rejection_message(result: &ExecutionResult) -> Option<String> {
+pub(super) fn rejection_message<'a>(
+    rejections: impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)>,
+) -> Option<String> {
     let mut reasons: Vec<Reason<'_>> = Vec::new();
-    for (StepResult { stage: _, verb, target, result: _ }, failure) in result.rejections() {
+    for (verb, target, failure) in rejections {
         let (kind, message) = (target.resource.kind.as_str(), without_object_name(&target.name, failure));
         let normalized = normalized_message(message);
         let is_same =
-            |reason: &&mut Reason<'_>| (reason.verb, reason.kind, &reason.normalized) == (*verb, kind, &normalized);
+            |reason: &&mut Reason<'_>| (reason.verb, reason.kind, &reason.normalized) == (verb, kind, &normalized);
         match reasons.iter_mut().find(is_same) {
             Some(reason) => reason.count += 1,
             None => reasons.push(Reason { verb, kind, message, normalized, count: 1 }),
@@ -53,10 +56,4 @@ fn without_object_name<'a>(name: &str, failure: &'a ApiError) -> &'a str {
     let prefixes = ["forbidden", "invalid"].map(|reason| format!("\"{name}\" is {reason}: "));
     let rest = prefixes.iter().find_map(|prefix| failure.message.split_once(prefix.as_str()));
     rest.map_or(failure.message.as_str(), |(_, message)| message)
-}
-
-/// The message without the words that contain digits: names and numbers.
-fn normalized_message(message: &str) -> String {
-    let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
-    message.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }

@@ -1,24 +1,30 @@
-//! The index of the cliques that depend on a base gang.
+//! The cliques that depend on a base gang.
 
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
-use grove_runtime::caches::Delta;
+use grove_runtime::caches::{Cache, Delta, InformerOptions, Writer};
 use kube::ResourceExt;
 
 use super::snapshot;
-use crate::dependents::DependentsIndex;
+use crate::dependents::{BY_BASE_GANG, dependents_of, dependents_of_scheduling};
 
-fn clique(name: &str, label: (&str, &str), scheduled: i32) -> Arc<PodClique> {
+fn clique(name: &str, label: (&str, &str), scheduled: i32) -> PodClique {
     let mut clique = snapshot("").clique;
     clique.metadata.name = Some(name.to_owned());
     clique.labels_mut().insert(label.0.to_owned(), label.1.to_owned());
     clique.status = Some(PodCliqueStatus { scheduled_replicas: scheduled, ..PodCliqueStatus::default() });
-    Arc::new(clique)
+    clique
 }
 
-fn triggered(dependents: &DependentsIndex, old: Option<Arc<PodClique>>, new: Option<Arc<PodClique>>) -> Vec<String> {
-    dependents.update(&Delta { old, new }).into_iter().map(|clique| clique.name).collect()
+/// The cache of cliques as the service indexes it.
+fn cache() -> (Cache<PodClique>, Writer<PodClique>) {
+    Cache::with_writer(InformerOptions::default().with_index(BY_BASE_GANG))
+}
+
+fn triggered(cliques: &Cache<PodClique>, old: Option<&PodClique>, new: Option<&PodClique>) -> Vec<String> {
+    let [old, new] = [old, new].map(|clique| clique.cloned().map(Arc::new));
+    dependents_of_scheduling(cliques, &Delta { old, new }).into_iter().map(|clique| clique.name).collect()
 }
 
 const BASE: (&str, &str) = ("grove.io/podgang", "llm-0");
@@ -26,19 +32,30 @@ const SCALED: (&str, &str) = ("grove.io/base-podgang", "llm-0");
 
 #[test]
 fn scheduled_pods_of_a_base_gang_trigger_its_dependents() {
-    let dependents = DependentsIndex::default();
-    triggered(&dependents, None, Some(clique("llm-0-g-1-p", SCALED, 0)));
-    let (old, new) = (Some(clique("llm-0-a", BASE, 1)), Some(clique("llm-0-a", BASE, 2)));
-    assert_eq!(triggered(&dependents, old.clone(), new.clone()), ["llm-0-g-1-p"]);
-    assert_eq!(triggered(&dependents, new.clone(), new), [""; 0], "nothing changed");
-    assert_eq!(triggered(&dependents, old, None), ["llm-0-g-1-p"], "a deleted clique has no scheduled pods");
+    let (cliques, writer) = cache();
+    writer.apply(clique("llm-0-g-1-p", SCALED, 0));
+    let (old, new) = (clique("llm-0-a", BASE, 1), clique("llm-0-a", BASE, 2));
+    assert_eq!(triggered(&cliques, Some(&old), Some(&new)), ["llm-0-g-1-p"]);
+    assert_eq!(triggered(&cliques, Some(&new), Some(&new)), [""; 0], "nothing changed");
+    assert_eq!(triggered(&cliques, Some(&old), None), ["llm-0-g-1-p"], "a deleted clique has no scheduled pods");
 }
 
 #[test]
 fn a_deleted_clique_is_no_dependent() {
-    let dependents = DependentsIndex::default();
-    let scaled = Some(clique("llm-0-g-1-p", SCALED, 0));
-    triggered(&dependents, None, scaled.clone());
-    triggered(&dependents, scaled, None);
-    assert_eq!(triggered(&dependents, Some(clique("llm-0-a", BASE, 1)), Some(clique("llm-0-a", BASE, 2))), [""; 0]);
+    let (cliques, writer) = cache();
+    let scaled = clique("llm-0-g-1-p", SCALED, 0);
+    writer.apply(scaled.clone());
+    writer.delete(scaled);
+    let (old, new) = (clique("llm-0-a", BASE, 1), clique("llm-0-a", BASE, 2));
+    assert_eq!(triggered(&cliques, Some(&old), Some(&new)), [""; 0]);
+}
+
+#[test]
+fn a_clique_of_another_namespace_or_of_the_base_gang_is_no_dependent() {
+    let (cliques, writer) = cache();
+    let mut other = clique("llm-0-g-1-p", SCALED, 0);
+    other.metadata.namespace = Some("other".to_owned());
+    writer.replace(vec![other, clique("llm-0-a", BASE, 1)]);
+    assert_eq!(dependents_of(&cliques, "prod", "llm-0"), []);
+    assert_eq!(dependents_of(&cliques, "other", "llm-0").len(), 1);
 }

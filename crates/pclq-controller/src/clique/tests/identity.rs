@@ -54,7 +54,7 @@ fn an_orphaned_pod_is_adopted_and_not_replaced() {
 }
 
 #[test]
-fn a_surplus_orphan_is_adopted_before_it_is_deleted() {
+fn an_orphan_beyond_the_replicas_is_adopted_before_it_is_deleted() {
     check(
         "{replicas: 1, gang: [a], pods: [{i: 0, name: a}], orphans: [{i: 1, name: b}, {i: 0, name: c, at: 9, phase: Failed}]}",
         &expect![[r"

@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::{Create, Delete, Step};
+use grove_controller::plan::{Create, Delete, Plan, Step};
 use grove_controller::slim::SlimPod;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{check_invariants, plan, snapshot};
-use crate::expectations::Expectations;
+use super::{ProcessMemory, check_invariants, plan, snapshot};
+use crate::write_history::CliqueWrites;
 
 const DEPTH: u32 = 14;
 
@@ -41,6 +42,13 @@ const EVENTS: [Event; 6] =
 /// A watch event: the pod, and whether it was deleted.
 type WatchEvent = (SlimPod, bool);
 
+/// A change of the expectations. They cannot be copied, so each reconcile repeats their changes.
+#[derive(Clone)]
+enum MemoryEvent {
+    Executed(Arc<Plan>, Arc<ExecutionResult>),
+    Deleted(Arc<SlimPod>),
+}
+
 #[derive(Clone, Default)]
 struct Cluster {
     stored: Vec<SlimPod>,
@@ -48,7 +56,8 @@ struct Cluster {
     pending_events: Vec<WatchEvent>,
     cached: BTreeMap<String, SlimPod>,
     tombstones: BTreeMap<i32, SlimPod>,
-    expectations: crate::expectations::CliqueExpectations,
+    history: Vec<MemoryEvent>,
+    own_writes: CliqueWrites,
 }
 
 impl Cluster {
@@ -97,6 +106,7 @@ impl Cluster {
         }
         let (pod, is_deleted) = self.pending_events.remove(0);
         if is_deleted {
+            self.history.push(MemoryEvent::Deleted(Arc::new(pod.clone())));
             self.cached.remove(&pod.name_any());
             self.tombstones.extend(crate::pod::index(&pod).map(|index| (index, pod)));
         } else {
@@ -109,11 +119,10 @@ impl Cluster {
         let mut observed = snapshot("{replicas: 1, gang: []}");
         observed.pods = self.cached.values().cloned().map(Arc::new).collect();
         observed.tombstones = self.tombstones.values().cloned().map(Arc::new).collect();
-        let expectations = Expectations::from(BTreeMap::from([("clique-uid".to_owned(), self.expectations.clone())]));
-        observed.expectations = expectations.get("clique-uid", observed.known_pods(), 1);
+        let memory = self.memory(&observed.clique);
+        memory.observe(&mut observed, 1);
         let plan = plan(&observed);
         check_invariants(&observed, &plan);
-        expectations.expect_creations("clique-uid", &plan, 1);
         let before = (self.stored.len(), self.pending_events.len());
         let mut done = ExecutionResult::default();
         for step in plan.steps() {
@@ -128,9 +137,28 @@ impl Cluster {
             }
             done.steps.push(StepResult { stage: "pods", verb: step.verb(), target, result: Ok(()) });
         }
-        expectations.record_results("clique-uid", &done);
-        self.expectations = expectations.get("clique-uid", std::iter::empty(), 1);
+        memory.record(&observed.clique, 1, &plan, &done);
+        self.own_writes = memory.write_history.of_clique("clique-uid", std::iter::empty(), &observed.pending_creates);
+        if !plan.is_empty() {
+            self.history.push(MemoryEvent::Executed(Arc::new(plan), Arc::new(done)));
+        }
         before != (self.stored.len(), self.pending_events.len())
+    }
+
+    /// What the process remembers about its writes.
+    fn memory(&self, clique: &PodClique) -> ProcessMemory {
+        let write_history = BTreeMap::from([("clique-uid".to_owned(), self.own_writes.clone())]).into();
+        let memory = ProcessMemory { write_history, ..ProcessMemory::default() };
+        for event in &self.history {
+            match event {
+                MemoryEvent::Executed(plan, done) => {
+                    memory.creates.expectations.expect_creations(clique, plan, |_| 1);
+                    memory.creates.expectations.record_results(clique, done);
+                }
+                MemoryEvent::Deleted(pod) => memory.creates.expectations.observe_deletion("clique-uid", &**pod),
+            }
+        }
+        memory
     }
 
     /// The API server answers with the existing pod of that name, or with a new one.

@@ -70,6 +70,43 @@ fn rejected_creates_are_in_the_message_of_an_available_clique() {
 fn a_clique_with_rejected_creates_creates_one_pod_at_a_time() {
     let creates = |row: &str| plan(&snapshot(row)).steps().filter(|step| step.verb() == "create").count();
     assert_eq!(creates("{replicas: 5, gang: []}"), 5);
-    assert_eq!(creates("{replicas: 5, gang: [], rejected: true}"), 1);
-    assert_eq!(creates("{replicas: 5, gang: [a], rejected: true, pods: [{i: 0, name: a}]}"), 1);
+    assert_eq!(creates("{replicas: 5, gang: [], retry: true}"), 1);
+    assert_eq!(creates("{replicas: 5, gang: [a], retry: true, pods: [{i: 0, name: a}]}"), 1);
+}
+
+#[test]
+fn during_the_backoff_no_pod_is_created_at_any_index_and_deletes_continue() {
+    super::check(
+        "{replicas: 3, gang: [a, b], backedOff: [x], pods: [{i: 0, name: a, phase: Failed}, {i: 3, name: b}]}",
+        &expect![[r#"
+            pods: delete Pod ~-b
+            pods: delete Pod ~-a
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[]}]
+            requeue: after 8s
+        "#]],
+    );
+}
+
+#[test]
+fn a_rejected_create_is_in_the_status_until_the_backoff_ends() {
+    let row = "{replicas: 3, gang: [], backedOff: [x-1, x-2]}";
+    check(
+        row,
+        &[],
+        &expect![[r#"
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 2 Pods: exceeded quota: small
+        "#]],
+    );
+    let status = status(&snapshot(row), &ExecutionResult::default(), Timestamp::from_second(1).unwrap());
+    assert_eq!(status.observed_generation, None, "the desired pods are not created");
+    let errors: Vec<_> = status.last_errors.iter().map(|error| (&*error.code, &*error.description)).collect();
+    expect![[r#"
+        [
+            (
+                "ERR_CREATE_POD",
+                "could not create Pod llm-0-decode-x-1: 403 Forbidden: pods \"llm-0-decode-x-1\" is forbidden: exceeded quota: small",
+            ),
+        ]
+    "#]]
+    .assert_debug_eq(&errors);
 }

@@ -1,10 +1,10 @@
 //! The error of a reconcile, which makes the controller retry it with backoff.
 
-use grove_controller::executor;
+use crate::executor;
 
 /// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum ReconcileError {
     /// A step of the plan failed; the status of the object has the message.
     #[error("could not execute the plan")]
     Execute(#[source] executor::Error),

@@ -1,0 +1,91 @@
+//! The own writes on which the next plan of a clique depends, besides the expectations: the names of its pods, and the
+//! version of its gang. If they are lost, for example by a restart, the next reconcile repeats a write without effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api_types::labels;
+use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
+use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::slim::SlimPod;
+use grove_runtime::api_error::ApiError;
+use kube::Resource;
+use parking_lot::Mutex;
+
+/// The writes for one clique.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CliqueWrites {
+    /// The name of the last create at each index, until the cache has the pod. If the response was lost, the pod may exist, so
+    /// the next create at the index has the same name.
+    pub(crate) created_names: BTreeMap<i32, String>,
+    /// Pod names that belong to an object that the clique does not control.
+    pub(crate) conflicting_names: BTreeSet<String>,
+    /// The resource version of the gang when its pod references were last written. While the cache has that version, it
+    /// lacks the write.
+    pub(crate) references_written_at: Option<String>,
+}
+
+/// The writes for all cliques, by uid.
+#[derive(Debug, Default)]
+pub(crate) struct WriteHistory(Mutex<BTreeMap<String, CliqueWrites>>);
+
+impl WriteHistory {
+    /// The writes for a clique, without the names of pods that are among `known_pods`. The name of a pending create stays:
+    /// the known pod of that name is a predecessor from a stale cache.
+    pub(crate) fn of_clique<'a>(
+        &self,
+        clique_uid: &str,
+        known_pods: impl Iterator<Item = &'a SlimPod>,
+        pending_creates: &PendingCreates,
+    ) -> CliqueWrites {
+        let mut all = self.0.lock();
+        let Some(writes) = all.get_mut(clique_uid) else { return CliqueWrites::default() };
+        if !writes.created_names.is_empty() {
+            let known: BTreeSet<_> = known_pods.filter_map(|pod| pod.metadata.name.as_deref()).collect();
+            writes.created_names.retain(|_, name| is_pending(pending_creates, name) || !known.contains(name.as_str()));
+        }
+        writes.clone()
+    }
+
+    /// Records the names of the pods to create, before the plan is executed.
+    pub(crate) fn record_creates(&self, clique_uid: &str, plan: &Plan) {
+        for step in plan.steps() {
+            let Step::Create(Create { target, object }) = step else { continue };
+            let index = object.value()["metadata"]["labels"][labels::POD_INDEX].as_str().and_then(|i| i.parse().ok());
+            let Some(index) = index else { continue };
+            let mut all = self.0.lock();
+            all.entry(clique_uid.to_owned()).or_default().created_names.insert(index, target.name.clone());
+        }
+    }
+
+    /// Records the names that conflict with other objects.
+    pub(crate) fn record_conflicts(&self, clique_uid: &str, result: &ExecutionResult) {
+        let conflicts = result.rejections().filter(|(_, error)| error.reason == ApiError::NAME_CONFLICT);
+        let mut all = self.0.lock();
+        for (step, _) in conflicts {
+            all.entry(clique_uid.to_owned()).or_default().conflicting_names.insert(step.target.name.clone());
+        }
+    }
+
+    /// Records that the pod references were written into this version of the gang.
+    pub(crate) fn record_references_written(&self, clique_uid: &str, gang_version: Option<String>) {
+        self.0.lock().entry(clique_uid.to_owned()).or_default().references_written_at = gang_version;
+    }
+
+    /// Drops the writes for a deleted clique.
+    pub(crate) fn forget(&self, clique_uid: &str) {
+        self.0.lock().remove(clique_uid);
+    }
+}
+
+/// Whether the pod was created under this name and its watch event is pending.
+pub(crate) fn is_pending(pending_creates: &PendingCreates, name: &str) -> bool {
+    pending_creates.contains(&SlimPod::kind(&()), name)
+}
+
+#[cfg(test)]
+impl From<BTreeMap<String, CliqueWrites>> for WriteHistory {
+    fn from(by_uid: BTreeMap<String, CliqueWrites>) -> Self {
+        Self(Mutex::new(by_uid))
+    }
+}
