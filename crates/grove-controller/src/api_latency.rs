@@ -9,7 +9,8 @@ use tokio::time::Instant;
 const HEALTHY_RATIO: f64 = 3.0;
 /// The weight of the newest latency in the moving average.
 const EWMA_ALPHA: f64 = 0.2;
-/// The baseline is the lowest latency of this window and of the one before: a server may become slower for good.
+/// The baseline is the lowest latency of this window and of the one before. So it adapts to a server that became slower
+/// permanently.
 const BASELINE_WINDOW: Duration = Duration::from_hours(1);
 /// The longest delay between two events.
 const MAX_DELAY: Duration = Duration::from_millis(250);
@@ -54,8 +55,8 @@ impl ApiLatency {
         latencies.add(latency.as_secs_f64());
     }
 
-    /// The delay after an event whose publication took `latency`: zero if the API server is not loaded, and longer the slower
-    /// it answers. A publication that took less than the baseline sent no request, and needs no delay.
+    /// The delay after an event whose publication took `latency`: zero if the API server is not loaded, otherwise
+    /// longer for a higher latency. A publication that took less than the baseline sent no request, and needs no delay.
     pub fn throttle_delay(&self, latency: Duration) -> Duration {
         let latencies = self.0.lock();
         let (Some(average), Some(baseline)) = (latencies.average, latencies.baseline()) else { return Duration::ZERO };
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_baseline_follows_an_api_server_that_became_slower_for_good() {
+    async fn the_baseline_adapts_to_an_api_server_that_became_slower_permanently() {
         let latency = ApiLatency::default();
         latency.observe(ms(5));
         for is_delayed in [true, true, false] {

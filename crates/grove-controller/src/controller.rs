@@ -1,6 +1,6 @@
 //! A controller: enqueues the objects that triggers name, and reconciles them, several objects at a time.
 //!
-//! One task does everything: it feeds the [`work_queue`] from the triggers, and polls the reconciles of the workers.
+//! A single task feeds the [`work_queue`] from the triggers and polls the reconciles of the workers.
 
 mod garbage_collector;
 pub(crate) mod queue_metrics;
@@ -43,9 +43,10 @@ use crate::{
     triggers::Trigger,
 };
 
-/// Inputs that the queue accepts before the controller looks at the workers again.
+/// Inputs that the queue accepts before the controller polls the workers again.
 const INPUT_BATCH: usize = 256;
-/// A retry waits this long for further ones: the quota controller updates `status.used` a little after a delete.
+/// A retry is delayed by this, and further retries in this time are merged into it: the quota controller updates
+/// `status.used` shortly after a delete.
 const RETRY_DEBOUNCE: Duration = Duration::from_millis(500);
 
 /// Builds one controller: its kind, and what triggers a reconcile.
@@ -74,7 +75,7 @@ where
         Self { name, concurrency: 10, cache, deltas, triggers, on_deleted: None }
     }
 
-    /// How many objects are reconciled at the same time; at least 1. An object never is reconciled twice at the same time.
+    /// How many objects are reconciled concurrently; at least 1. One object is never reconciled concurrently with itself.
     #[must_use]
     pub fn concurrency(mut self, objects: u16) -> Self {
         self.concurrency = objects.max(1);
@@ -96,7 +97,7 @@ where
     }
 
     /// Retries the objects that `objects` names, half a second later and with a new backoff: the cause of their failures may
-    /// be gone.
+    /// no longer exist.
     #[must_use]
     pub fn retry_on(self, objects: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         self.watches(objects.map(Trigger::Retry))
@@ -213,7 +214,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
 
     fn accept(&mut self, input: Input<K>) {
         match input {
-            // The status of the object itself counts, too: a status that was computed from a stale cache is corrected then.
+            // A change of the object's own status also enqueues it, so that a status from a stale cache is corrected.
             Input::Delta(delta @ Delta { new: Some(_), .. }) => {
                 let needs_reconcile = metadata_or_generation_changed(&delta);
                 if let Some(object) = delta.new {
@@ -223,7 +224,8 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             Input::Delta(Delta { old: Some(object), new: None }) => {
                 self.queue.forget(&key(&ObjectRef::from_obj(&*object)));
                 self.rate_limiter.forget(&*object);
-                // The garbage collection ends with this controller; Kubernetes' own does the rest.
+                // The garbage collection ends with this controller; Kubernetes' garbage collector deletes the remaining
+                // dependents.
                 let _ = self.deleted.unbounded_send(object);
             }
             Input::Delta(Delta { old: None, new: None }) => {}

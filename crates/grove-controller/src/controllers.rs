@@ -1,4 +1,4 @@
-//! What the controllers of one process share: the runtime, the executor, and the event broadcaster.
+//! The objects that the controllers of one process share: the runtime, the executor, and the event broadcaster.
 
 use std::ops::Deref;
 
@@ -21,7 +21,7 @@ impl Controllers {
     /// Starts the event broadcaster, and creates the executor. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the metrics of the work queues cannot be registered, which means that they are registered already.
+    /// If the metrics of the work queues are already registered.
     pub fn new(runtime: &Runtime) -> anyhow::Result<Self> {
         let latency = ApiLatency::default();
         let events = EventBroadcaster::start(runtime.client(), runtime.name(), latency.clone());

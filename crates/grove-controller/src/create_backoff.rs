@@ -28,8 +28,8 @@ pub struct BackedOffCreates {
 }
 
 impl BackedOffCreates {
-    /// How many children may be created now if all of them are alike: none during the backoff, and one as the retry, because
-    /// the API server would reject the others, too.
+    /// How many children may be created now if all of them are alike: none during the backoff, and only one in the retry,
+    /// because the API server would reject the others for the same reason.
     pub fn max_alike_creates(&self) -> usize {
         match (self.children.is_empty(), self.is_retry) {
             (false, _) => 0,
@@ -58,8 +58,8 @@ impl BackedOffCreates {
     }
 }
 
-/// The rejected creates of all owners of kind `K`. A clone shares its entries. An entry ends when a retry succeeds, or with
-/// the owner.
+/// The rejected creates of all owners of kind `K`. A clone shares its entries. An entry is removed when a retry succeeds, or
+/// when the owner is deleted.
 #[derive(Debug)]
 pub struct CreateBackoff<K> {
     by_owner_uid: Arc<Mutex<BTreeMap<String, Entry>>>,
@@ -84,8 +84,8 @@ impl<K> Default for CreateBackoff<K> {
 
 impl<K> CreateBackoff<K> {
     /// For children that are created from one template, under names that the owner chooses. A rejection concerns all of them:
-    /// see [`BackedOffCreates::max_alike_creates`]. A conflict is none, because the next create has another name. A new
-    /// generation of the owner may have another template, so it is tried at once.
+    /// see [`BackedOffCreates::max_alike_creates`]. A name conflict is no rejection, because the next create has another
+    /// name. A new generation of the owner may have another template, so its children are created at once.
     pub fn of_alike_children() -> Self {
         Self { children_are_alike: true, ..Self::default() }
     }
@@ -160,7 +160,8 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let entries = by_owner_uid.values_mut().filter(|entry| entry.namespace == namespace);
         let owners = entries.map(|entry| {
             entry.due = Instant::now();
-            // A quota counts a deletion a little later, so the retry may be too early. The next delays are short again.
+            // The quota controller observes a deletion with a delay, so the retry may be too early. The backoff therefore
+            // restarts with short delays.
             entry.backoff = Backoff::for_objects();
             ObjectRef::new(&entry.name).within(&entry.namespace)
         });
@@ -228,12 +229,12 @@ mod tests {
     async fn a_deletion_in_the_namespace_ends_the_backoff() {
         let backoff = CreateBackoff::default();
         backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
-        let gone = |namespace: &str| {
-            let gone = json!({ "metadata": { "name": "x", "namespace": namespace } });
-            Delta { old: Some(Arc::new(serde_json::from_value::<ConfigMap>(gone).unwrap())), new: None }
+        let deletion = |namespace: &str| {
+            let object = json!({ "metadata": { "name": "x", "namespace": namespace } });
+            Delta { old: Some(Arc::new(serde_json::from_value::<ConfigMap>(object).unwrap())), new: None }
         };
-        assert_eq!(backoff.reset_on_delete(&gone("other")), []);
-        assert_eq!(backoff.reset_on_delete(&gone("ns")), [ObjectRef::new("o").within("ns")]);
+        assert_eq!(backoff.reset_on_delete(&deletion("other")), []);
+        assert_eq!(backoff.reset_on_delete(&deletion("ns")), [ObjectRef::new("o").within("ns")]);
         assert_eq!(names(&backoff), Vec::<String>::new());
         assert_eq!(backoff.active(&object("o")).retry_after, None);
     }

@@ -1,5 +1,5 @@
-//! The in-memory state about the creates of one kind of owner: what the API server rejected, and what the caches do not show
-//! yet.
+//! The in-memory state about the creates of one kind of owner: those that the API server rejected, and those that are not yet in
+//! the caches.
 
 use std::sync::Arc;
 

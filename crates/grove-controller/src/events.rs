@@ -17,7 +17,8 @@ use crate::api_latency::ApiLatency;
 
 /// Events that may wait for their publication. Further events are dropped: no controller depends on events.
 const QUEUE_CAPACITY: usize = 4096;
-/// After each publication the broadcaster pauses for this many times its duration, so that a loaded API server gets few events.
+/// After each publication the broadcaster pauses for this many times its duration, so that a loaded API server receives fewer
+/// events.
 const PAUSE_FACTOR: u32 = 4;
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -73,7 +74,8 @@ impl EventBroadcaster {
         }
     }
 
-    /// Returns when all queued events are published or were given up. From then on the broadcaster makes no pauses.
+    /// Returns when each queued event is published or its publication has failed. After this call the
+    /// broadcaster makes no pauses.
     pub async fn flush(&self) {
         self.draining.send_replace(true);
         let (done, flushed) = oneshot::channel();
@@ -186,7 +188,7 @@ mod tests {
         plan::{Plan, Stage, Step},
     };
 
-    /// The event as the API server gets it.
+    /// The event in the form that the API server stores.
     #[tokio::test]
     async fn a_stage_publishes_one_event_with_its_reporting_controller() {
         let (client, log) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_warning_whose_publication_failed_is_published_next_time() {
+    async fn a_failed_publication_of_a_warning_is_repeated_with_the_next_occurrence() {
         let begun = std::sync::atomic::AtomicUsize::new(0);
         let (client, log) = mock_api_server::client(move |request| {
             let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;

@@ -105,7 +105,7 @@ impl Executor {
 
     /// Patches the difference between the `old` status and the `new` one, and returns whether the server applied it.
     ///
-    /// The patch carries the resourceVersion of `object`. If the object changed or was deleted meanwhile, the server rejects
+    /// The patch carries the resourceVersion of `object`. If the object has changed or was deleted, the server rejects
     /// the patch, and the watch event of that change triggers the next reconcile. A status therefore never reaches a later
     /// object of the same name.
     ///
@@ -131,8 +131,8 @@ impl Executor {
         }
     }
 
-    /// Whether a live GET confirms that this object, by UID, does not exist. A controller asks before it deletes or releases
-    /// dependents because the cache lacks their owner.
+    /// Whether a live GET confirms that this object, by UID, does not exist. A controller calls this before it deletes or
+    /// releases dependents whose owner is not in the cache.
     ///
     /// # Errors
     /// If the server does not answer the GET.
@@ -143,7 +143,7 @@ impl Executor {
         Ok(live.is_none_or(|live| live.uid() != target.uid))
     }
 
-    /// The results in the order of the steps. There are never more futures than writes in flight, since each future is large.
+    /// The results in the order of the steps. A future is created only when its write may start, because each future is large.
     async fn execute_steps(&self, steps: &[Step]) -> Vec<Result<Effect, ApiError>> {
         let (mut remaining, mut in_flight) = (steps.iter().enumerate(), FuturesUnordered::new());
         let mut results = Vec::with_capacity(steps.len());
@@ -212,7 +212,7 @@ impl Executor {
             requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
         });
         match patched.await {
-            // Another client was faster. The watch event of its write triggers the next reconcile.
+            // Another client changed the object first. The watch event of its write triggers the next reconcile.
             Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
             Err(error) if error.is_failed_test && has_test(change) => Ok(Effect::Superseded),
             other => other,
@@ -229,7 +229,7 @@ impl Executor {
         }
     }
 
-    // Two live GETs instead of the cache: a terminating owner may have released its children on purpose, and an object that
+    // Two live GETs instead of the cache: a terminating owner may have released its children intentionally, and an object that
     // changes all the time would hardly ever have the observed resourceVersion.
     async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
         let stays =
@@ -278,7 +278,7 @@ impl Executor {
     async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, ApiError> {
         match with_timeout(self.api(target).get_metadata(&target.name)).await {
             Ok(live) => Ok(Some(live)),
-            // If the kind is not served, the server does not know whether the object exists.
+            // If the kind is not served, a 404 does not prove that the object does not exist.
             Err(error) if error.code == 404 && error.reason != ApiError::NOT_SERVED => Ok(None),
             Err(error) => Err(error),
         }
@@ -295,7 +295,7 @@ impl Executor {
         stage: &Stage,
         results: &[Result<Effect, ApiError>],
     ) {
-        // Rejected writes of a replica that lost its lease are no news for users.
+        // Users need no event about the rejected writes of a replica that lost its lease.
         if !self.leadership.is_held() {
             return;
         }

@@ -1,8 +1,8 @@
 //! Creates whose watch events are pending: objects that exist on the API server, but not yet in a stale cache.
 //!
-//! As client-go's `UIDTrackingControllerExpectations`, they keep a controller from creating a child twice. They track UIDs
-//! instead of counts, so that an event of another object with the same name fulfils nothing. Losing them costs one rejected
-//! create per child.
+//! Like client-go's `UIDTrackingControllerExpectations`, they prevent a controller from creating a child twice. They track UIDs
+//! instead of counts, so that an event of another object with the same name fulfils nothing. If they are lost, each child
+//! costs at most one rejected create.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ struct PendingCreate {
     relists: u64,
 }
 
-/// The expectations of all owners of one controller, by the UID of the owner. An entry ends when the cache has the child,
-/// when the child is deleted, with the next relist, or with its owner.
+/// The expectations of all owners of one controller, by the UID of the owner. An entry is removed when the cache has the child,
+/// when the child or its owner is deleted, or at the next relist.
 #[derive(Debug, Default)]
 pub struct Expectations {
     by_owner_uid: Mutex<BTreeMap<String, BTreeMap<ChildKey, PendingCreate>>>,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_whose_delete_event_precedes_the_response_is_not_pending() {
+    fn a_child_is_not_pending_if_its_delete_event_precedes_the_response_to_its_create() {
         let expectations = Expectations::default();
         expectations.expect_creations(&object("o"), &plan(&["a"]), |_| 1);
         let mut child = object("a");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_remains_of_a_deleted_owner() {
+    fn the_expectations_of_a_deleted_owner_are_dropped() {
         let expectations = expecting(&[("a", Some("1"))]);
         expectations.forget(&object("o"));
         assert!(expectations.by_owner_uid.lock().is_empty());

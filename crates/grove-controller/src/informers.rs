@@ -28,8 +28,8 @@ impl Informers {
         Self { runtime: runtime.clone(), caches: Arc::default() }
     }
 
-    /// The cache of kind `K` in all namespaces. The first call starts the informer, with the default options. So every kind
-    /// needs a call before the process waits for its caches.
+    /// The cache of kind `K` in all namespaces. The first call starts the informer, with the default options. Call this for
+    /// every kind before the process waits for its caches.
     pub fn cache<K>(&self) -> Cache<K>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,

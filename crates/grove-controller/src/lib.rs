@@ -1,8 +1,8 @@
 //! Building blocks of Grove's reconcilers, and the one place that writes to the API server.
 //!
 //! Modules in reading order: a service creates its [`controllers::Controllers`] and builds each controller with
-//! [`controller::ControllerBuilder`]; the reconciler makes a [`plan::Plan`], and the [`executor::Executor`] executes it.
-//! No rule of the Grove API lives here: this crate knows Kubernetes, and not the kinds that are built on it.
+//! [`controller::ControllerBuilder`]; the reconciler computes a [`plan::Plan`], and the [`executor::Executor`] executes it.
+//! This crate has no rule of the Grove API and depends on none of its kinds.
 
 #![deny(missing_docs)]
 

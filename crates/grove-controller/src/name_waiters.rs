@@ -58,7 +58,7 @@ impl<Owner> Clone for NameWaiters<Owner> {
 }
 
 impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
-    /// No owner waits yet. `owners` is the cache that the owners are reconciled from.
+    /// No owner waits yet. The owners are reconciled from the cache `owners`.
     pub fn new(owners: &Cache<Owner>) -> Self {
         Self { owners: owners.clone(), waiters: Arc::default() }
     }

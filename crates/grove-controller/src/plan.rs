@@ -52,7 +52,7 @@ impl Plan {
         self
     }
 
-    /// Requeues the object after `delay`. The earliest of several delays counts.
+    /// Requeues the object after `delay`. The earliest of several delays applies.
     #[must_use]
     pub fn requeue_after(mut self, delay: Duration) -> Self {
         self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
@@ -224,7 +224,7 @@ pub struct Adopt {
     pub target: Target,
     /// The new controller.
     pub owner: Target,
-    /// The new owner references, beside those that the object has.
+    /// The owner references to add to those that the object has.
     pub reference: Vec<OwnerReference>,
 }
 
@@ -265,7 +265,7 @@ impl Step {
         Self::Create(Create { target: Target::of(object), object: Manifest::of(object) })
     }
 
-    /// Merges `change` into the object of this name, whatever its resourceVersion.
+    /// Merges `change` into the object of this name, without a check of its resourceVersion.
     pub fn merge_patch<K: Resource<DynamicType = ()>>(object: &K, change: Value) -> Self {
         Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change) })
     }

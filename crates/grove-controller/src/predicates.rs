@@ -25,8 +25,8 @@ pub fn metadata_or_generation_changed<K: Resource>(delta: &Delta<K>) -> bool {
     other_metadata_changed(old, new) || old.labels != new.labels || old.annotations != new.annotations
 }
 
-/// The same, but labels and annotations that were added do not count: the API server adds the topology of the node to
-/// the labels of a pod that is bound.
+/// Like [`metadata_or_generation_changed`], but added labels and annotations are ignored: the API server adds the
+/// topology of the node to the labels of a pod that is bound.
 pub fn metadata_or_generation_changed_ignoring_additions<K: Resource>(delta: &Delta<K>) -> bool {
     let Delta { old: Some(old), new: Some(new) } = delta else { return true };
     let (old, new) = (old.meta(), new.meta());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The delays of status writes. They keep the writes of a busy cluster few, and each of them has a bound.
+/// The delays of status writes. They reduce the number of writes in a busy cluster. Each delay has an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusPolicy {
     /// A status-only trigger waits this long for further triggers of the same object.
@@ -19,7 +19,7 @@ pub struct StatusPolicy {
     pub concurrency: usize,
     /// A status-only reconcile that is due and has waited this long for a worker runs before other reconciles.
     pub max_wait: Duration,
-    /// Progress that nobody waits for is written this long after its first observation.
+    /// A status change that is only progress is written this long after its first observation.
     pub progress_interval: Duration,
     /// The progress interval grows by this for each other object with unwritten progress.
     pub progress_interval_per_object: Duration,
@@ -47,7 +47,7 @@ impl StatusPolicy {
         (self.debounce + times(self.debounce_per_object, waiting)).min(self.max_delay)
     }
 
-    /// The cooldown after a reconcile that took `duration`, of which the process computed for `cpu`.
+    /// The cooldown after a reconcile that took `duration` and used `cpu` of CPU time.
     pub fn cooldown(&self, duration: Duration, cpu: Duration) -> Duration {
         duration.saturating_mul(self.duration_factor).max(cpu.saturating_mul(self.cpu_factor)).min(self.max_delay)
     }

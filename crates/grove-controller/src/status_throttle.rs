@@ -11,7 +11,7 @@ use crate::status_policy::StatusPolicy;
 /// How the new status differs from the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusChange {
-    /// A user or another controller may wait for it: availability changed, a create was rejected, or nothing is missing.
+    /// A user or another controller may wait for it: availability changed, a create was rejected, or the object became complete.
     Significant,
     /// The object makes progress; a later status supersedes this one.
     Progress,

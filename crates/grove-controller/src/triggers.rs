@@ -17,7 +17,7 @@ pub enum Trigger<K: Resource> {
     Reconcile(ObjectRef<K>),
     /// Only the status of the object may change: reconcile after a debounce, and behind other reconciles.
     StatusOnly(ObjectRef<K>),
-    /// The cause of earlier failures may be gone: reset the backoff of the object and reconcile soon.
+    /// The cause of earlier failures may no longer exist: reset the backoff of the object and reconcile soon.
     Retry(ObjectRef<K>),
 }
 
@@ -61,7 +61,7 @@ where
     new.into_iter().chain(old).collect()
 }
 
-/// Group and kind of the reference have to match. The version may be any, since the API server converts.
+/// Group and kind of the reference have to match. The version may differ, because the API server converts between versions.
 fn controller<Child, Owner>(child: &Child) -> Option<ObjectRef<Owner>>
 where
     Child: Resource,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deletion_of_a_child_triggers_its_controller_whatever_the_version_of_the_reference() {
+    fn the_deletion_of_a_child_triggers_its_controller_for_any_version_in_the_reference() {
         assert_eq!(replica_sets(Some(pod("ReplicaSet", "apps/v1", "o")), None), ["o"]);
         assert_eq!(replica_sets(Some(pod("ReplicaSet", "apps/v1beta9", "o")), None), ["o"]);
     }

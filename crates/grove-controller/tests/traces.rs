@@ -42,16 +42,16 @@ fn settings(endpoint: &str) -> TraceSettings {
     TraceSettings { endpoint: endpoint.to_owned(), timeout: Duration::from_secs(30), warning: None }
 }
 
-/// An address that somebody listens at.
-async fn address() -> (TcpListener, String) {
+/// A listener on a free port, and the endpoint that leads to it.
+async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}/v1/traces", listener.local_addr().unwrap());
     (listener, endpoint)
 }
 
-/// A collector, and what it was sent.
+/// The endpoint of a collector, and the bodies of the requests that it receives.
 async fn collector() -> (String, mpsc::Receiver<Bytes>) {
-    let (listener, endpoint) = address().await;
+    let (listener, endpoint) = listener().await;
     let (sender, received) = mpsc::channel();
     let take = |State(sender): State<mpsc::Sender<Bytes>>, body: Bytes| async move { sender.send(body).unwrap() };
     let routes = Router::new().route("/v1/traces", post(take)).with_state(sender);
@@ -63,9 +63,9 @@ fn map(name: &str) -> ConfigMap {
     serde_json::from_value(config_map(name, 1, "owner")).unwrap()
 }
 
-/// Reconciles one object by two writes, of which one is refused.
+/// Reconciles one object by two writes, of which the server rejects one.
 async fn reconcile_once() {
-    let (client, _) = mock_api_server::client(|asked| match asked.method.as_str() {
+    let (client, _) = mock_api_server::client(|request| match request.method.as_str() {
         "POST" => MockResponse::ok(config_map("child", 1, "owner")),
         _ => MockResponse::error(403, "Forbidden"),
     });
@@ -79,7 +79,7 @@ async fn reconcile_once() {
     let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {
         let (executor, shutdown) = (executor.clone(), shutdown.clone());
         async move {
-            let steps = [Step::create(&map("child")), Step::delete(&map("kept"))];
+            let steps = [Step::create(&map("child")), Step::delete(&map("old"))];
             let done = executor.execute(&*object, &Plan::new().stage(Stage::new("s", steps))).await;
             shutdown.cancel();
             done.into_result().map(|()| Requeue::AwaitChange)
@@ -94,7 +94,7 @@ fn text(attributes: &[Attribute], key: &str) -> Option<String> {
     Some(text.clone())
 }
 
-/// A line for each span: what it is below, its name, its attributes, and whether it failed.
+/// A line for each span: its parent, its name, its attributes, and whether it failed.
 fn lines(spans: &[Span]) -> Vec<String> {
     let names: BTreeMap<&[u8], &str> = spans.iter().map(|span| (&*span.span_id, &*span.name)).collect();
     let line = |span: &Span| {
@@ -130,7 +130,7 @@ async fn a_reconcile_is_a_trace_with_the_key_of_the_object_and_one_span_per_writ
         lines(&spans),
         [
             "reconcile > write verb=create kind=ConfigMap namespace=ns name=child result=success",
-            "reconcile > write verb=delete kind=ConfigMap namespace=ns name=kept result=403 failed",
+            "reconcile > write verb=delete kind=ConfigMap namespace=ns name=old result=403 failed",
             "reconcile controller=maps namespace=ns name=subject failed",
         ]
     );
@@ -138,14 +138,14 @@ async fn a_reconcile_is_a_trace_with_the_key_of_the_object_and_one_span_per_writ
 }
 
 #[tokio::test]
-async fn the_end_of_the_process_waits_a_bounded_time_for_a_silent_collector() {
-    let (_silent, endpoint) = address().await;
+async fn shutdown_waits_a_bounded_time_for_a_collector_that_does_not_respond() {
+    let (_silent, endpoint) = listener().await;
     let traces = Traces::start(&settings(&endpoint), &IDENTITY).unwrap();
     let subscribed = tracing::subscriber::set_default(registry().with(traces.layer()));
     reconcile_once().await;
     drop(subscribed);
     assert!(
         !spawn_blocking(move || traces.shutdown(Duration::from_millis(50))).await.unwrap(),
-        "what was lost is known"
+        "the shutdown reports that spans were lost"
     );
 }

@@ -59,7 +59,7 @@ impl MockResponse {
 
 pub fn status(code: u16, reason: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason,
-        "message": format!("the server said {reason}") })
+        "message": format!("the server returned {reason}") })
 }
 
 /// All requests so far.

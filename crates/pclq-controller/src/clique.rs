@@ -49,8 +49,8 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
 ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless cliques of
 ///   scaled gangs depend on the pod and it has just been scheduled;
-/// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups, after a
-///   mere change for a status update, and the cliques of scaled gangs that depend on the gang;
+/// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
+///   only for a status update), and the cliques of scaled gangs that depend on the gang;
 /// - a change of the number of scheduled pods of another clique, if this clique depends on the gang of that clique;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.

@@ -25,7 +25,7 @@ pub(crate) struct Caches {
 /// Starts the informers.
 pub(crate) fn start(service: &Controllers) -> Caches {
     let cliques = service.start_informer::<PodClique>(InformerOptions::default().with_index(BY_BASE_GANG));
-    // A label selector would not do: users can edit labels, and a live pod outside of the selection would be replaced.
+    // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.
     let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);
     let tombstones = Tombstones::new(&cliques);
     let recorder = tombstones.clone();

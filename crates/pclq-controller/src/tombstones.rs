@@ -17,7 +17,7 @@ type PodsByIndex = BTreeMap<i32, Arc<SlimPod>>;
 
 /// The tombstones of all cliques. A clone shares them.
 ///
-/// A tombstone ends with its clique: the pod of a clique that is not in the cache any more leaves none.
+/// The tombstones of a clique are removed with it. A pod leaves no tombstone if its clique is no longer in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
     cliques: Cache<PodClique>,
@@ -37,7 +37,7 @@ impl Tombstones {
         let Some(pod) = delta.old.as_ref().filter(|_| delta.is_delete()) else { return };
         let (Some(owner), Some(index)) = (controller_of(&pod.metadata), index(pod)) else { return };
         let mut pods = self.pods.lock();
-        // The check is under the lock: a clique that is still in the cache here is forgotten later.
+        // The check is under the lock: if the clique is in the cache here, `forget` for its deletion runs later.
         let clique = self.cliques.get(&pod.namespace().unwrap_or_default(), &owner.name);
         if clique.and_then(|clique| clique.uid()).as_ref() == Some(&owner.uid) {
             pods.entry(owner.uid.clone()).or_default().insert(index, Arc::clone(pod));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_whose_clique_was_deleted_before_the_start_leaves_no_tombstone() {
+    fn a_pod_of_a_clique_that_was_deleted_before_the_start_leaves_no_tombstone() {
         let fixture = Fixture::new();
         fixture.cliques.apply(clique("successor"));
         fixture.pods.replace(vec![pod("a", 0, 1, "u"), pod("b", 0, 1, "successor")]);
@@ -160,7 +160,7 @@ mod tests {
                 let tombstones = fixture.tombstones.of_clique("u");
                 let known = pods.iter().chain(&tombstones);
                 let seen = known.filter_map(|pod| pod.name_any()[1..].parse::<i32>().ok()).max().unwrap_or(-1);
-                assert!(seen >= newest, "p{newest} was there, and only p{seen} is known now");
+                assert!(seen >= newest, "p{newest} was observed before, and now the newest observed pod is p{seen}");
                 newest = seen;
             }
         });

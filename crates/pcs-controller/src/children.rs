@@ -1,4 +1,4 @@
-//! What the children of sets and of scaling groups share: desired objects, drift, and the messages for rejected writes.
+//! Code that the children of sets and of scaling groups share: desired objects, drift, and the messages for rejected writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

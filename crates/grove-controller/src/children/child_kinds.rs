@@ -43,7 +43,7 @@ impl<O: Owner> Debug for ChildKinds<O> {
 }
 
 impl<O: Owner> ChildKinds<O> {
-    /// The table with these rows. The children of a row are created before those of the next row.
+    /// The table with these rows. The children of one row are created before the children of the next row.
     pub const fn in_creation_order(kinds: &'static [&'static dyn AnyChildKind<O>]) -> Self {
         Self(kinds)
     }

@@ -29,8 +29,8 @@ pub struct ChildTracker<O: Owner> {
 }
 
 impl<O: Owner> ChildTracker<O> {
-    /// Starts the informers of all child kinds that are not started yet. `owners` is the cache that the owners are reconciled
-    /// from.
+    /// Starts the informers of the child kinds that no call has started yet. The owners are reconciled from the cache
+    /// `owners`.
     pub fn new(kinds: ChildKinds<O>, informers: &Informers, owners: &Cache<O::Object>) -> Self {
         // The first request for a cache starts its informer.
         kinds.relists(informers).for_each(drop);

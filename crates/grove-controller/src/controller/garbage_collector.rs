@@ -8,12 +8,12 @@ use kube::{Resource, ResourceExt};
 
 use crate::{controllers::Controllers, executor::Executor, plan::Plan};
 
-/// Deleted objects whose dependents are deleted at the same time.
+/// The maximum number of deleted objects whose dependents are deleted concurrently.
 const GC_CONCURRENCY: usize = 32;
-/// After so many attempts Kubernetes' garbage collector does the rest.
+/// After this many attempts the dependents are left to Kubernetes' garbage collector.
 const GC_ATTEMPTS: u32 = 5;
 
-/// Makes the plan that deletes the dependents of a deleted object, and drops what the reconciler stores about the object.
+/// Returns the plan that deletes the dependents of a deleted object, and drops the reconciler's in-memory state of the object.
 pub(super) type OnDeleted<K> = Arc<dyn Fn(&K) -> Plan + Send + Sync>;
 
 /// Deletes the dependents of each object of `deleted`.

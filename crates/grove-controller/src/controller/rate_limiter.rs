@@ -6,7 +6,7 @@ use grove_runtime::backoff::Backoff;
 use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 
-/// The backoff of failing objects, by UID. An entry ends with the next success, or with the object.
+/// The backoff of failing objects, by UID. An entry is removed at the next success, or when the object is deleted.
 #[derive(Debug, Default)]
 pub(super) struct FailureRateLimiter {
     by_uid: Mutex<BTreeMap<String, Backoff>>,

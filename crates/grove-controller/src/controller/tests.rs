@@ -1,4 +1,4 @@
-//! The controller: backoff per object, orphans, drain.
+//! The controller: backoff per object, triggers, garbage collection, drain.
 
 use std::{
     future::ready,
@@ -49,7 +49,7 @@ fn controller_of(cached: &[&str], deltas: Vec<Delta<ConfigMap>>) -> ControllerBu
     ControllerBuilder::new("maps", cache, stream::iter(deltas).chain(stream::pending()))
 }
 
-/// The same; each object is created now.
+/// A controller of these objects; the delta of each creation arrives now.
 fn controller<const N: usize>(names: [&str; N]) -> ControllerBuilder<ConfigMap> {
     controller_of(&names, names.iter().map(|name| created(name)).collect())
 }
@@ -158,14 +158,14 @@ async fn a_trigger_of_another_kind_enqueues_only_existing_objects() {
 #[tokio::test(start_paused = true)]
 async fn dependents_of_a_deleted_object_are_deleted_after_a_live_get() {
     for (live, expected) in [
-        (mock_api_server::status(404, "NotFound"), vec!["GET gone", "DELETE child"]),
-        (config_map("gone", 1, "owner"), vec!["GET gone"]),
+        (mock_api_server::status(404, "NotFound"), vec!["GET owner", "DELETE child"]),
+        (config_map("owner", 1, "owner"), vec!["GET owner"]),
     ] {
-        let (service, log) = service(move |asked| match &*asked.method {
+        let (service, log) = service(move |request| match &*request.method {
             "GET" => MockResponse::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
-            _ => MockResponse::ok(config_map("child", 1, "uid-gone")),
+            _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
         });
-        let builder = controller_of(&[], vec![created("gone"), deleted("gone")])
+        let builder = controller_of(&[], vec![created("owner"), deleted("owner")])
             .on_deleted(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
         run_for(builder, &service, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
         assert_eq!(log.methods_and_names(), expected);
@@ -176,7 +176,7 @@ async fn dependents_of_a_deleted_object_are_deleted_after_a_live_get() {
 async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);
-    let (service, _) = service(move |asked| match (server.load(Ordering::SeqCst), asked.is_watch()) {
+    let (service, _) = service(move |request| match (server.load(Ordering::SeqCst), request.is_watch()) {
         (false, _) => MockResponse::Text(404, "404 page not found\n"),
         (true, false) => mock_api_server::config_maps(5, &[]),
         (true, true) => MockResponse::Watch { events: vec![], stays_open: true },
@@ -203,15 +203,15 @@ async fn a_retry_resets_the_backoff_of_the_object() {
     let (service, _) = service(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
-    let relief = stream::once(sleep(Duration::from_mins(10))).map(|()| ObjectRef::new("a").within("ns"));
-    let builder = controller(["a"]).retry_on(relief.chain(stream::pending()));
+    let quota_released = stream::once(sleep(Duration::from_mins(10))).map(|()| ObjectRef::new("a").within("ns"));
+    let builder = controller(["a"]).retry_on(quota_released.chain(stream::pending()));
     run_for(builder, &service, Duration::from_mins(11), move |_, _| {
         noted.lock().unwrap().push(began.elapsed());
         ready(Err(Broken(ApiError::new(403, "X", "x"))))
     })
     .await;
     let after = tries.lock().unwrap().iter().filter(|at| at.as_secs() >= 600 && at.as_secs() < 605).count();
-    assert!((3..=5).contains(&after), "{after} tries in the five seconds after it");
+    assert!((3..=5).contains(&after), "{after} tries in the five seconds after the trigger");
 }
 
 #[tokio::test(start_paused = true)]

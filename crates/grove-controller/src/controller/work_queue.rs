@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::queue_metrics::QueueMetrics;
 use crate::status_policy::StatusPolicy;
 
-/// Fewer cooldowns than this are not worth a search for expired ones.
+/// Below this number of cooldowns, the expired ones are not searched.
 const MIN_COOLDOWNS: usize = 64;
 
 /// Namespace and name of an object; the namespace of a cluster-scoped object is empty.
@@ -51,11 +51,11 @@ pub(super) struct WorkQueue {
     /// The delayed keys in order of time, by priority.
     due_reconciles: BTreeSet<(Instant, Key)>,
     due_statuses: BTreeSet<(Instant, Key)>,
-    /// Keys that workers process, each with the trigger that arrived meanwhile.
+    /// Keys that workers process, each with the trigger that arrived during the processing.
     processing: BTreeMap<Key, Processing>,
     /// When a status-only reconcile of the key may run again.
     cooldowns: BTreeMap<Key, Instant>,
-    /// Expired cooldowns are dropped when there are so many entries.
+    /// Expired cooldowns are dropped when the number of entries reaches this.
     max_cooldowns: usize,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct WorkQueue {
 struct Processing {
     priority: Priority,
     dirty: Option<Priority>,
-    /// The object was deleted meanwhile.
+    /// The object was deleted during the processing.
     is_forgotten: bool,
 }
 
@@ -105,7 +105,7 @@ impl WorkQueue {
         }
     }
 
-    /// Enqueues the key after a delay. If the key is delayed already, the earlier time counts.
+    /// Enqueues the key after a delay. If the key is already delayed, the earlier time applies.
     pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
         self.metrics.added();
         if let Some(processing) = self.processing.get_mut(&key) {
@@ -233,7 +233,7 @@ impl WorkQueue {
         Some((key, since, Priority::Reconcile))
     }
 
-    /// Looks at all entries only when their number has doubled, so that a reconcile pays for two entries on average.
+    /// Checks the entries only when their number has doubled, so that a reconcile checks two entries on average.
     fn drop_expired_cooldowns(&mut self, now: Instant) {
         if self.cooldowns.len() >= self.max_cooldowns {
             self.cooldowns.retain(|_, cooldown| *cooldown > now);

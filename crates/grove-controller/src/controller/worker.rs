@@ -1,4 +1,4 @@
-//! One reconcile: its span, its metrics, its time limit of leadership, and what its result means for the queue.
+//! One reconcile: its span, its metrics, its cancellation when the lease is lost, and how its result requeues the object.
 
 use std::{
     error::Error,
@@ -21,7 +21,7 @@ use super::{
     work_queue::{Elapsed, Key, Priority},
 };
 
-/// What the reconciles of one controller share.
+/// The state that the reconciles of one controller share.
 pub(super) struct Worker {
     pub(super) controller: &'static str,
     pub(super) metrics: Metrics,

@@ -55,11 +55,11 @@ pub struct StepResult {
     pub verb: &'static str,
     /// The object of the step. The UID is that of the created object, or of the object that existed already.
     pub target: Target,
-    /// A step also succeeds if another client made the change first.
+    /// A step also succeeds if another client wrote the change first.
     pub result: Result<(), ApiError>,
 }
 
-/// A write that the executor could not make.
+/// A write that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server rejected the write, or did not respond.
@@ -98,7 +98,7 @@ impl Effect {
         }
     }
 
-    /// The target, with the UID that the step learned.
+    /// The target, with the UID from the response.
     pub(super) fn resolve(self, target: &Target) -> Target {
         match self {
             Self::Created(uid) | Self::AlreadyOwned(uid) => Target { uid, ..target.clone() },

@@ -7,7 +7,7 @@ use grove_runtime::api_error::ApiError;
 use super::execution_result::Effect;
 use crate::plan::{Stage, StageEvent, Step};
 
-/// A note lists so many names, and counts the others.
+/// The maximum number of names in a note. The note counts the others.
 const NAMED: usize = 10;
 
 /// For each stage event at most one event about success and one about failure. Superseded steps cause no event.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn rejections_are_told_in_the_servers_words_beside_what_was_done() {
+    fn a_partly_rejected_stage_publishes_its_success_and_the_message_of_the_server() {
         let rejection = ApiError::new(403, "Forbidden", "exceeded quota");
         let results = [Ok(Effect::Applied), Err(rejection.clone()), Err(rejection), Ok(Effect::Superseded)];
         let expected =

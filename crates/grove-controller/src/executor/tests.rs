@@ -1,4 +1,4 @@
-//! The executor under every answer that a server can give: nothing is lost, nothing is asked twice.
+//! The executor under each response of the API server: no failure is lost, and no request is repeated.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use serde_json::json;
@@ -24,7 +24,7 @@ fn tested_patch() -> Step {
     Step::json_patch(&object("a"), serde_json::from_value(patch).unwrap())
 }
 
-/// Lets one step be answered that way; returns what came of it and how many requests it took.
+/// Executes one step against a server that responds with `answer`; returns the result and the number of requests.
 async fn try_step(
     step: Step,
     answer: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static,
@@ -55,19 +55,19 @@ async fn a_rejected_step_fails_after_one_request_with_the_message_of_the_server(
             let (done, requests) = try_step(step, move |_| MockResponse::error(code, reason)).await;
             let failure = done.failures().next().unwrap_or_else(|| panic!("{text} did not fail with {code}"));
             assert_eq!((failure.code, failure.reason.as_str(), requests), (code, reason, 1), "{text}");
-            assert_eq!(failure.message, format!("the server said {reason}"));
+            assert_eq!(failure.message, format!("the server returned {reason}"));
         }
     }
 }
 
 #[test]
 fn errors_401_and_403_carry_a_hint() {
-    let token = "the server said Unauthorized; the token of this service is not accepted, it may have expired";
-    let rule = "the server said Forbidden; the account of this service lacks a rule";
+    let token = "the server returned Unauthorized; the token of this service is not accepted, it may have expired";
+    let rule = "the server returned Forbidden; the account of this service lacks a rule";
     for (code, reason, of_write, of_need) in [
         (401, "Unauthorized", token, token),
-        (403, "Forbidden", "the server said Forbidden", rule),
-        (409, "Conflict", "the server said Conflict", "the server said Conflict"),
+        (403, "Forbidden", "the server returned Forbidden", rule),
+        (409, "Conflict", "the server returned Conflict", "the server returned Conflict"),
     ] {
         let status: kube::core::Status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
         let needed = ApiError::for_required_access(&status);
@@ -105,7 +105,7 @@ async fn a_broken_or_silent_connection_fails_the_step_with_code_0() {
 }
 
 #[tokio::test]
-async fn a_step_that_another_client_made_first_is_no_failure() {
+async fn a_change_that_another_client_wrote_first_is_no_failure() {
     for (step, code, reason) in [
         (Step::merge_patch(&object("a"), json!({})), 409, "Conflict"),
         (Step::merge_patch(&object("a"), json!({})), 404, "NotFound"),
@@ -129,8 +129,8 @@ async fn a_json_patch_that_makes_the_object_invalid_fails() {
 
 #[tokio::test]
 async fn the_results_of_a_large_stage_are_complete_and_in_the_order_of_its_steps() {
-    let (executor, log) = executor(|asked| {
-        if asked.path.contains("/odd") {
+    let (executor, log) = executor(|request| {
+        if request.path.contains("/odd") {
             return MockResponse::error(403, "Forbidden");
         }
         MockResponse::ok(config_map("a", 1, "owner"))
@@ -138,15 +138,16 @@ async fn the_results_of_a_large_stage_are_complete_and_in_the_order_of_its_steps
     let names: Vec<_> = (0..=3 * MAX_IN_FLIGHT_WRITES).map(|n| format!("{}-{n}", ["even", "odd"][n % 2])).collect();
     let steps = names.iter().map(|name| Step::delete(&object(name)));
     let done = executor.execute(&object("subject"), &Plan::new().stage(Stage::new("s", steps))).await;
-    let told: Vec<_> = done.steps.iter().map(|outcome| (outcome.target.name.clone(), outcome.result.is_ok())).collect();
+    let results: Vec<_> =
+        done.steps.iter().map(|outcome| (outcome.target.name.clone(), outcome.result.is_ok())).collect();
     let expected: Vec<_> = names.into_iter().map(|name| (name.clone(), name.starts_with("even"))).collect();
-    assert_eq!((told, log.requests().len()), (expected, 3 * MAX_IN_FLIGHT_WRITES + 1));
+    assert_eq!((results, log.requests().len()), (expected, 3 * MAX_IN_FLIGHT_WRITES + 1));
 }
 
 #[tokio::test]
 async fn an_existing_object_is_already_owned_or_a_name_conflict() {
     for (owner, succeeds) in [("owner", true), ("another", false)] {
-        let (done, requests) = try_step(Step::create(&object("a")), move |asked| match &*asked.method {
+        let (done, requests) = try_step(Step::create(&object("a")), move |request| match &*request.method {
             "POST" => MockResponse::error(409, "AlreadyExists"),
             _ => MockResponse::ok(config_map("a", 2, owner)),
         })
@@ -156,13 +157,13 @@ async fn an_existing_object_is_already_owned_or_a_name_conflict() {
     }
 }
 
-/// What the server answers to questions about the owner and about the object, and what follows.
+/// Adopts an object while the server responds with `owner` and `live` to GET; returns the writes.
 async fn adopt(owner: Value, live: Value) -> Vec<RecordedRequest> {
-    let (executor, log) = executor(move |asked| {
-        let about = if asked.path.ends_with("/owner") { &owner } else { &live };
-        match &*asked.method {
+    let (executor, log) = executor(move |request| {
+        let about = if request.path.ends_with("/owner") { &owner } else { &live };
+        match &*request.method {
             "GET" => MockResponse::Json(if about["kind"] == "Status" { 404 } else { 200 }, about.clone()),
-            _ => MockResponse::ok(asked.body.clone()),
+            _ => MockResponse::ok(request.body.clone()),
         }
     });
     let mut owner = object("owner");
@@ -171,7 +172,7 @@ async fn adopt(owner: Value, live: Value) -> Vec<RecordedRequest> {
     let step = Step::adopt(&owner, Target::of(&object("a")), reference);
     let done = executor.execute(&owner, &Plan::new().stage(Stage::new("s", [step]))).await;
     assert!(done.succeeded());
-    log.requests().into_iter().filter(|asked| asked.method != "GET").collect()
+    log.requests().into_iter().filter(|request| request.method != "GET").collect()
 }
 
 fn named(name: &str, uid: &str, more: &Value) -> Value {
@@ -195,15 +196,15 @@ async fn an_orphan_is_adopted_and_retains_its_other_owners() {
 #[tokio::test]
 async fn a_terminating_owner_adopts_nothing_and_controlled_or_deleted_objects_are_not_adopted() {
     let missing = || mock_api_server::status(404, "NotFound");
-    let leaving = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let terminating = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
     let owner = || named("owner", "owner-uid", &json!({}));
     let object = || named("a", "uid-a", &json!({}));
     for (owner, live) in [
-        (named("owner", "owner-uid", &leaving()), object()),
+        (named("owner", "owner-uid", &terminating()), object()),
         (named("owner", "another-uid", &json!({})), object()),
         (missing(), object()),
-        (owner(), named("a", "uid-a", &leaving())),
+        (owner(), named("a", "uid-a", &terminating())),
         (owner(), named("a", "another-uid", &json!({}))),
         (owner(), named("a", "uid-a", &controlled)),
         (owner(), missing()),
@@ -215,12 +216,12 @@ async fn a_terminating_owner_adopts_nothing_and_controlled_or_deleted_objects_ar
 
 #[tokio::test]
 async fn a_create_returns_the_uid_of_the_new_or_existing_object() {
-    for (post, expected) in [(201, "made"), (409, "uid-a")] {
-        let (done, _) = try_step(Step::create(&object("a")), move |asked| match (&*asked.method, post) {
+    for (post, expected) in [(201, "uid-new"), (409, "uid-a")] {
+        let (done, _) = try_step(Step::create(&object("a")), move |request| match (&*request.method, post) {
             ("POST", 201) => {
-                let mut made = asked.body.clone();
-                made["metadata"]["uid"] = json!("made");
-                MockResponse::Json(201, made)
+                let mut created = request.body.clone();
+                created["metadata"]["uid"] = json!("uid-new");
+                MockResponse::Json(201, created)
             }
             ("POST", _) => MockResponse::error(409, "AlreadyExists"),
             _ => MockResponse::ok(config_map("a", 2, "owner")),
@@ -235,9 +236,9 @@ async fn a_create_returns_the_uid_of_the_new_or_existing_object() {
 async fn a_create_in_a_terminating_namespace_is_no_failure() {
     let mut terminating = mock_api_server::status(403, "Forbidden");
     terminating["details"] = json!({ "causes": [{ "reason": "NamespaceTerminating" }] });
-    let mut gone = mock_api_server::status(404, "NotFound");
-    gone["details"] = json!({ "kind": "namespaces", "name": "ns" });
-    for body in [terminating, gone] {
+    let mut not_found = mock_api_server::status(404, "NotFound");
+    not_found["details"] = json!({ "kind": "namespaces", "name": "ns" });
+    for body in [terminating, not_found] {
         let code = u16::try_from(body["code"].as_u64().unwrap()).unwrap();
         let (done, requests) =
             try_step(Step::create(&object("a")), move |_| MockResponse::Json(code, body.clone())).await;
@@ -247,9 +248,9 @@ async fn a_create_in_a_terminating_namespace_is_no_failure() {
 
 #[tokio::test]
 async fn a_failed_step_ends_the_plan_after_its_stage() {
-    let (executor, log) = executor(|asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
+    let (executor, log) = executor(|request| match request.body.pointer("/metadata/name").and_then(Value::as_str) {
         Some("bad") => MockResponse::error(500, "InternalError"),
-        _ => MockResponse::ok(asked.body.clone()),
+        _ => MockResponse::ok(request.body.clone()),
     });
     let creates = |names: &[&str]| names.iter().map(|name| Step::create(&object(name))).collect::<Vec<_>>();
     let plan = Plan::new()
@@ -263,34 +264,34 @@ async fn a_failed_step_ends_the_plan_after_its_stage() {
     let error = done.into_result().unwrap_err();
     assert_eq!(
         grove_runtime::api_error::error_chain(&error),
-        "could not write ConfigMap bad: 500 InternalError: the server said InternalError"
+        "could not write ConfigMap bad: 500 InternalError: the server returned InternalError"
     );
 }
 
 #[tokio::test]
 async fn a_rejected_create_blocks_only_its_own_failure_domain() {
-    let answers = |refusal: fn() -> MockResponse| {
-        executor(move |asked| match asked.body.pointer("/metadata/name").and_then(Value::as_str) {
-            Some("0-first") => refusal(),
+    let executor_with = |rejection: fn() -> MockResponse| {
+        executor(move |request| match request.body.pointer("/metadata/name").and_then(Value::as_str) {
+            Some("0-first") => rejection(),
             _ => MockResponse::ok(config_map("x", 1, "owner")),
         })
     };
     let creates = |names: &[&str]| names.iter().map(|name| Step::create(&object(name))).collect::<Vec<_>>();
-    let later = creates(&["0-later", "1-later", "nobodys"]).into_iter().chain([Step::delete(&object("0-old"))]);
+    let later = creates(&["0-later", "1-later", "no-domain"]).into_iter().chain([Step::delete(&object("0-old"))]);
     let parts = [("0-first", 0), ("0-later", 0), ("0-old", 0), ("1-first", 1), ("1-later", 1)];
     let plan = Plan::new()
         .stage(Stage::new("first", creates(&["0-first", "1-first"])))
         .stage(Stage::new("later", later))
         .with_failure_domains(parts.map(|(name, part)| (name.to_owned(), part)).into());
-    let tried = async |refusal: fn() -> MockResponse| {
-        let done = answers(refusal).0.execute(&object("subject"), &plan).await;
+    let tried = async |rejection: fn() -> MockResponse| {
+        let done = executor_with(rejection).0.execute(&object("subject"), &plan).await;
         assert!(!done.succeeded());
         done.steps.iter().map(|outcome| outcome.target.name.clone()).collect::<Vec<_>>()
     };
     let quota = tried(|| MockResponse::error(403, "Forbidden")).await;
-    assert_eq!(quota, ["0-first", "1-first", "1-later", "nobodys", "0-old"]);
-    let trouble = tried(|| MockResponse::error(503, "ServiceUnavailable")).await;
-    assert_eq!(trouble, ["0-first", "1-first"]);
+    assert_eq!(quota, ["0-first", "1-first", "1-later", "no-domain", "0-old"]);
+    let unavailable = tried(|| MockResponse::error(503, "ServiceUnavailable")).await;
+    assert_eq!(unavailable, ["0-first", "1-first"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -307,9 +308,9 @@ async fn no_more_writes_are_in_flight_than_allowed() {
 async fn a_delete_carries_the_uid_and_propagates_in_the_background() {
     let (executor, log) = executor(|_| MockResponse::ok(config_map("a", 1, "owner")));
     executor.execute(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
-    let asked = &log.requests()[0];
-    assert_eq!(asked.body["preconditions"]["uid"], "uid-a");
-    assert_eq!(asked.body["propagationPolicy"], "Background");
+    let request = &log.requests()[0];
+    assert_eq!(request.body["preconditions"]["uid"], "uid-a");
+    assert_eq!(request.body["propagationPolicy"], "Background");
 }
 
 #[tokio::test]
@@ -323,36 +324,39 @@ async fn a_status_is_patched_only_if_it_differs() {
     assert!(!executor.patch_status(&pod, Some(&old), &old).await.unwrap());
     assert!(executor.patch_status(&pod, Some(&old), &new).await.unwrap());
     assert_eq!(log.methods_and_names(), ["PATCH status"]);
-    let judged = json!({ "resourceVersion": "7" });
-    assert_eq!(log.requests()[0].body, json!({ "metadata": judged, "status": { "message": "M", "reason": null } }));
+    let precondition = json!({ "resourceVersion": "7" });
+    assert_eq!(
+        log.requests()[0].body,
+        json!({ "metadata": precondition, "status": { "message": "M", "reason": null } })
+    );
 }
 
 #[tokio::test]
-async fn a_status_patch_fails_unless_the_object_was_deleted_or_changed_meanwhile() {
+async fn a_status_patch_fails_unless_the_object_was_deleted_or_changed_in_the_meantime() {
     let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" } })).unwrap();
     let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
     for code in [404, 409] {
-        let (overtaken, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(!overtaken.patch_status(&pod, None, &new).await.unwrap());
+        let (superseded, log) = executor(move |_| MockResponse::error(code, "X"));
+        assert!(!superseded.patch_status(&pod, None, &new).await.unwrap());
         assert_eq!(log.requests().len(), 1);
     }
     for code in [429, 500] {
-        let (refusing, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(refusing.patch_status(&pod, None, &new).await.is_err());
+        let (rejecting, log) = executor(move |_| MockResponse::error(code, "X"));
+        assert!(rejecting.patch_status(&pod, None, &new).await.is_err());
         assert_eq!(log.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn an_owner_is_deleted_if_its_name_is_free_or_has_another_uid() {
-    for (answer, gone) in [
+async fn an_owner_is_deleted_if_its_name_is_not_found_or_belongs_to_another_uid() {
+    for (answer, is_deleted) in [
         (config_map("a", 1, "owner"), false),
         (json!({ "metadata": { "name": "a", "uid": "another" } }), true),
         (mock_api_server::status(404, "NotFound"), true),
     ] {
         let code = if answer["kind"] == "Status" { 404 } else { 200 };
         let (executor, _) = executor(move |_| MockResponse::Json(code, answer.clone()));
-        assert_eq!(executor.confirm_deleted(&object("a")).await.unwrap(), gone);
+        assert_eq!(executor.confirm_deleted(&object("a")).await.unwrap(), is_deleted);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Plans print as the text that reviewers read.
+//! The text of plans, with which other tests compare.
 
 use expect_test::expect;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -317,8 +317,8 @@ async fn a_standby_waits_for_the_lease_duration_of_the_holder_not_its_own() {
 #[test]
 fn a_forbidden_request_names_the_missing_permission() {
     for (code, reason, expected) in [
-        (403, "Forbidden", "403 Forbidden: the server said Forbidden; the account of this service lacks a rule"),
-        (409, "Conflict", "409 Conflict: the server said Conflict"),
+        (403, "Forbidden", "403 Forbidden: the server returned Forbidden; the account of this service lacks a rule"),
+        (409, "Conflict", "409 Conflict: the server returned Conflict"),
     ] {
         let status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
         assert_eq!(Error::Api(kube::Error::Api(Box::new(status))).to_string(), expected);

@@ -20,7 +20,7 @@ use crate::pod::labelled_clique;
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let caches = &ctx.caches;
-    // The number is read before the pods, so that the snapshot never lacks a relist that the number includes.
+    // The number is read before the pods. So the pods contain the result of every counted relist.
     let relists = *caches.pods.relists().borrow();
     let clique = with_defaults(clique);
     let uid = clique.uid().unwrap_or_default();

@@ -36,7 +36,7 @@ mod status;
 
 const NAME: &str = "llm-0-decode";
 
-/// What the process remembers about its writes, used as `observe` and `reconcile` use it.
+/// The in-memory state about the writes of the process, used as `observe` and `reconcile` use it.
 struct ProcessMemory {
     creates: CreateState<PodClique>,
     write_history: WriteHistory,

@@ -53,7 +53,7 @@ fn is_ready(clique: &PodClique, group: &PodGroup) -> bool {
     clique.status.as_ref().is_some_and(|status| status.ready_replicas >= group.min_replicas)
 }
 
-/// The condition stays true once it is: schedulers know a gang whose pods have all existed.
+/// Once true, the condition stays true: it reports that all pods of the gang have existed at some time.
 fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> ConditionUpdate {
     let (reason, message) = if holds {
         (initialized::POD_GANG_PODS_CREATED, "PodGang is fully initialized")

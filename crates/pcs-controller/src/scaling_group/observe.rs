@@ -23,7 +23,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     let set = caches.set_of(group).map(|set| admission::default::pod_clique_set(&set));
     let replica = set.as_ref().zip(set_replica(group));
     let siblings: Vec<_> = replica.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
-    // The last group of a name wins, and the group itself is newer than the cache.
+    // `group` comes last and replaces the group of the same name, because it is newer than the cache.
     let current_scale = CurrentScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
     let mut observed = Observed {
         group: group.clone(),
@@ -62,8 +62,8 @@ fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqu
     names.filter_map(|name| caches.groups.get(&namespace, name.as_str())).collect()
 }
 
-/// Those of the gangs that exist, are not terminating, and are controlled by `set`. The references of another owner's gang
-/// are not for the pods of this set.
+/// The gangs among the given ones that exist, are not terminating, and are controlled by `set`. A gang of another owner
+/// does not reference the pods of this set.
 fn active_gangs<'a>(
     caches: &Caches,
     set: &PodCliqueSet,

@@ -121,7 +121,7 @@ fn is_scheduled(clique: &PodClique) -> bool {
 }
 
 /// Whether the clique reports that it is not in breach of `minAvailable`. A clique without that condition is not healthy, so
-/// that a new group does not look as if it had been healthy before.
+/// that a new group does not appear to have been healthy before.
 fn is_healthy(clique: &PodClique) -> bool {
     let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     find_status_condition(conditions, conditions::MIN_AVAILABLE_BREACHED)

@@ -123,7 +123,7 @@ fn available_condition(
     }
 }
 
-/// Warns users who rely on fields that no service supports.
+/// The condition that lists the fields that the set uses and no service supports.
 fn unsupported_fields_condition(observed: &Observed, message: String) -> ConditionUpdate {
     ConditionUpdate {
         type_: conditions::UNSUPPORTED_FIELDS,

@@ -1,4 +1,4 @@
-//! A replica that stands by: it follows everything and does nothing, and takes over with everything.
+//! A standby observes all deltas and reconciles nothing. A new leader reconciles all objects.
 
 use super::*;
 use grove_runtime::leadership::Leadership;
@@ -20,8 +20,8 @@ fn sorted(names: &Names) -> Vec<String> {
     names
 }
 
-fn standing_by() -> (Controllers, Leadership, RequestLog) {
-    let (client, log) = mock_api_server::client(|_| MockResponse::ok(config_map("child", 1, "uid-gone")));
+fn standby() -> (Controllers, Leadership, RequestLog) {
+    let (client, log) = mock_api_server::client(|_| MockResponse::ok(config_map("child", 1, "uid-owner")));
     let clients = Clients { requests: client.clone(), watches: client };
     let leadership = Leadership::standby();
     let config = OperatorConfiguration::default();
@@ -31,7 +31,7 @@ fn standing_by() -> (Controllers, Leadership, RequestLog) {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_reconciles_all_objects() {
-    let (service, leadership, _) = standing_by();
+    let (service, leadership, _) = standby();
     let names = Names::default();
     let deltas = vec![created("a"), created("b"), created("c"), deleted("b")];
     let builder = controller_of(&["a", "c"], deltas);
@@ -48,7 +48,7 @@ async fn a_new_leader_reconciles_all_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_lost_its_lease_reconciles_nothing_until_it_leads_again() {
-    let (service, leadership, _) = standing_by();
+    let (service, leadership, _) = standby();
     let names = Names::default();
     leadership.extend(Instant::now(), Duration::from_secs(10));
     let later = stream::once(sleep(Duration::from_secs(30))).map(|()| created("b"));
@@ -70,7 +70,7 @@ async fn a_replica_that_lost_its_lease_reconciles_nothing_until_it_leads_again()
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_not_retried_after_the_lease_is_lost() {
-    let (service, leadership, _) = standing_by();
+    let (service, leadership, _) = standby();
     leadership.extend(Instant::now(), Duration::from_secs(1));
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
@@ -85,7 +85,7 @@ async fn a_failure_is_not_retried_after_the_lease_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_deletes_no_dependents_but_drops_its_state_about_them() {
-    let (service, _, log) = standing_by();
+    let (service, _, log) = standby();
     let forgotten = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&forgotten);
     let builder = controller_of(&[], vec![created("gone"), deleted("gone")]).on_deleted(move |_| {

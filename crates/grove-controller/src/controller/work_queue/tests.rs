@@ -1,4 +1,4 @@
-//! The order, the delays and the de-duplication of keys, without a clock.
+//! The order, the delays and the de-duplication of keys. The tests pass the time.
 
 use super::*;
 
@@ -81,7 +81,7 @@ fn status_only_triggers_of_one_object_are_merged() {
 }
 
 #[test]
-fn few_status_only_reconciles_run_at_once() {
+fn concurrent_status_only_reconciles_are_limited() {
     let (mut queue, now) = (queue(100), Instant::now());
     for number in 0..20 {
         queue.add_status(key(&number.to_string()), now);
@@ -153,7 +153,7 @@ fn no_more_keys_are_processed_than_workers_exist() {
 }
 
 #[test]
-fn nothing_remains_of_a_deleted_object() {
+fn the_state_of_a_deleted_object_is_dropped() {
     let (mut queue, now) = (queue(1), Instant::now());
     for name in ["processed", "queued"] {
         queue.add(key(name), now);

@@ -1,4 +1,4 @@
-//! What a replica writes that does not lead, or not any more: nothing.
+//! A replica writes nothing before it leads, and nothing after it has lost the lease.
 
 use tokio::time::Instant;
 
@@ -16,12 +16,12 @@ fn creates(count: usize) -> Plan {
 
 #[tokio::test]
 async fn a_standby_sends_no_request() {
-    let (executor, log) = executor(|asked| MockResponse::ok(asked.body.clone()));
+    let (executor, log) = executor(|request| MockResponse::ok(request.body.clone()));
     let executor = executor.gated_by_leadership(Leadership::standby());
     let done = executor.execute(&object("subject"), &creates(3)).await;
     assert!(done.failures().all(|failure| failure.reason == ApiError::NOT_LEADING));
-    let told = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
-    assert!(executor.patch_status(&Pod::default(), None, &told).await.is_err());
+    let status = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
+    assert!(executor.patch_status(&Pod::default(), None, &status).await.is_err());
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }
 
@@ -41,7 +41,7 @@ async fn writes_in_flight_are_cancelled_when_the_lease_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_in_flight_survives_the_renewal_of_the_lease() {
-    let (executor, _) = executor(|asked| MockResponse::ok(asked.body.clone()));
+    let (executor, _) = executor(|request| MockResponse::ok(request.body.clone()));
     let leadership = Leadership::standby();
     leadership.extend(Instant::now(), Duration::from_secs(3));
     let executor = executor.gated_by_leadership(leadership.clone());

@@ -106,13 +106,13 @@ async fn the_readiness_reason_names_the_error_and_the_remedy() {
     for (code, expected) in [
         (
             401,
-            "the API server answered 401 Unauthorized: the server said Unauthorized; the token of this service is not accepted, it may have expired",
+            "the API server answered 401 Unauthorized: the server returned Unauthorized; the token of this service is not accepted, it may have expired",
         ),
         (
             403,
-            "the API server answered 403 Forbidden: the server said Forbidden; the account of this service lacks a rule",
+            "the API server answered 403 Forbidden: the server returned Forbidden; the account of this service lacks a rule",
         ),
-        (500, "the API server answered 500 InternalError: the server said InternalError"),
+        (500, "the API server answered 500 InternalError: the server returned InternalError"),
     ] {
         let status = expected.split([' ', ':']).nth(5).unwrap();
         let informer = over(move |_| MockResponse::error(code, status));

@@ -1,7 +1,7 @@
 //! Chooses the name of the next pod at an index: a function of the pods that had the index before.
 //!
-//! Every stale cache that contains the last pod of an index, or its tombstone, leads to the same next name. A create that
-//! was neither answered nor is in the cache is repeated under the same name. So a repeated create ends in a conflict and
+//! Every stale cache that contains the last pod of an index, or its tombstone, leads to the same next name. A create
+//! without a response whose pod is not in the cache is repeated under the same name. So a repeated create ends in a conflict and
 //! never in a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};

@@ -1,4 +1,4 @@
-//! An index never has two live pods, however stale the cache is and in whatever order pods are deleted.
+//! An index never has two live pods, even if the cache is stale, and for each order in which pods are deleted.
 //!
 //! The test explores all interleavings, up to a depth, of the events in a real cluster: the API server stores a pod, a pod fails,
 //! is terminating or is deleted, the cache receives one watch event, or the reconciler plans from the cache and executes its
@@ -42,7 +42,7 @@ const EVENTS: [Event; 6] =
 /// A watch event: the pod, and whether it was deleted.
 type WatchEvent = (SlimPod, bool);
 
-/// A change of the expectations. They cannot be copied, so each reconcile repeats their changes.
+/// A change of the expectations. They cannot be cloned, so each reconcile repeats all changes on new expectations.
 #[derive(Clone)]
 enum MemoryEvent {
     Executed(Arc<Plan>, Arc<ExecutionResult>),
@@ -145,7 +145,7 @@ impl Cluster {
         before != (self.stored.len(), self.pending_events.len())
     }
 
-    /// What the process remembers about its writes.
+    /// The in-memory state about the writes of the process.
     fn memory(&self, clique: &PodClique) -> ProcessMemory {
         let write_history = BTreeMap::from([("clique-uid".to_owned(), self.own_writes.clone())]).into();
         let memory = ProcessMemory { write_history, ..ProcessMemory::default() };

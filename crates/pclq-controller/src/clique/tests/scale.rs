@@ -142,7 +142,7 @@ fn a_terminating_clique_deletes_its_pods() {
 }
 
 #[test]
-fn a_complete_clique_is_left_alone() {
+fn a_complete_clique_causes_no_write() {
     check(
         "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b}]}",
         &expect![[r"

@@ -135,7 +135,7 @@ fn startup_order_spans_the_base_gang_and_stays_within_a_scaled_gang() {
 }
 
 #[test]
-fn a_group_that_has_its_cliques_is_left_alone() {
+fn a_group_that_has_its_cliques_causes_no_write() {
     check(&executed(new(3)), &expect![["nothing to do\n"]]);
 }
 
@@ -199,7 +199,7 @@ fn a_group_without_its_set_waits_for_it() {
 }
 
 #[test]
-fn a_group_that_its_set_no_longer_has_is_left_to_the_set() {
+fn a_group_of_a_removed_replica_of_its_set_writes_nothing() {
     let mut observed = new(1);
     if let Some(set) = &mut observed.set {
         set.spec.replicas = 0;

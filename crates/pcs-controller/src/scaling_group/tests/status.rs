@@ -42,7 +42,7 @@ fn check(observed: &Observed, expected: &Expect) {
 }
 
 #[test]
-fn a_group_whose_cliques_have_no_status_is_in_breach() {
+fn a_group_is_in_breach_while_its_cliques_have_no_status() {
     check(
         &executed(new(2)),
         &expect![[r"

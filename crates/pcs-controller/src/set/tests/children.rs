@@ -33,7 +33,7 @@ fn a_new_set_creates_services_then_gangs_then_cliques() {
 }
 
 #[test]
-fn a_set_that_has_all_its_children_is_left_alone() {
+fn a_set_that_has_all_its_children_causes_no_write() {
     check(&executed(new(SET)), &expect![["nothing to do\n"]]);
 }
 

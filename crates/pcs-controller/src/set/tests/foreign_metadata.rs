@@ -38,7 +38,7 @@ fn label_and_annotate(metadata: &mut ObjectMeta) {
 }
 
 #[test]
-fn unedited_children_are_left_alone() {
+fn unedited_children_cause_no_write() {
     check(|_| (), &expect![["nothing to do\n"]]);
 }
 

@@ -80,7 +80,7 @@ fn a_new_set_creates_the_gangs_of_all_replicas_of_its_groups() {
 }
 
 #[test]
-fn a_set_that_has_its_groups_is_left_alone() {
+fn a_set_that_has_its_groups_causes_no_write() {
     check(
         &executed(new(GROUPED)),
         &expect![[r"

@@ -40,7 +40,7 @@ fn a_set_without_ready_pods_is_not_available() {
 }
 
 #[test]
-fn a_set_whose_cliques_have_their_minimum_is_available() {
+fn a_set_is_available_if_each_clique_has_its_minimum_of_pods() {
     let status = status_of(&with_pods(executed(new(SET)), 1, 1), &ExecutionResult::default(), at(1));
     assert_eq!((status.available_replicas, status.updated_replicas), (2, 2));
     assert_eq!(status.conditions[0].reason, "MinimumReplicasAvailable");
