@@ -71,12 +71,14 @@ pub struct ChildEvents {
     pub deleted: Option<(&'static str, &'static str)>,
 }
 
+/// Builds the reason for a create that has to wait.
+type BlockedBy<'a> = Box<dyn FnOnce() -> Waiting + 'a>;
+
 /// A child that should exist.
-#[derive(Debug)]
 pub struct DesiredChild<'a, Build> {
     name: Cow<'a, str>,
     failure_domain: Option<i32>,
-    blocked_by: Option<Waiting>,
+    blocked_by: Option<BlockedBy<'a>>,
     build: Build,
 }
 
@@ -92,9 +94,9 @@ impl<'a, Build> DesiredChild<'a, Build> {
         Self { failure_domain: Some(index), ..self }
     }
 
-    /// The child is not created while `waiting` is the reason. A child that exists is patched nevertheless.
+    /// The child is not created now, for the reason that `waiting` returns. A child that exists is patched nevertheless.
     #[must_use]
-    pub fn blocked_by(self, waiting: Option<Waiting>) -> Self {
-        Self { blocked_by: waiting, ..self }
+    pub fn blocked_by(self, waiting: impl FnOnce() -> Waiting + 'a) -> Self {
+        Self { blocked_by: Some(Box::new(waiting)), ..self }
     }
 }

@@ -10,7 +10,7 @@ mod resync;
 mod work_queue;
 mod worker;
 
-use std::{error::Error, pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, error::Error, pin::pin, sync::Arc, time::Duration};
 
 use futures::{
     Stream, StreamExt,
@@ -120,9 +120,8 @@ where
         R: Future<Output = Result<Requeue, E>>,
     {
         let name = self.name;
-        tokio::select! {
-            () = controllers.readiness().wait() => {}
-            () = controllers.shutdown().cancelled() => return,
+        if !controllers.wait_for_cache_sync().await {
+            return;
         }
         self.reconcile_until_stopped(controllers, context, reconcile).await;
         tracing::info!(controller = name, "stopped");
@@ -148,6 +147,7 @@ where
             queue_metrics,
             rate_limiter: Arc::clone(&rate_limiter),
             deleted,
+            deleted_during_reconcile: BTreeMap::new(),
         };
         let worker = Worker { controller: name, metrics, rate_limiter };
         let reconciling = async {
@@ -183,6 +183,8 @@ struct Controller<K> {
     queue_metrics: QueueMetrics,
     rate_limiter: Arc<FailureRateLimiter>,
     deleted: mpsc::UnboundedSender<Arc<K>>,
+    /// Objects that were deleted during a reconcile that has not ended.
+    deleted_during_reconcile: BTreeMap<Key, Arc<K>>,
 }
 
 impl<K: Resource<DynamicType = ()>> Controller<K> {
@@ -204,6 +206,10 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     fn finish(&mut self, Processed { key, elapsed, requeue, has_failed }: Processed) {
         let now = Instant::now();
         self.queue.done(&key, elapsed, now);
+        if let Some(object) = self.deleted_during_reconcile.remove(&key) {
+            // The reconcile may have created children and stored state after the first garbage collection.
+            self.collect(object);
+        }
         if has_failed {
             self.queue_metrics.retried();
         }
@@ -222,15 +228,24 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
                 }
             }
             Input::Delta(Delta { old: Some(object), new: None }) => {
-                self.queue.forget(&key(&ObjectRef::from_obj(&*object)));
-                self.rate_limiter.forget(&*object);
-                // The garbage collection ends with this controller; Kubernetes' garbage collector deletes the remaining
-                // dependents.
-                let _ = self.deleted.unbounded_send(object);
+                let key = key(&ObjectRef::from_obj(&*object));
+                self.queue.forget(&key);
+                if self.queue.is_processing(&key) {
+                    self.deleted_during_reconcile.insert(key, Arc::clone(&object));
+                }
+                self.collect(object);
             }
             Input::Delta(Delta { old: None, new: None }) => {}
             Input::Trigger(trigger) => self.enqueue(trigger),
         }
+    }
+
+    /// Drops the state of a deleted object, and deletes its dependents.
+    fn collect(&self, deleted: Arc<K>) {
+        self.rate_limiter.forget(&*deleted);
+        // The garbage collection ends with this controller; Kubernetes' garbage collector deletes the remaining
+        // dependents.
+        let _ = self.deleted.unbounded_send(deleted);
     }
 
     fn enqueue(&mut self, trigger: Trigger<K>) {

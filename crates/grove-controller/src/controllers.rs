@@ -40,6 +40,15 @@ impl Controllers {
         &self.work_queue_metrics
     }
 
+    /// Waits until all caches are filled, like client-go's `WaitForCacheSync`. Returns false if the process is stopped before.
+    /// Subscribe to a cache afterwards: an unread stream stores every delta.
+    pub async fn wait_for_cache_sync(&self) -> bool {
+        tokio::select! {
+            () = self.readiness().wait() => true,
+            () = self.shutdown().cancelled() => false,
+        }
+    }
+
     /// Runs `work` as [`Runtime::run`] does, and drains the events and the writes at the end.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Delta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -91,12 +92,27 @@ impl<K> CreateBackoff<K> {
     }
 }
 
+/// The parts of an owner that alike children are created from: they copy its labels and annotations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Template {
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Template {
+    fn of(owner: &impl Resource) -> Self {
+        let ObjectMeta { generation, labels, annotations, .. } = owner.meta().clone();
+        Self { generation, labels, annotations }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     namespace: String,
     name: String,
-    /// The generation of the owner whose creates were rejected.
-    generation: Option<i64>,
+    /// The owner whose creates were rejected, as far as its children depend on it.
+    template: Template,
     children: Vec<RejectedCreate>,
     backoff: Backoff,
     due: Instant,
@@ -109,7 +125,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let Some(entry) = by_owner_uid.get(&owner.uid().unwrap_or_default()) else {
             return BackedOffCreates::default();
         };
-        let has_changed = self.children_are_alike && entry.generation != owner.meta().generation;
+        let has_changed = self.children_are_alike && entry.template != Template::of(owner);
         if has_changed || entry.due <= now {
             return BackedOffCreates { is_retry: true, ..BackedOffCreates::default() };
         }
@@ -134,9 +150,9 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let (namespace, name, now) = (owner.namespace().unwrap_or_default(), owner.name_any(), Instant::now());
         let entry = by_owner_uid.entry(uid).or_insert_with(|| {
             let backoff = Backoff::for_objects();
-            Entry { namespace, name, generation: None, children: vec![], backoff, due: now }
+            Entry { namespace, name, template: Template::of(owner), children: vec![], backoff, due: now }
         });
-        (entry.children, entry.generation) = (children, owner.meta().generation);
+        (entry.children, entry.template) = (children, Template::of(owner));
         if is_retry {
             entry.due = now + entry.backoff.next_delay();
         }
@@ -152,16 +168,16 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         self.by_owner_uid.lock().remove(&owner.uid().unwrap_or_default());
     }
 
-    /// Ends the backoff of all owners in the namespace of a deleted object, and returns these owners.
+    /// Ends the backoff of all owners in the namespace of a deleted object, and returns these owners. An owner whose backoff
+    /// has ended already has its retry.
     pub fn reset_on_delete<C: Resource>(&self, delta: &Delta<C>) -> Vec<ObjectRef<K>> {
         let deleted = delta.old.as_ref().filter(|_| delta.is_delete());
         let Some(namespace) = deleted.and_then(|object| object.namespace()) else { return vec![] };
-        let mut by_owner_uid = self.by_owner_uid.lock();
-        let entries = by_owner_uid.values_mut().filter(|entry| entry.namespace == namespace);
+        let (mut by_owner_uid, now) = (self.by_owner_uid.lock(), Instant::now());
+        let entries = by_owner_uid.values_mut().filter(|entry| entry.namespace == namespace && entry.due > now);
         let owners = entries.map(|entry| {
-            entry.due = Instant::now();
-            // The quota controller observes a deletion with a delay, so the retry may be too early. The backoff therefore
-            // restarts with short delays.
+            entry.due = now;
+            // A quota counts a deletion a little later, so the retry may be too early. The next delays are short again.
             entry.backoff = Backoff::for_objects();
             ObjectRef::new(&entry.name).within(&entry.namespace)
         });
@@ -293,6 +309,23 @@ mod tests {
         let different = CreateBackoff::default();
         different.record(&of_generation(1), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
         assert!(!different.active(&of_generation(2)).children.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_label_or_annotation_of_the_owner_retries_alike_children() {
+        let backoff = alike(403);
+        let (mut labelled, mut annotated) = (of_generation(1), of_generation(1));
+        labelled.labels_mut().insert("team".into(), "x".into());
+        annotated.annotations_mut().insert("team".into(), "x".into());
+        let max_creates = |owner| backoff.active(owner).max_alike_creates();
+        assert_eq!([&of_generation(1), &labelled, &annotated].map(max_creates), [0, 1, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_retries_no_owner_whose_backoff_has_ended() {
+        let backoff = alike(403);
+        let deleted = Delta { old: Some(Arc::new(object("x"))), new: None };
+        assert_eq!([1, 2].map(|_| backoff.reset_on_delete(&deleted).len()), [1, 0]);
     }
 
     #[tokio::test(start_paused = true)]

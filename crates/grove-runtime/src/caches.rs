@@ -168,7 +168,7 @@ impl<K> Cache<K> {
     }
 
     /// The deltas from now on, like an event handler of client-go's shared informer: the stream begins with a creation of
-    /// each object that the cache has. A slow reader delays no other.
+    /// each object that the cache has. A slow reader delays no other, but its unread deltas stay in memory.
     pub fn subscribe(&self) -> impl Stream<Item = Delta<K>> + Send + Unpin + 'static + use<K>
     where
         K: Send + Sync + 'static,

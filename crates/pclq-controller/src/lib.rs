@@ -32,7 +32,9 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let cliques = Box::pin(clique::run(service, ctx));
     service
         .run(async {
-            cliques.await;
+            if service.wait_for_cache_sync().await {
+                cliques.await;
+            }
             Ok(())
         })
         .await

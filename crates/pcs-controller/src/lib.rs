@@ -39,7 +39,9 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let gangs = Box::pin(gang::run(service, gang_ctx));
     service
         .run(async {
-            join3(sets, groups, gangs).await;
+            if service.wait_for_cache_sync().await {
+                join3(sets, groups, gangs).await;
+            }
             Ok(())
         })
         .await

@@ -36,3 +36,17 @@ pub fn rules() -> Vec<PolicyRule> {
     rules.extend([PolicyRule::lease(), PolicyRule::events()]);
     rules
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{scaling_group, set};
+
+    #[test]
+    fn no_two_rows_of_a_table_of_child_kinds_have_the_same_kind() {
+        for kinds in [set::CHILD_KINDS.kinds().collect::<Vec<_>>(), scaling_group::CHILD_KINDS.kinds().collect()] {
+            assert_eq!(kinds.iter().collect::<BTreeSet<_>>().len(), kinds.len(), "{kinds:?}");
+        }
+    }
+}

@@ -38,14 +38,20 @@ impl<O> Copy for ChildKinds<O> {}
 
 impl<O: Owner> Debug for ChildKinds<O> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|kind| kind.kind())).finish()
+        f.debug_list().entries(self.kinds()).finish()
     }
 }
 
 impl<O: Owner> ChildKinds<O> {
-    /// The table with these rows. The children of one row are created before the children of the next row.
+    /// The table with these rows. The children of one row are created before the children of the next row. Each row needs a
+    /// kind of its own, because a row deletes all children of its kind that it does not desire.
     pub const fn in_creation_order(kinds: &'static [&'static dyn AnyChildKind<O>]) -> Self {
         Self(kinds)
+    }
+
+    /// The kinds in the order of the rows.
+    pub fn kinds(self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|kind| kind.kind())
     }
 
     /// The permissions on all kinds.
@@ -66,7 +72,7 @@ impl<O: Owner> ChildKinds<O> {
         if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
     }
 
-    /// The stage that deletes all children that are not terminating. The kind that is created last is deleted first.
+    /// The stage that deletes all children that are not terminating, all at once.
     pub fn delete_all(self, children: &ObservedChildren) -> Stage {
         self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(children)))
     }

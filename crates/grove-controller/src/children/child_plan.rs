@@ -29,7 +29,7 @@ pub(super) fn plan<C: ChildKind>(
     for DesiredChild { name, failure_domain: _, blocked_by, build } in C::desired(expansion) {
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
-                waiting.insert(reason);
+                waiting.insert(reason());
             }
             (None, None) => steps.push(Step::create(&build())),
             (Some(live), _) if is_terminating(&**live) => {}

@@ -173,6 +173,30 @@ async fn dependents_of_a_deleted_object_are_deleted_after_a_live_get() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_after_the_reconcile() {
+    let (service, _) = service(|_| MockResponse::NoResponse);
+    let later = stream::once(sleep(Duration::from_secs(1))).map(|()| deleted("owner"));
+    let deltas = stream::iter([created("owner")]).chain(later).chain(stream::pending());
+    let log: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let (dropped, reconciled) = (Arc::clone(&log), Arc::clone(&log));
+    let builder = ControllerBuilder::new("maps", Cache::from_objects([(*object("owner")).clone()]), deltas);
+    let builder = builder.on_deleted(move |_| {
+        dropped.lock().unwrap().push("dropped");
+        Plan::new()
+    });
+    run_for(builder, &service, Duration::from_secs(5), move |_, _| {
+        let reconciled = Arc::clone(&reconciled);
+        async move {
+            sleep(Duration::from_secs(3)).await;
+            reconciled.lock().unwrap().push("reconciled");
+            Ok(Requeue::AwaitChange)
+        }
+    })
+    .await;
+    assert_eq!(*log.lock().unwrap(), ["dropped", "reconciled", "dropped"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);

@@ -115,6 +115,11 @@ impl WorkQueue {
         }
     }
 
+    /// Whether a worker processes the key.
+    pub(super) fn is_processing(&self, key: &Key) -> bool {
+        self.processing.contains_key(key)
+    }
+
     /// The next key for a worker, if one is free and a key is due.
     pub(super) fn get(&mut self, now: Instant) -> Option<Key> {
         while let Some((due, key)) = self.due_reconciles.first().filter(|(due, _)| *due <= now).cloned() {

@@ -25,6 +25,8 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     let siblings: Vec<_> = replica.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // `group` comes last and replaces the group of the same name, because it is newer than the cache.
     let current_scale = CurrentScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
+    // Read before the children: a child that arrives in between is no longer pending, and is among them.
+    let pending_creates = ctx.children.pending_creates(group);
     let mut observed = Observed {
         group: group.clone(),
         set,
@@ -33,7 +35,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         active_gangs: BTreeSet::new(),
         name_conflicts: Vec::new(),
         backed_off: ctx.children.backed_off(group),
-        pending_creates: ctx.children.pending_creates(group),
+        pending_creates,
     };
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed

@@ -4,7 +4,6 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
-use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
@@ -15,6 +14,8 @@ use crate::informers::Caches;
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
+    // Read before the children: a child that arrives in between is no longer pending, and is among them.
+    let pending_creates = ctx.children.pending_creates(set);
     let mut observed = Observed {
         set: admission::default::pod_clique_set(set),
         unsupported_fields: unsupported_fields::fields(set),
@@ -23,13 +24,12 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
-        pending_creates: PendingCreates::default(),
+        pending_creates,
     };
     if !observed.is_terminating() && !observed.is_too_large() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         observed.backed_off = ctx.children.backed_off(set);
-        observed.pending_creates = ctx.children.pending_creates(set);
     }
     observed
 }

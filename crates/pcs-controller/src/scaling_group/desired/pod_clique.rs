@@ -40,10 +40,10 @@ impl ChildKind for PodCliques {
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
         expansion.scaling_group.members.iter().flat_map(move |member| {
             member.cliques.iter().map(move |clique| {
-                let missing_gang = Some(&member.gang).filter(|gang| !expansion.active_gangs.contains(gang.as_str()));
-                DesiredChild::new(clique.name.as_str(), move || clique_of_member(expansion, member, clique))
-                    .in_failure_domain(member.index)
-                    .blocked_by(missing_gang.map(gang_not_found))
+                let build = move || clique_of_member(expansion, member, clique);
+                let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(member.index);
+                let has_gang = expansion.active_gangs.contains(member.gang.as_str());
+                if has_gang { desired } else { desired.blocked_by(|| gang_not_found(&member.gang)) }
             })
         })
     }
