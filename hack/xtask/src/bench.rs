@@ -28,7 +28,6 @@ use samples::{Samples, Variant};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
 const MIN_NODES: u32 = 100;
 const REPLICAS_PER_NODE: u32 = 50;
@@ -70,8 +69,8 @@ pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
 /// Replaces this process by the optimised build of the same program. Returns only if that fails.
 fn exec_optimised() -> Result<anyhow::Error> {
     let arguments = ["run", "--quiet", "--release", "--package", "xtask", "--"];
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace::root()).args(arguments).args(std::env::args_os().skip(1));
+    let mut cargo = workspace::blocking_cargo();
+    cargo.args(arguments).args(std::env::args_os().skip(1));
     println!("building with --release");
     Err(cargo.exec()).context("cannot run cargo")
 }

@@ -13,8 +13,15 @@ pub(crate) fn root() -> &'static Path {
 /// Cargo in this clone, without the variables that `cargo run` has set for this process: build scripts depend on them, and
 /// Cargo would compile again what a plain `cargo test` has compiled.
 pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(root()).kill_on_drop(true);
+    let mut cargo = Command::from(blocking_cargo());
+    cargo.kill_on_drop(true);
+    cargo
+}
+
+/// The same as a command of the standard library.
+pub(crate) fn blocking_cargo() -> std::process::Command {
+    let mut cargo = std::process::Command::new("cargo");
+    cargo.current_dir(root());
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in variables.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
         cargo.env_remove(name);
