@@ -30,7 +30,7 @@ use self::{execution_result::Effect, stage_events::stage_events};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
-    merge::create_merge_patch,
+    merge_patch::create_merge_patch,
     plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 

@@ -24,7 +24,7 @@ pub mod conditions;
 pub mod create_backoff;
 pub mod create_state;
 pub mod expectations;
-pub mod merge;
+pub mod merge_patch;
 pub mod name_conflict;
 pub mod name_waiters;
 
@@ -35,4 +35,4 @@ pub mod status_policy;
 pub mod status_throttle;
 pub mod status_writer;
 
-pub mod slim;
+pub mod slim_pod;

@@ -5,7 +5,7 @@
 //! never in a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 
 use crate::clique::observed::Observed;

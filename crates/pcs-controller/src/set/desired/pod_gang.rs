@@ -29,8 +29,8 @@ impl ChildKind for PodGangs {
 
     const STAGE: &'static str = "gangs";
     const EVENTS: ChildEvents = ChildEvents {
-        created: Some(events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL),
-        create_failed: events::POD_GANG_CREATE_OR_UPDATE_FAILED,
+        created_or_updated: Some(events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL),
+        create_or_update_failed: events::POD_GANG_CREATE_OR_UPDATE_FAILED,
         deleted: Some((events::POD_GANG_DELETE_SUCCESSFUL, events::POD_GANG_DELETE_FAILED)),
     };
 
