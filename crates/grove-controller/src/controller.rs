@@ -76,6 +76,7 @@ where
     }
 
     /// How many objects are reconciled concurrently; at least 1. One object is never reconciled concurrently with itself.
+    /// controller-runtime calls this `MaxConcurrentReconciles`; the services pass `concurrentSyncs` of the configuration.
     #[must_use]
     pub fn concurrency(mut self, objects: u16) -> Self {
         self.concurrency = objects.max(1);

@@ -1,4 +1,5 @@
-//! Building blocks of Grove's reconcilers, and the one place that writes to the API server.
+//! Building blocks of Grove's reconcilers. A reconciler writes to the API server only through the executor; this crate also
+//! writes the events.
 //!
 //! Modules in reading order: a service creates its [`controllers::Controllers`] and builds each controller with
 //! [`controller::ControllerBuilder`]; the reconciler computes a [`plan::Plan`], and the [`executor::Executor`] executes it.

@@ -1,4 +1,7 @@
 //! Name conflicts: an object that an owner does not control has the name of a child that the owner wants to create. Pure.
+//!
+//! The conflicts here are those in the caches. The executor finds the others after *already exists*. A pod takes another name
+//! instead: see `clique/plan/names.rs` of pclq-controller.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
-//! Deletes the dependents of deleted objects. Kubernetes' garbage collector would do so too, but later.
+//! Deletes the dependents of deleted objects, after a live GET has confirmed the deletion ([`Executor::confirm_deleted`]).
+//! Kubernetes' garbage collector would do so too, but later.
+//!
+//! If the deletion orphans its dependents, the plan is empty, and they stay: see `plan::delete_children` of the reconciler.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! The scheduling gate of the pods of a scaled gang: it is removed once the base gang is scheduled.
+//! [`Observed::gating_reason`] decides whether it is.
 
 use grove_api_types::conditions::available;
 use grove_api_types::labels::SCHEDULING_GATE;

@@ -50,8 +50,9 @@ impl ChildKind for PodGangs {
         })
     }
 
-    /// pclq-controller writes the pod references, so they stay, and the patch has the observed resource version as its
-    /// precondition.
+    /// Compares the labels, the annotations, the owner reference, and the whole spec except `podReferences`. Retained are
+    /// the pod references, which pclq-controller writes, labels and annotations of Grove that another service has set, and
+    /// other owner references. The patch has the observed resource version as its precondition.
     fn patch(live: &PodGang, mut desired: PodGang) -> Option<Step> {
         for group in &mut desired.spec.podgroups {
             group.pod_references = references(live, group);
