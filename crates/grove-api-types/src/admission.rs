@@ -11,10 +11,10 @@ mod facts;
 mod field_path;
 pub(crate) mod messages;
 mod mutate;
-pub mod policy;
 mod rule;
 mod scale;
 mod validate;
+pub mod validating_admission_policy;
 mod validation_result;
 
 pub use authorize::{ALWAYS_EXEMPT, Attributes, Authorization, Operation, ParentSet, authorize};

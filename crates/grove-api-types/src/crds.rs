@@ -8,8 +8,8 @@ use kube::CustomResourceExt;
 use crate::scheduler_v1alpha1::PodGang;
 use crate::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 
+mod cel_rules;
 mod kubernetes;
-mod rules;
 
 /// Fields with a type of Kubernetes, and their descriptions.
 const KUBERNETES_FIELDS: [(&str, &str); 3] = [
@@ -38,7 +38,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
                 // `kubectl explain` shows the description of the root, the derive macro describes the spec.
                 root.description = root.properties.as_ref().and_then(|fields| fields.get("spec")?.description.clone());
                 finish(root);
-                rules::add(&spec.names.kind, root);
+                cel_rules::add(&spec.names.kind, root);
             }
         }
     }

@@ -36,10 +36,10 @@ macro_rules! name {
 }
 
 mod claims;
-mod identity;
+mod pod_rbac;
 
 pub use claims::{ClaimOwner, ComputeDomainName, PodClaimName, ResourceClaimName};
-pub use identity::{PodRoleName, PodServiceAccountName, TokenSecretName};
+pub use pod_rbac::{PodRoleName, PodServiceAccountName, TokenSecretName};
 
 name!(
     /// Name of a `PodCliqueSet`, which the user chose.

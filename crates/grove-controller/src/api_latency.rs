@@ -1,4 +1,5 @@
-//! The write latency of the API server, relative to its latency without load.
+//! The write latency of the API server, relative to its latency without load. A high latency
+//! slows down events, and not statuses.
 
 use std::{sync::Arc, time::Duration};
 

@@ -64,9 +64,9 @@ pub trait ChildKind: Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct ChildEvents {
     /// About creates and patches; `None` if success publishes no event.
-    pub created: Option<&'static str>,
+    pub created_or_updated: Option<&'static str>,
     /// The warning about a failed create or patch.
-    pub create_failed: &'static str,
+    pub create_or_update_failed: &'static str,
     /// About deletes, and the warning about a failed delete; `None` if deletes publish no event.
     pub deleted: Option<(&'static str, &'static str)>,
 }

@@ -2,11 +2,11 @@
 //!
 //! A single task feeds the [`work_queue`] from the triggers and polls the reconciles of the workers.
 
-mod garbage_collector;
+mod delete_dependents;
+mod enqueue_all;
 pub(crate) mod queue_metrics;
 mod rate_limiter;
 mod requeue;
-mod resync;
 mod work_queue;
 mod worker;
 
@@ -27,10 +27,10 @@ use tokio::time::{Instant, sleep_until};
 
 pub use self::requeue::Requeue;
 use self::{
-    garbage_collector::{OnDeleted, collect_garbage},
+    delete_dependents::{OnDeleted, delete_dependents},
+    enqueue_all::enqueue_all,
     queue_metrics::QueueMetrics,
     rate_limiter::FailureRateLimiter,
-    resync::resync_all,
     work_queue::{Elapsed, Key, Priority, WorkQueue},
     worker::{Processed, Worker},
 };
@@ -76,6 +76,7 @@ where
     }
 
     /// How many objects are reconciled concurrently; at least 1. One object is never reconciled concurrently with itself.
+    /// controller-runtime calls this `MaxConcurrentReconciles`; the services pass `concurrentSyncs` of the configuration.
     #[must_use]
     pub fn concurrency(mut self, objects: u16) -> Self {
         self.concurrency = objects.max(1);
@@ -135,9 +136,9 @@ where
     {
         let Self { name, concurrency, cache, deltas, triggers, on_deleted } = self;
         tracing::info!(controller = name, concurrency, "reconciling");
-        let triggers = stream::select(triggers, resync_all(controllers, cache.clone()));
+        let triggers = stream::select(triggers, enqueue_all(controllers, cache.clone()));
         let inputs = stream::select(deltas.map(Input::Delta), triggers.map(Input::Trigger));
-        let (deleted, garbage) = mpsc::unbounded();
+        let (deleted, deleted_objects) = mpsc::unbounded();
         let (metrics, rate_limiter) = (controllers.metrics().clone(), Arc::new(FailureRateLimiter::default()));
         let queue_metrics = controllers.work_queue_metrics().of_queue(name);
         let mut controller = Controller {
@@ -168,10 +169,10 @@ where
                 }
             }
             while in_progress.next().await.is_some() {}
-            // Ends the garbage collection, too.
+            // Ends `delete_dependents`, too.
             drop(controller);
         };
-        join(reconciling, collect_garbage(controllers, name, on_deleted, garbage)).await;
+        join(reconciling, delete_dependents(controllers, name, on_deleted, deleted_objects)).await;
     }
 }
 
@@ -207,7 +208,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
         let now = Instant::now();
         self.queue.done(&key, elapsed, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
-            // The reconcile may have created children and stored state after the first garbage collection.
+            // The reconcile may have created children and stored state after its dependents were deleted.
             self.collect(object);
         }
         if has_failed {
@@ -243,8 +244,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     /// Drops the state of a deleted object, and deletes its dependents.
     fn collect(&self, deleted: Arc<K>) {
         self.rate_limiter.forget(&*deleted);
-        // The garbage collection ends with this controller; Kubernetes' garbage collector deletes the remaining
-        // dependents.
+        // `delete_dependents` ends with this controller; Kubernetes' garbage collector deletes the remaining dependents.
         let _ = self.deleted.unbounded_send(deleted);
     }
 

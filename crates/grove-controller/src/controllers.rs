@@ -8,7 +8,7 @@ use crate::{
     api_latency::ApiLatency, controller::queue_metrics::WorkQueueMetrics, events::EventBroadcaster, executor::Executor,
 };
 
-/// The runtime of a process together with its one writer. Cheap to clone; all clones share everything.
+/// The runtime of a process together with its executor. Cheap to clone; all clones share everything.
 #[derive(Clone)]
 pub struct Controllers {
     runtime: Runtime,
@@ -31,7 +31,7 @@ impl Controllers {
         Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics })
     }
 
-    /// The one writer.
+    /// The executor of the process.
     pub fn executor(&self) -> &Executor {
         &self.executor
     }

@@ -1,5 +1,8 @@
 //! Children whose create the API server rejected. Each owner retries them with exponential backoff, and sooner when an object
 //! of the namespace is deleted, since that may free quota.
+//!
+//! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
+//! decides whether that reconcile sends the create. Until the backoff ends, the plan omits the create and requeues the owner.
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -39,14 +42,14 @@ impl BackedOffCreates {
         }
     }
 
-    /// The verb, the object and the error of each rejected write: the creates that wait for their retry, then the writes that
-    /// were rejected in this reconcile.
-    pub fn rejections<'a>(
+    /// The verb, the object and the error of each failed write: the creates that wait for their retry, then the steps that
+    /// failed in this reconcile.
+    pub fn failed_writes<'a>(
         &'a self,
         result: &'a ExecutionResult,
     ) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
         let earlier = self.children.iter().map(|(target, error)| ("create", target, error));
-        earlier.chain(result.rejections().map(|(step, error)| (step.verb, &step.target, error)))
+        earlier.chain(result.failed_steps().map(|(step, error)| (step.verb, &step.target, error)))
     }
 
     /// The plan without the creates of these children, and without the later creates in the same failure domains.
@@ -135,7 +138,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
 
     /// Records the rejected creates of a plan from which `active` was removed.
     pub fn record(&self, owner: &K, active: &BackedOffCreates, result: &ExecutionResult) {
-        let creates = result.rejections().filter(|(step, error)| step.verb == "create" && self.is_rejection(error));
+        let creates = result.failed_steps().filter(|(step, error)| step.verb == "create" && self.is_rejection(error));
         let rejected: Vec<_> = creates.map(|(step, error)| (step.target.clone(), error.clone())).collect();
         let (uid, is_retry) = (owner.uid().unwrap_or_default(), active.children.is_empty());
         let children: Vec<_> = active.children.iter().cloned().chain(rejected).collect();
@@ -346,11 +349,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn earlier_rejections_precede_those_of_the_reconcile() {
+    async fn creates_that_wait_for_their_retry_precede_the_failed_steps() {
         let (active, result) = (alike(403).active(&of_generation(1)), result(&[("b", None), ("c", Some(422))]));
-        let rejections: Vec<_> =
-            active.rejections(&result).map(|(verb, target, error)| (verb, &*target.name, error.code)).collect();
-        assert_eq!(rejections, [("create", "a", 403), ("create", "c", 422)]);
+        let failed: Vec<_> =
+            active.failed_writes(&result).map(|(verb, target, error)| (verb, &*target.name, error.code)).collect();
+        assert_eq!(failed, [("create", "a", 403), ("create", "c", 422)]);
     }
 
     #[tokio::test(start_paused = true)]

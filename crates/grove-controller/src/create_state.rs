@@ -53,7 +53,7 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
     pub fn observe_delta<Child: Resource<DynamicType = ()>>(&self, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>> {
         let deleted = delta.old.as_deref().filter(|_| delta.is_delete());
         if let Some((child, owner)) = deleted.and_then(|child| Some((child, controller_of(child.meta())?))) {
-            self.expectations.observe_deletion(&owner.uid, child);
+            self.expectations.drop_deleted(&owner.uid, child);
         }
         self.backoff.reset_on_delete(delta)
     }

@@ -1,7 +1,9 @@
-//! The only code that writes to the API server: executes plans, and patches statuses.
+//! Executes plans, and patches statuses: all writes of the reconcilers. Besides it, only events, leader election and
+//! certificates write to the API server.
 //!
 //! The executor retries nothing. If a step fails, the rest of its stage is still executed, and later stages are not, at
-//! least in the same failure domain. The backoff of the controller then enqueues the object again.
+//! least in the same failure domain. The rate limiter of the controller then enqueues the object again;
+//! [`create_backoff`](crate::create_backoff) decides when a rejected create is sent again.
 
 mod execution_result;
 mod requests;
@@ -30,7 +32,7 @@ use self::{execution_result::Effect, stage_events::stage_events};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
-    merge::create_merge_patch,
+    merge_patch::create_merge_patch,
     plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
 };
 

@@ -2,7 +2,7 @@
 //!
 //! Like client-go's `UIDTrackingControllerExpectations`, they prevent a controller from creating a child twice. They track UIDs
 //! instead of counts, so that an event of another object with the same name fulfils nothing. If they are lost, each child
-//! costs at most one rejected create.
+//! costs at most one rejected create: its name is a function of the observed state, so a second create has the same name.
 
 use std::collections::BTreeMap;
 
@@ -84,8 +84,9 @@ impl Expectations {
         }
     }
 
-    /// Drops the expectation of a deleted child. Call it for each delete delta of a child kind.
-    pub fn observe_deletion<Child: Resource<DynamicType = ()>>(&self, owner_uid: &str, child: &Child) {
+    /// Drops the create of a deleted child. Call it for each delete delta of a child kind. Unlike client-go's
+    /// `DeletionObserved`, it concerns no expected delete, because deletes are not expected here.
+    pub fn drop_deleted<Child: Resource<DynamicType = ()>>(&self, owner_uid: &str, child: &Child) {
         let mut by_owner_uid = self.by_owner_uid.lock();
         let Some(pending) = by_owner_uid.get_mut(owner_uid) else { return };
         let key = ChildKey { kind: Child::kind(&()).into_owned(), name: child.name_any() };
@@ -226,7 +227,7 @@ mod tests {
         let deleted = |uid: &str| {
             let mut child = object("a");
             child.metadata.uid = Some(uid.into());
-            expectations.observe_deletion("uid-o", &child);
+            expectations.drop_deleted("uid-o", &child);
         };
         deleted("predecessor");
         assert_eq!(pending(&expectations, &[], 1), ["a", "b"]);
@@ -240,7 +241,7 @@ mod tests {
         expectations.expect_creations(&object("o"), &plan(&["a"]), |_| 1);
         let mut child = object("a");
         child.metadata.uid = Some("1".into());
-        expectations.observe_deletion("uid-o", &child);
+        expectations.drop_deleted("uid-o", &child);
         expectations.record_results(&object("o"), &result(&[("a", Some("1"))]));
         assert_eq!(pending(&expectations, &[], 1), Vec::<String>::new());
     }

@@ -1,4 +1,5 @@
-//! Building blocks of Grove's reconcilers, and the one place that writes to the API server.
+//! Building blocks of Grove's reconcilers. A reconciler writes to the API server only through the executor; this crate also
+//! writes the events.
 //!
 //! Modules in reading order: a service creates its [`controllers::Controllers`] and builds each controller with
 //! [`controller::ControllerBuilder`]; the reconciler computes a [`plan::Plan`], and the [`executor::Executor`] executes it.
@@ -24,7 +25,7 @@ pub mod conditions;
 pub mod create_backoff;
 pub mod create_state;
 pub mod expectations;
-pub mod merge;
+pub mod merge_patch;
 pub mod name_conflict;
 pub mod name_waiters;
 
@@ -35,4 +36,4 @@ pub mod status_policy;
 pub mod status_throttle;
 pub mod status_writer;
 
-pub mod slim;
+pub mod slim_pod;

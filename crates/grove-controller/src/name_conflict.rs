@@ -1,4 +1,7 @@
 //! Name conflicts: an object that an owner does not control has the name of a child that the owner wants to create. Pure.
+//!
+//! The conflicts here are those in the caches. The executor finds the others after *already exists*. A pod takes another name
+//! instead: see `clique/plan/names.rs` of pclq-controller.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +93,7 @@ impl<Owner: Resource<DynamicType = ()>> NameConflicts<'_, Owner> {
 
     fn waiting(&self, NameConflict { target, metadata }: &NameConflict) -> Waiting {
         let (kind, name) = (Owner::kind(&()), self.owner.name_any());
-        // The garbage collector deletes the children of an earlier owner of the same name.
+        // Grove or Kubernetes' garbage collector deletes the children of an earlier owner of the same name.
         let has_deleted_owner =
             controller_of(metadata).is_some_and(|controller| controller.kind == kind && controller.name == name);
         if metadata.deletion_timestamp.is_some() || has_deleted_owner {

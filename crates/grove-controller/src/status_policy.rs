@@ -1,4 +1,9 @@
 //! When a status is written: every constant that delays a status write. Pure.
+//!
+//! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile
+//! writes no status (`is_stale` or `has_pending_watch_events` in the reconcile function of the kind). If the reconciled object
+//! is stale, its status patch ends in a conflict ([`Executor::patch_status`](crate::executor::Executor::patch_status)). In both
+//! cases the pending watch event triggers the next reconcile.
 
 use std::time::Duration;
 

@@ -37,7 +37,8 @@ pub type Filter<K> = fn(&K) -> bool;
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
 
-/// One change of one object: a creation has no `old`, a deletion has no `new`.
+/// One change of one object: a creation has no `old`, a deletion has no `new`. It is like the arguments of a
+/// client-go event handler, and unlike an entry of client-go's `DeltaFIFO`, which has no old object.
 #[derive(Debug)]
 pub struct Delta<K> {
     /// The object before the change. For a deletion: its final state.

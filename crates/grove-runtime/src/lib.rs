@@ -13,7 +13,7 @@ pub mod client;
 pub mod config;
 pub mod telemetry;
 
-pub mod admin;
+pub mod health_and_metrics;
 pub mod metrics;
 pub mod ready;
 pub mod signals;

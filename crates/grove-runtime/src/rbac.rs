@@ -25,7 +25,10 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The verbs on a kind of children: the informer's, and the executor's.
+    /// The verbs on a kind of children:
+    /// - `get`: the executor reads the live object before an adoption, after a name conflict, and to confirm a deletion;
+    /// - `list` and `watch`: the informer;
+    /// - `create`, `patch` and `delete`: the executor writes the steps of plans.
     pub const MANAGE: [Self; 6] = [Self::Get, Self::List, Self::Watch, Self::Create, Self::Patch, Self::Delete];
 
     /// The verb as RBAC writes it.

@@ -107,7 +107,8 @@ impl Runtime {
         };
         runtime.metrics().set_config_hash(&hash);
         runtime.inner.signals.lock().replace(signals);
-        admin::serve(probe_address, metrics_address, runtime.readiness().clone(), runtime.metrics().clone()).await?;
+        let (readiness, metrics) = (runtime.readiness().clone(), runtime.metrics().clone());
+        health_and_metrics::serve(probe_address, metrics_address, readiness, metrics).await?;
         tracing::info!(service = name, version, identity, server, configuration = hash, "started");
         Ok(runtime)
     }

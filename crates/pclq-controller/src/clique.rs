@@ -17,8 +17,8 @@ use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
-use crate::dependents::dependents_of_scheduling;
 use crate::informers::Caches;
+use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
 mod desired;
 mod observe;
@@ -47,11 +47,11 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
 /// What triggers a reconcile of a clique:
 /// - a change of the clique itself;
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
-///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless cliques of
-///   scaled gangs depend on the pod and it has just been scheduled;
+///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
+///   of the pod has scaled cliques and the pod has just been scheduled;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
-///   only for a status update), and the cliques of scaled gangs that depend on the gang;
-/// - a change of the number of scheduled pods of another clique, if this clique depends on the gang of that clique;
+///   only for a status update), and the scaled cliques of the gang;
+/// - a change of the number of scheduled pods of another clique, if this one is a scaled clique of the gang of that clique;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
@@ -65,7 +65,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         }))
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {
-            stream::iter(dependents_of_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
+            stream::iter(scaled_cliques_after_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
 }

@@ -3,10 +3,10 @@
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controllers::Controllers;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
-use crate::dependents::BY_BASE_GANG;
+use crate::scaled_cliques::BY_BASE_GANG;
 use crate::pod;
 use crate::tombstones::Tombstones;
 

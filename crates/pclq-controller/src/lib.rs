@@ -8,10 +8,10 @@ use grove_runtime::runtime::Runtime;
 
 mod clique;
 mod context;
-mod dependents;
 mod informers;
 mod pod;
 pub mod rbac;
+mod scaled_cliques;
 mod tombstones;
 mod write_history;
 

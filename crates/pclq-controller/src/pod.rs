@@ -3,7 +3,7 @@
 use grove_api_types::labels;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use parking_lot::Mutex;

@@ -7,7 +7,7 @@ use grove_api_types::labels;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Create, Plan, Step};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use kube::Resource;
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ impl WriteHistory {
 
     /// Records the names that conflict with other objects.
     pub(crate) fn record_conflicts(&self, clique_uid: &str, result: &ExecutionResult) {
-        let conflicts = result.rejections().filter(|(_, error)| error.reason == ApiError::NAME_CONFLICT);
+        let conflicts = result.failed_steps().filter(|(_, error)| error.reason == ApiError::NAME_CONFLICT);
         let mut all = self.0.lock();
         for (step, _) in conflicts {
             all.entry(clique_uid.to_owned()).or_default().conflicting_names.insert(step.target.name.clone());

@@ -9,10 +9,10 @@ pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
 pub(crate) mod rejections;
-mod revision;
+mod template_hashes;
 pub(crate) mod too_large;
 
-pub(crate) use revision::Revision;
+pub(crate) use template_hashes::TemplateHashes;
 
 /// Objects of one kind, by name.
 pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;

@@ -23,12 +23,12 @@ mod cluster_facts;
 mod memory_budget;
 mod metrics;
 pub mod rbac;
-pub mod registration;
 mod review;
 mod routes;
 mod serve;
 mod transform;
 pub mod webhook;
+pub mod webhook_configurations;
 
 use args::WebhookArgs;
 use certs::{CertOptions, ServingCert};

@@ -7,7 +7,7 @@ use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::registration::{MUTATING, VALIDATING};
+use crate::webhook_configurations::{MUTATING, VALIDATING};
 
 /// Default name of the Secret with the certificate.
 const SECRET: &str = "grove-webhook-server-cert";

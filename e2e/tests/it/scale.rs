@@ -40,7 +40,7 @@ async fn a_set_scales_out_and_in() {
 }
 
 #[tokio::test]
-async fn a_scaled_clique_keeps_its_replicas_and_dense_indices() {
+async fn a_clique_scaled_by_a_user_keeps_its_replicas_and_dense_indices() {
     in_namespace("e2e-scale-clique", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
         ns.wait_for("two decode pods are ready", |state| state.ready_indices("llm-0-decode") == [0, 1]).await;

@@ -50,10 +50,10 @@ pub(super) fn delete_except<C: ChildKind>(children: &ObservedChildren, retained:
 }
 
 fn with_create_events<C: ChildKind>(stage: Stage) -> Stage {
-    let ChildEvents { created, create_failed, deleted: _ } = C::EVENTS;
-    match created {
-        Some(created) => stage.with_event(created, create_failed, "Created or updated"),
-        None => stage.with_failure_event(create_failed),
+    let ChildEvents { created_or_updated, create_or_update_failed, deleted: _ } = C::EVENTS;
+    match created_or_updated {
+        Some(created_or_updated) => stage.with_event(created_or_updated, create_or_update_failed, "Created or updated"),
+        None => stage.with_failure_event(create_or_update_failed),
     }
 }
 

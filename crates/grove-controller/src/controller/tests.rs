@@ -1,4 +1,4 @@
-//! The controller: backoff per object, triggers, garbage collection, drain.
+//! The controller: backoff per object, triggers, deletion of dependents, drain.
 
 use std::{
     future::ready,

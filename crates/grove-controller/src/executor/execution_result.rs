@@ -18,7 +18,7 @@ impl ExecutionResult {
     }
 
     /// The failed steps, each with its error.
-    pub fn rejections(&self) -> impl Iterator<Item = (&StepResult, &ApiError)> {
+    pub fn failed_steps(&self) -> impl Iterator<Item = (&StepResult, &ApiError)> {
         self.steps.iter().filter_map(|step| Some((step, step.result.as_ref().err()?)))
     }
 

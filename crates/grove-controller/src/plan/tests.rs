@@ -64,7 +64,7 @@ fn a_created_object_carries_its_type_and_a_deleted_one_its_uid() {
 
 #[test]
 fn an_object_of_a_slim_type_is_created_with_its_type() {
-    let pod = crate::slim::SlimPod::default();
+    let pod = crate::slim_pod::SlimPod::default();
     let Step::Create(create) = Step::create(&pod) else { panic!("not a create") };
     let object = create.object.value();
     assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("v1"), &json!("Pod")));

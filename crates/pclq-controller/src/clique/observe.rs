@@ -8,13 +8,13 @@ use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler_v1alpha1::PodGroup;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::context::Context;
-use crate::dependents::dependents_of;
 use crate::informers::Caches;
+use crate::scaled_cliques::scaled_cliques_of;
 use crate::pod::labelled_clique;
 
 /// The snapshot of `clique`.
@@ -37,7 +37,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
-    let has_dependents = !dependents_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
+    let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
     Observed {
         clique,
@@ -47,7 +47,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         relists,
         gang,
         base_gang,
-        has_dependents,
+        has_scaled_cliques,
         pending_creates,
         own_writes,
         backed_off,

@@ -10,7 +10,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 
 use crate::write_history::CliqueWrites;
@@ -32,8 +32,8 @@ pub(crate) struct Observed {
     pub(crate) gang: Option<Arc<PodGang>>,
     /// The gang that must be scheduled before its own gang; `None` if its own gang is a base gang.
     pub(crate) base_gang: Option<BaseGang>,
-    /// Whether pods of scaled gangs are gated until its gang is scheduled.
-    pub(crate) has_dependents: bool,
+    /// Whether its gang has scaled cliques, whose pods are gated until the gang is scheduled.
+    pub(crate) has_scaled_cliques: bool,
     /// The pods that were created and whose watch events are pending.
     pub(crate) pending_creates: PendingCreates,
     /// The names of its pods and the version of its gang in earlier writes of this process.

@@ -7,15 +7,15 @@ use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::events;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use super::{desired, stage};
 use crate::write_history::is_pending;
 
+mod adoption;
 mod gates;
-mod identity;
 mod indices;
 mod names;
 mod references;
@@ -49,9 +49,9 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
     let plan = Plan::new()
-        .stage(Stage::new(stage::ADOPTION, identity::adoptions(observed)))
+        .stage(Stage::new(stage::ADOPTION, adoption::adoptions(observed)))
         .stage(with_delete_events(delete(to_delete.chain(finished(observed)))))
-        .stage(Stage::new(stage::LABELS, identity::restore_labels(observed, &identity, &indices.retained)))
+        .stage(Stage::new(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
         .stage(Stage::new(stage::REFERENCES, references))
         .stage(Stage::new(stage::GATES, ungated))
         .stage(Stage::new(stage::PODS, created).with_event(

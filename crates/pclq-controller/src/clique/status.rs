@@ -7,7 +7,7 @@ use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_controller::conditions::is_status_condition_true;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Plan, Target};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
 use grove_runtime::api_error::ApiError;
@@ -32,8 +32,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let rejections = observed.backed_off.rejections(result);
-    let failures = rejections.map(|(verb, target, failure)| error(verb, target, failure));
+    let failures = observed.backed_off.failed_writes(result);
+    let failures = failures.map(|(verb, target, failure)| error(verb, target, failure));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);
@@ -54,7 +54,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
 }
 
 /// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
-/// breach of `minAvailable`, or has other errors; also if its scheduling changes while cliques of scaled gangs depend on it.
+/// breach of `minAvailable`, or has other errors; also if its scheduling changes while its gang has scaled cliques.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> StatusChange {
     let old = observed.clique.status.as_ref();
     let holds = |type_: &str| {
@@ -74,7 +74,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         || was_available != is_available
         || (was_scheduled && !is_scheduled)
         || (old.is_some() && !was_breached && is_breached)
-        || (observed.has_dependents && was_scheduled != is_scheduled)
+        || (observed.has_scaled_cliques && was_scheduled != is_scheduled)
         || old_errors != new.last_errors;
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }

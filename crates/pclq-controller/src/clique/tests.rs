@@ -14,7 +14,7 @@ use grove_controller::create_state::CreateState;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step, Target};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -23,15 +23,15 @@ use serde_json::{Value, json};
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::write_history::{CliqueWrites, WriteHistory};
 
-mod dependents;
+mod adoption;
 mod gates;
-mod identity;
 mod interleavings;
 mod names;
 mod pod;
 mod references;
 mod rejections;
 mod scale;
+mod scaled_cliques;
 mod status;
 
 const NAME: &str = "llm-0-decode";
@@ -80,7 +80,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// The snapshot that a row describes. Keys: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `terminating` and
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
-/// were last written; `base`, the base gang, and `dependents`, whether other gangs depend on this one; `conflicting`, names
+/// were last written; `base`, the base gang, and `scaledCliques`, whether the gang has scaled cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods whose creates were rejected, and `retry`, whether their backoff has ended.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
@@ -97,7 +97,7 @@ fn snapshot(row: &str) -> Observed {
         relists: 0,
         gang: row.get("gang").map(gang),
         base_gang: row.get("base").map(base_gang),
-        has_dependents: row["dependents"] == json!(true),
+        has_scaled_cliques: row["scaledCliques"] == json!(true),
         pending_creates: PendingCreates::default(),
         own_writes: CliqueWrites {
             conflicting_names,

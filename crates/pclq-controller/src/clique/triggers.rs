@@ -9,18 +9,18 @@ use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::predicates;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_controller::triggers::{self, Trigger};
 use grove_runtime::caches::{Cache, Delta};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::dependents::dependents_of;
+use crate::scaled_cliques::scaled_cliques_of;
 use crate::pod::labelled_clique;
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
-    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && has_dependents(cliques, delta));
+    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && has_scaled_cliques(cliques, delta));
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
 }
 
@@ -49,22 +49,22 @@ fn was_scheduled(delta: &Delta<SlimPod>) -> bool {
     is_scheduled(&delta.new) && !is_scheduled(&delta.old)
 }
 
-/// Whether pods of other gangs are gated until the gang of the pod is scheduled.
-fn has_dependents(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
+/// Whether pods of scaled cliques are gated until the gang of the pod is scheduled.
+fn has_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
     let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
     let gang = delta.new.as_deref().and_then(gang);
-    gang.is_some_and(|(namespace, gang)| !dependents_of(cliques, &namespace, &gang).is_empty())
+    gang.is_some_and(|(namespace, gang)| !scaled_cliques_of(cliques, &namespace, &gang).is_empty())
 }
 
-/// The cliques of the changed pod groups, and the cliques that depend on the gang. The members need a reconcile if the gang
+/// The cliques of the changed pod groups, and the scaled cliques of the gang. The members need a reconcile if the gang
 /// was created or deleted; another change of their pod groups only changes their status.
 pub(super) fn cliques_of_gang(cliques: &Cache<PodClique>, delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
     let members = cliques_of_changed_pod_groups(delta);
     let gang = delta.object().filter(|_| !members.is_empty());
-    let dependents = gang.map(|gang| dependents_of(cliques, &gang.namespace().unwrap_or_default(), &gang.name_any()));
+    let scaled = gang.map(|gang| scaled_cliques_of(cliques, &gang.namespace().unwrap_or_default(), &gang.name_any()));
     let needs_reconcile = active_uid(delta.old.as_deref()) != active_uid(delta.new.as_deref());
     let members = members.into_iter().map(move |clique| Trigger::new(needs_reconcile, clique));
-    members.chain(dependents.into_iter().flatten().map(Trigger::Reconcile)).collect()
+    members.chain(scaled.into_iter().flatten().map(Trigger::Reconcile)).collect()
 }
 
 /// The uid of the gang if it exists and is not terminating.

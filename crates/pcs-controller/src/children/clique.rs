@@ -5,7 +5,7 @@ use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ObservedChildren;
 
-use super::Revision;
+use super::TemplateHashes;
 
 /// The clique of that name, if it exists and is not terminating.
 pub(crate) fn active<'a>(children: &'a ObservedChildren, name: &PodCliqueName) -> Option<&'a PodClique> {
@@ -19,13 +19,13 @@ pub(crate) fn is_available(clique: &PodClique) -> bool {
 }
 
 /// Whether the clique has pods of another template. A clique without status has no pods.
-pub(crate) fn is_outdated(clique: &PodClique, revision: &Revision, template: &str) -> bool {
-    reported_hash(clique).is_some_and(|reported| reported != revision.pod_template(template))
+pub(crate) fn is_outdated(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> bool {
+    reported_hash(clique).is_some_and(|reported| reported != hashes.pod_template(template))
 }
 
-/// Whether all pods of the clique were created from the template that is named `template` in `revision`.
-pub(crate) fn is_current(clique: &PodClique, revision: &Revision, template: &str) -> bool {
-    reported_hash(clique) == Some(revision.pod_template(template))
+/// Whether all pods of the clique were created from the current template of the name `template`.
+pub(crate) fn is_current(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> bool {
+    reported_hash(clique) == Some(hashes.pod_template(template))
 }
 
 fn reported_hash(clique: &PodClique) -> Option<&str> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_controller::merge::create_merge_patch;
+use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};

@@ -18,7 +18,7 @@ where
     Owner: Resource<DynamicType = ()>,
 {
     let code = |kind: &str, verb: &str| error_codes::for_write(&Owner::kind(&()), kind, verb).to_owned();
-    let rejected = backed_off.rejections(result).map(|(verb, target, failure)| {
+    let rejected = backed_off.failed_writes(result).map(|(verb, target, failure)| {
         (code(&target.resource.kind, verb), format!("could not {verb} {target}: {failure}"))
     });
     let unresolved = conflicts.unresolved();
@@ -45,7 +45,7 @@ pub(crate) fn rejection_message(
     result: &ExecutionResult,
     backed_off: &BackedOffCreates,
 ) -> Option<(&'static str, String)> {
-    let mut rejected = backed_off.rejections(result);
+    let mut rejected = backed_off.failed_writes(result);
     let (verb, target, failure) = rejected.next()?;
     let more = match rejected.count() {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! The desired children of a gang: none.
+//! The desired children of a gang: none. The gang itself is a child of a set: `set/desired/pod_gang.rs`.
 
 use grove_controller::children::ChildKinds;
 

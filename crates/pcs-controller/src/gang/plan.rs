@@ -1,4 +1,4 @@
-//! Plans the next writes for a gang.
+//! Plans the next writes for a gang: none. The reconciler of sets creates and deletes gangs: `set/desired/pod_gang.rs`.
 
 use grove_controller::plan::Plan;
 use k8s_openapi::jiff::Timestamp;

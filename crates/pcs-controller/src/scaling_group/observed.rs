@@ -14,7 +14,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::Revision;
+use crate::children::TemplateHashes;
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ pub(crate) struct Expansion<'a> {
     pub(crate) scaling_group: ScalingGroup<'a>,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: &'a BTreeSet<String>,
-    revision: OnceCell<Revision>,
+    template_hashes: OnceCell<TemplateHashes>,
 }
 
 impl Expansion<'_> {
     /// The hashes of the set's templates. The first call computes them.
-    pub(crate) fn revision(&self) -> &Revision {
-        self.revision.get_or_init(|| Revision::of(&self.set.spec.template))
+    pub(crate) fn template_hashes(&self) -> &TemplateHashes {
+        self.template_hashes.get_or_init(|| TemplateHashes::of(&self.set.spec.template))
     }
 }
 
@@ -111,8 +111,8 @@ impl Observed {
         let name = self.name();
         let groups = expansion::replica(set, set_replica, &self.current_scale).groups;
         let scaling_group = groups.into_iter().find(|group| group.name == name)?;
-        let (group, active_gangs, revision) = (&self.group, &self.active_gangs, OnceCell::new());
-        Some(Expansion { group, set, set_replica, scaling_group, active_gangs, revision })
+        let (group, active_gangs, template_hashes) = (&self.group, &self.active_gangs, OnceCell::new());
+        Some(Expansion { group, set, set_replica, scaling_group, active_gangs, template_hashes })
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn status(
         selector: selector(observed),
         conditions,
         current_pod_clique_set_generation_hash: match expansion {
-            Some(expansion) if counts.all_current => Some(expansion.revision().generation.clone()),
+            Some(expansion) if counts.all_current => Some(expansion.template_hashes().generation_hash.clone()),
             _ => old.current_pod_clique_set_generation_hash,
         },
         update_progress: old.update_progress,
@@ -92,7 +92,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
 }
 
 fn replica_counts(observed: &Observed, expansion: &Expansion<'_>) -> ReplicaCounts {
-    let revision = expansion.revision();
+    let hashes = expansion.template_hashes();
     let mut counts = ReplicaCounts { all_current: true, ..ReplicaCounts::default() };
     for member in &expansion.scaling_group.members {
         let all_cliques = |holds: &dyn Fn(&PodClique, &Clique<'_>) -> bool| {
@@ -103,7 +103,7 @@ fn replica_counts(observed: &Observed, expansion: &Expansion<'_>) -> ReplicaCoun
         };
         let scheduled = all_cliques(&|clique, _| is_scheduled(clique));
         let available = scheduled && all_cliques(&|clique, _| clique::is_available(clique));
-        let current = all_cliques(&|clique, desired| clique::is_current(clique, revision, &desired.template.name));
+        let current = all_cliques(&|clique, desired| clique::is_current(clique, hashes, &desired.template.name));
         counts.scheduled += i32::from(scheduled);
         counts.available += i32::from(available);
         counts.updated += i32::from(available && current);

@@ -12,6 +12,9 @@ mod scaling_group;
 
 /// The kinds of children of a set. Gangs come before their cliques, so that no pod waits for its gang to be created; cliques
 /// and groups come before their autoscalers.
+///
+/// To add a kind, add a file here that implements [`ChildKind`](grove_controller::children::ChildKind), its `mod` line
+/// and its row in this table (ADR 18).
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
     &headless_service::HeadlessServices,
     &pod_gang::PodGangs,

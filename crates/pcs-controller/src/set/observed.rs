@@ -14,7 +14,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::{ByName, Revision};
+use crate::children::{ByName, TemplateHashes};
 
 /// Sets as owners of children.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ pub(crate) struct Expansion<'a> {
     pub(crate) default_scheduler: Scheduler,
     /// The replicas, in order of their indices.
     pub(crate) replicas: Vec<SetReplica<'a>>,
-    revision: OnceCell<Revision>,
+    template_hashes: OnceCell<TemplateHashes>,
 }
 
 impl Expansion<'_> {
     /// The hashes of the set's templates. The first call computes them.
-    pub(crate) fn revision(&self) -> &Revision {
-        self.revision.get_or_init(|| Revision::of(&self.set.spec.template))
+    pub(crate) fn template_hashes(&self) -> &TemplateHashes {
+        self.template_hashes.get_or_init(|| TemplateHashes::of(&self.set.spec.template))
     }
 }
 
@@ -110,7 +110,7 @@ impl Observed {
     /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
     pub(crate) fn expand(&self) -> Expansion<'_> {
         let replicas = expansion::expand(&self.set, &self.current_scale());
-        Expansion { set: &self.set, default_scheduler: self.default_scheduler, replicas, revision: OnceCell::new() }
+        Expansion { set: &self.set, default_scheduler: self.default_scheduler, replicas, template_hashes: OnceCell::new() }
     }
 
     /// Its own scaling groups, and those that it will adopt.

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::children::Revision;
+use crate::children::TemplateHashes;
 use crate::children::{clique, rejections, too_large};
 
 mod outdated;
@@ -30,9 +30,9 @@ pub(crate) fn status(
         return too_large_status(observed, old, now);
     }
     let expansion = observed.expand();
-    let (replicas, revision) = (&expansion.replicas, expansion.revision());
+    let (replicas, hashes) = (&expansion.replicas, expansion.template_hashes());
     let available: Vec<_> = replicas.iter().filter(|replica| is_available(observed, replica)).collect();
-    let updated = available.iter().filter(|replica| is_updated(observed, revision, replica)).count();
+    let updated = available.iter().filter(|replica| is_updated(observed, hashes, replica)).count();
     let (available, updated) = (as_count(available.len()), as_count(updated));
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
@@ -45,7 +45,7 @@ pub(crate) fn status(
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
-    match outdated::message(observed, revision, replicas) {
+    match outdated::message(observed, hashes, replicas) {
         Some(message) => set_status_condition(&mut conditions, outdated::condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::PODS_OUTDATED),
     }
@@ -59,7 +59,7 @@ pub(crate) fn status(
         hpa_pod_selector: Some(labels::selector(&base_labels)),
         pod_gang_statuses: Vec::new(),
         update_progress: old.update_progress,
-        current_generation_hash: Some(revision.generation.clone()),
+        current_generation_hash: Some(hashes.generation_hash.clone()),
     }
 }
 
@@ -88,16 +88,16 @@ fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
 }
 
 /// Whether all pods of the replica were created from the current templates.
-fn is_updated(observed: &Observed, revision: &Revision, replica: &SetReplica<'_>) -> bool {
+fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica<'_>) -> bool {
     let clique = |desired: &Clique<'_>| {
         let active = clique::active(&observed.children, &desired.name);
-        active.is_some_and(|clique| clique::is_current(clique, revision, &desired.template.name))
+        active.is_some_and(|clique| clique::is_current(clique, hashes, &desired.template.name))
     };
     let reported_hash = |group: &PodCliqueScalingGroup| {
         group.status.as_ref().and_then(|status| status.current_pod_clique_set_generation_hash.clone())
     };
     let group = |group: &ScalingGroup<'_>| {
-        observed.active_group(&group.name).and_then(reported_hash).is_some_and(|hash| hash == revision.generation)
+        observed.active_group(&group.name).and_then(reported_hash).is_some_and(|hash| hash == hashes.generation_hash)
     };
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }

@@ -14,7 +14,7 @@ use kube::{Api, Resource, ResourceExt};
 
 use super::observed::{Observed, WebhookConfigKind, WebhookConfigState};
 use super::secret::{CA_BUNDLE, CERTIFICATE, CERTIFICATE_KEY, CertSecret};
-use crate::registration::WEBHOOK_LABEL;
+use crate::webhook_configurations::WEBHOOK_LABEL;
 
 /// cert-manager sets this annotation on the Secrets that it manages.
 const CERT_MANAGER_SECRET: &str = "cert-manager.io/certificate-name";

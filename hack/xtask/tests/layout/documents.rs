@@ -1,5 +1,5 @@
-//! Documents: the architecture page links every decision record, each of its invariants names an existing test, and documents are
-//! short.
+//! Documents: the architecture page links every decision record, each of its invariants names an existing test, all named Rust
+//! files exist, and documents are short.
 
 use super::{source::Source, tree};
 use std::{collections::BTreeSet, fs};
@@ -27,6 +27,20 @@ fn unproven_invariants(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
         let name_of = |path: &&str| path.rsplit("::").next().unwrap_or_default().to_owned();
         let missing = names.iter().filter(|path| !tests.contains(&name_of(path)));
         violations.extend(missing.map(|name| format!("{PAGE}:{}: there is no test {name}", at + 1)));
+    }
+    violations
+}
+
+/// The paths of Rust files in inline code that no file has. A path may omit its first folders, and `<kind>/` is any folder.
+fn missing_files(document: &Source, files: &[&str]) -> Vec<String> {
+    let exists = |path: &str| files.iter().any(|file| *file == path || file.ends_with(&format!("/{path}")));
+    let mut violations = Vec::new();
+    for (at, line) in document.text.lines().enumerate() {
+        let code = line.split('`').skip(1).step_by(2);
+        let paths = code.map(|code| code.strip_prefix("<kind>/").unwrap_or(code));
+        let paths = paths.filter(|path| path.ends_with(".rs") && *path != "<kind>.rs");
+        let missing = paths.filter(|path| !exists(path));
+        violations.extend(missing.map(|path| format!("{}:{}: there is no file {path}", document.path, at + 1)));
     }
     violations
 }
@@ -89,6 +103,26 @@ fn an_invariant_without_its_test_is_found() {
     tree::assert_none(&unproven_invariants("- **Invariant:** it holds (`a::it_holds`, `it_runs`).", &tests));
     tree::assert_one(&unproven_invariants("**Invariant:** it holds.", &tests), "names no test");
     tree::assert_one(&unproven_invariants("**Invariant:** it holds (`no`).", &tests), "no test no");
+}
+
+#[test]
+fn every_rust_file_in_a_document_exists() {
+    let sources = tree::sources();
+    let files: Vec<&str> = sources.iter().map(|source| source.path.as_str()).collect();
+    tree::assert_none(
+        &tree::files(&[".md"]).iter().flat_map(|document| missing_files(document, &files)).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn a_missing_rust_file_is_found() {
+    let files = ["crates/a/src/clique/plan/names.rs", "crates/a/src/clique/plan.rs"];
+    let missing = |line: &str| missing_files(&Source::new(PAGE, line), &files);
+    tree::assert_none(&missing("`clique/plan/names.rs`, `names.rs`, `<kind>/plan.rs`, `<kind>.rs` and `fn a()`"));
+    for path in ["clique/plan/name.rs", "plan/ames.rs", "b/src/clique/plan.rs", "<kind>/status.rs"] {
+        let line = format!("`names.rs` and `{path}`");
+        tree::assert_one(&missing(&line), &format!("{PAGE}:1: there is no file {}", path.trim_start_matches("<kind>/")));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The number of objects that a set expands to.
+//! Denies a set whose template expands to more than [`MAX_OBJECTS`] objects.
 
 use super::ValidationContext;
 use crate::admission::error_collector::{ErrorCollector, ExceededLimit};

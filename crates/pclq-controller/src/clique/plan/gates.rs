@@ -1,9 +1,10 @@
 //! The scheduling gate of the pods of a scaled gang: it is removed once the base gang is scheduled.
+//! [`Observed::gating_reason`] decides whether it is.
 
 use grove_api_types::conditions::available;
 use grove_api_types::labels::SCHEDULING_GATE;
 use grove_controller::plan::{Step, Waiting};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
 use serde_json::json;

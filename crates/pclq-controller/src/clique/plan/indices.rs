@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 
 use crate::clique::observed::Observed;
 use crate::pod;

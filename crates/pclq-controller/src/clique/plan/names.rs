@@ -1,11 +1,12 @@
-//! Chooses the name of the next pod at an index: a function of the pods that had the index before.
+//! Chooses the name of the next pod at an index: a function of the pods that had the index before. [`PodName::candidates`]
+//! computes the names from which it chooses.
 //!
 //! Every stale cache that contains the last pod of an index, or its tombstone, leads to the same next name. A create
 //! without a response whose pod is not in the cache is repeated under the same name. So a repeated create ends in a conflict and
 //! never in a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 
 use crate::clique::observed::Observed;

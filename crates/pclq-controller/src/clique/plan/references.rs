@@ -4,7 +4,7 @@ use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_controller::plan::{Step, Waiting};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation};
 use kube::ResourceExt;

@@ -19,12 +19,12 @@ struct Reason<'a> {
     count: usize,
 }
 
-/// All rejected writes in one sentence; each reason appears once, with the number of writes.
+/// All failed writes in one sentence; each reason appears once, with the number of writes.
 pub(super) fn rejection_message<'a>(
-    rejections: impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)>,
+    failed_writes: impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)>,
 ) -> Option<String> {
     let mut reasons: Vec<Reason<'_>> = Vec::new();
-    for (verb, target, failure) in rejections {
+    for (verb, target, failure) in failed_writes {
         let (kind, message) = (target.resource.kind.as_str(), without_object_name(&target.name, failure));
         let normalized = normalized_message(message);
         let is_same =

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Create, Delete, Plan, Step};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -155,7 +155,7 @@ impl Cluster {
                     memory.creates.expectations.expect_creations(clique, plan, |_| 1);
                     memory.creates.expectations.record_results(clique, done);
                 }
-                MemoryEvent::Deleted(pod) => memory.creates.expectations.observe_deletion("clique-uid", &**pod),
+                MemoryEvent::Deleted(pod) => memory.creates.expectations.drop_deleted("clique-uid", &**pod),
             }
         }
         memory

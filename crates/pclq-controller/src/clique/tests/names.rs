@@ -5,7 +5,7 @@ use std::sync::Arc;
 use expect_test::expect;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Plan, Step, Target};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Delta;
 

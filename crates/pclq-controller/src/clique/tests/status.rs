@@ -213,9 +213,9 @@ fn changes_of_availability_scheduling_and_completeness_are_significant() {
     assert_eq!(change(created, Some(none)), StatusChange::Progress);
     assert_eq!(change(bound, Some(created)), StatusChange::Progress);
     assert_eq!(
-        change(&bound.replacen('{', "{dependents: true, ", 1), Some(created)),
+        change(&bound.replacen('{', "{scaledCliques: true, ", 1), Some(created)),
         StatusChange::Significant,
-        "its dependents are gated"
+        "the pods of the scaled cliques are gated"
     );
     assert_eq!(change(ready, Some(bound)), StatusChange::Significant);
     assert_eq!(change(bound, Some(ready)), StatusChange::Significant, "it is no longer available");

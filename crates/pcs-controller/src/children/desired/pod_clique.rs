@@ -10,7 +10,7 @@ use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::Resource;
 
 use super::metadata;
-use crate::children::Revision;
+use crate::children::TemplateHashes;
 use crate::children::drift::{self, difference};
 
 /// The permissions on cliques.
@@ -29,7 +29,7 @@ pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
     clique: &Clique<'_>,
-    revision: &Revision,
+    hashes: &TemplateHashes,
     own: BTreeMap<String, String>,
 ) -> PodClique
 where
@@ -38,10 +38,10 @@ where
     let (name, template) = (clique.name.as_str(), clique.template);
     let mut labels = template.labels.clone();
     labels.extend(own);
-    labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, revision.pod_template(&template.name))]));
+    labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, hashes.pod_template(&template.name))]));
     let mut annotations = template.annotations.clone();
     annotations.remove(labels::TOPOLOGY_NAME);
-    annotations.insert(labels::GENERATION_HASH.to_owned(), revision.generation.clone());
+    annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);
     let mut spec = template.spec.clone();

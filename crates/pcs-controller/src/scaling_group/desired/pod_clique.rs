@@ -25,8 +25,8 @@ impl ChildKind for PodCliques {
 
     const STAGE: &'static str = "cliques";
     const EVENTS: ChildEvents = ChildEvents {
-        created: Some(events::POD_CLIQUE_CREATE_SUCCESSFUL),
-        create_failed: events::POD_CLIQUE_CREATE_FAILED,
+        created_or_updated: Some(events::POD_CLIQUE_CREATE_SUCCESSFUL),
+        create_or_update_failed: events::POD_CLIQUE_CREATE_FAILED,
         deleted: Some((events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED)),
     };
 
@@ -68,7 +68,7 @@ fn clique_of_member(expansion: &Expansion<'_>, member: &GroupReplica<'_>, clique
     ];
     let own = own.into_iter().chain(member.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.revision(), own);
+    let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), own);
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));
     pod_clique
 }

@@ -30,8 +30,8 @@ impl ChildKind for Autoscalers {
 
     const STAGE: &'static str = "autoscalers";
     const EVENTS: ChildEvents = ChildEvents {
-        created: None,
-        create_failed: events::HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED,
+        created_or_updated: None,
+        create_or_update_failed: events::HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED,
         deleted: None,
     };
 

@@ -6,7 +6,7 @@ use grove_api_types::labels::{self, Component, is_grove_label};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
-use grove_controller::merge::create_merge_patch;
+use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
@@ -25,8 +25,11 @@ impl ChildKind for HeadlessServices {
     type Object = Service;
 
     const STAGE: &'static str = "services";
-    const EVENTS: ChildEvents =
-        ChildEvents { created: None, create_failed: events::SERVICE_CREATE_OR_UPDATE_FAILED, deleted: None };
+    const EVENTS: ChildEvents = ChildEvents {
+        created_or_updated: None,
+        create_or_update_failed: events::SERVICE_CREATE_OR_UPDATE_FAILED,
+        deleted: None,
+    };
 
     fn rules() -> Vec<PolicyRule> {
         let reason = "create, update and delete the headless Service of each replica";

@@ -22,8 +22,8 @@ impl ChildKind for PodCliques {
 
     const STAGE: &'static str = "cliques";
     const EVENTS: ChildEvents = ChildEvents {
-        created: Some(events::POD_CLIQUE_CREATE_OR_UPDATE_SUCCESSFUL),
-        create_failed: events::POD_CLIQUE_CREATE_OR_UPDATE_FAILED,
+        created_or_updated: Some(events::POD_CLIQUE_CREATE_OR_UPDATE_SUCCESSFUL),
+        create_or_update_failed: events::POD_CLIQUE_CREATE_OR_UPDATE_FAILED,
         deleted: Some((events::POD_CLIQUE_DELETE_SUCCESSFUL, events::POD_CLIQUE_DELETE_FAILED)),
     };
 
@@ -51,5 +51,5 @@ fn clique_of_replica(expansion: &Expansion<'_>, replica: &SetReplica<'_>, clique
     let (set, index) = (expansion.set, replica.index.to_string());
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
-    pod_clique::pod_clique(set, clique, expansion.revision(), own)
+    pod_clique::pod_clique(set, clique, expansion.template_hashes(), own)
 }

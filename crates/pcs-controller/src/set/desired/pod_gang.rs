@@ -29,8 +29,8 @@ impl ChildKind for PodGangs {
 
     const STAGE: &'static str = "gangs";
     const EVENTS: ChildEvents = ChildEvents {
-        created: Some(events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL),
-        create_failed: events::POD_GANG_CREATE_OR_UPDATE_FAILED,
+        created_or_updated: Some(events::POD_GANG_CREATE_OR_UPDATE_SUCCESSFUL),
+        create_or_update_failed: events::POD_GANG_CREATE_OR_UPDATE_FAILED,
         deleted: Some((events::POD_GANG_DELETE_SUCCESSFUL, events::POD_GANG_DELETE_FAILED)),
     };
 
@@ -50,8 +50,9 @@ impl ChildKind for PodGangs {
         })
     }
 
-    /// pclq-controller writes the pod references, so they stay, and the patch has the observed resource version as its
-    /// precondition.
+    /// Compares the labels, the annotations, the owner reference, and the whole spec except `podReferences`. Retained are
+    /// the pod references, which pclq-controller writes, labels and annotations of Grove that another service has set, and
+    /// other owner references. The patch has the observed resource version as its precondition.
     fn patch(live: &PodGang, mut desired: PodGang) -> Option<Step> {
         for group in &mut desired.spec.podgroups {
             group.pod_references = references(live, group);

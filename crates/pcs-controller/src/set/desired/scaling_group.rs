@@ -23,8 +23,8 @@ impl ChildKind for ScalingGroups {
 
     const STAGE: &'static str = "groups";
     const EVENTS: ChildEvents = ChildEvents {
-        created: Some(events::POD_CLIQUE_SCALING_GROUP_CREATE_SUCCESSFUL),
-        create_failed: events::POD_CLIQUE_SCALING_GROUP_CREATE_OR_UPDATE_FAILED,
+        created_or_updated: Some(events::POD_CLIQUE_SCALING_GROUP_CREATE_SUCCESSFUL),
+        create_or_update_failed: events::POD_CLIQUE_SCALING_GROUP_CREATE_OR_UPDATE_FAILED,
         deleted: Some((
             events::POD_CLIQUE_SCALING_GROUP_DELETE_SUCCESSFUL,
             events::POD_CLIQUE_SCALING_GROUP_DELETE_FAILED,

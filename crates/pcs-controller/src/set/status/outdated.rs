@@ -5,21 +5,21 @@ use grove_api_types::expansion::SetReplica;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 
-use crate::children::{Revision, clique};
+use crate::children::{TemplateHashes, clique};
 use crate::set::observed::Observed;
 
 /// The message names this many cliques and groups; it only counts the others.
 const MAX_NAMED: usize = 20;
 
 /// Which cliques and groups have such pods; `None` if none has.
-pub(super) fn message(observed: &Observed, revision: &Revision, replicas: &[SetReplica<'_>]) -> Option<String> {
+pub(super) fn message(observed: &Observed, hashes: &TemplateHashes, replicas: &[SetReplica<'_>]) -> Option<String> {
     let cliques = replicas.iter().flat_map(|replica| &replica.cliques).filter(|desired| {
         let active = clique::active(&observed.children, &desired.name);
-        active.is_some_and(|clique| clique::is_outdated(clique, revision, &desired.template.name))
+        active.is_some_and(|clique| clique::is_outdated(clique, hashes, &desired.template.name))
     });
     let groups = replicas.iter().flat_map(|replica| &replica.groups);
     let groups = groups
-        .filter(|desired| observed.active_group(&desired.name).is_some_and(|group| group_is_outdated(group, revision)));
+        .filter(|desired| observed.active_group(&desired.name).is_some_and(|group| group_is_outdated(group, hashes)));
     let cliques = cliques.map(|clique| clique.name.as_str());
     let names: Vec<&str> = cliques.chain(groups.map(|group| group.name.as_str())).collect();
     let more = match names.len().saturating_sub(MAX_NAMED) {
@@ -41,7 +41,7 @@ pub(super) fn condition(observed: &Observed, message: String) -> ConditionUpdate
     }
 }
 
-fn group_is_outdated(group: &PodCliqueScalingGroup, revision: &Revision) -> bool {
+fn group_is_outdated(group: &PodCliqueScalingGroup, hashes: &TemplateHashes) -> bool {
     let reported = group.status.as_ref().and_then(|status| status.current_pod_clique_set_generation_hash.as_ref());
-    reported.is_some_and(|reported| *reported != revision.generation)
+    reported.is_some_and(|reported| *reported != hashes.generation_hash)
 }

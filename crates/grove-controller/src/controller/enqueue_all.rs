@@ -11,7 +11,7 @@ use crate::triggers::Trigger;
 
 /// A trigger for each object of the cache at each such time: a standby replica has reconciled nothing, and children of a
 /// kind that was not served could not be created.
-pub(super) fn resync_all<K>(
+pub(super) fn enqueue_all<K>(
     controllers: &Controllers,
     cache: Cache<K>,
 ) -> impl Stream<Item = Trigger<K>> + Send + 'static + use<K>

@@ -2,7 +2,7 @@
 
 use grove_api_types::ownership::controller_owner_reference;
 use grove_controller::plan::{Step, Target};
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 

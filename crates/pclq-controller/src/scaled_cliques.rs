@@ -1,4 +1,5 @@
-//! The cliques of scaled gangs, found by their base gang. Their pods are gated until the base gang is scheduled.
+//! Scaled cliques: the cliques of scaled gangs, found by their base gang. Their pods are gated until the base gang is
+//! scheduled.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,24 +13,24 @@ use kube::runtime::reflector::ObjectRef;
 /// Cliques by namespace and name of their base gang. The cliques of base gangs have no value.
 pub(crate) const BY_BASE_GANG: Index<PodClique> = Index { name: "base-gang", values: base_gang };
 
-/// The cliques that depend on the gang.
+/// The scaled cliques of a base gang.
 ///
 /// A delta is published after the cache has applied it, so these are at least as new as every delta that triggers the call.
-pub(crate) fn dependents_of(cliques: &Cache<PodClique>, namespace: &str, gang: &str) -> Vec<ObjectRef<PodClique>> {
-    let dependents = cliques.by_index(&BY_BASE_GANG, &gang_key(namespace, gang));
-    dependents.iter().map(|clique| ObjectRef::from_obj(&**clique)).collect()
+pub(crate) fn scaled_cliques_of(cliques: &Cache<PodClique>, namespace: &str, gang: &str) -> Vec<ObjectRef<PodClique>> {
+    let scaled = cliques.by_index(&BY_BASE_GANG, &gang_key(namespace, gang));
+    scaled.iter().map(|clique| ObjectRef::from_obj(&**clique)).collect()
 }
 
-/// The cliques to reconcile after a change of a clique: if the number of its scheduled pods changed, the cliques that depend
-/// on its gang.
-pub(crate) fn dependents_of_scheduling(
+/// The cliques to reconcile after a change of a clique: if the number of its scheduled pods changed, the scaled cliques of its
+/// gang.
+pub(crate) fn scaled_cliques_after_scheduling(
     cliques: &Cache<PodClique>,
     delta: &Delta<PodClique>,
 ) -> Vec<ObjectRef<PodClique>> {
     let scheduled = |clique: &Option<Arc<PodClique>>| clique.as_deref().map(scheduled_replicas);
     let changed = delta.object().filter(|_| scheduled(&delta.old) != scheduled(&delta.new));
     let gang = changed.and_then(|clique| Some((clique.namespace()?, clique.labels().get(labels::POD_GANG)?)));
-    gang.map(|(namespace, gang)| dependents_of(cliques, &namespace, gang)).unwrap_or_default()
+    gang.map(|(namespace, gang)| scaled_cliques_of(cliques, &namespace, gang)).unwrap_or_default()
 }
 
 fn base_gang(clique: &PodClique) -> Vec<Cow<'_, str>> {

@@ -1,7 +1,7 @@
 //! Restored owner references and labels, and the owners of a pod.
 
 use expect_test::expect;
-use grove_controller::slim::SlimPod;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Delta;
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The cliques that depend on a base gang.
+//! The scaled cliques of a base gang.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use grove_runtime::caches::{Cache, Delta, InformerOptions, Writer};
 use kube::ResourceExt;
 
 use super::snapshot;
-use crate::dependents::{BY_BASE_GANG, dependents_of, dependents_of_scheduling};
+use crate::scaled_cliques::{BY_BASE_GANG, scaled_cliques_after_scheduling, scaled_cliques_of};
 
 fn clique(name: &str, label: (&str, &str), scheduled: i32) -> PodClique {
     let mut clique = snapshot("").clique;
@@ -24,14 +24,14 @@ fn cache() -> (Cache<PodClique>, Writer<PodClique>) {
 
 fn triggered(cliques: &Cache<PodClique>, old: Option<&PodClique>, new: Option<&PodClique>) -> Vec<String> {
     let [old, new] = [old, new].map(|clique| clique.cloned().map(Arc::new));
-    dependents_of_scheduling(cliques, &Delta { old, new }).into_iter().map(|clique| clique.name).collect()
+    scaled_cliques_after_scheduling(cliques, &Delta { old, new }).into_iter().map(|clique| clique.name).collect()
 }
 
 const BASE: (&str, &str) = ("grove.io/podgang", "llm-0");
 const SCALED: (&str, &str) = ("grove.io/base-podgang", "llm-0");
 
 #[test]
-fn scheduled_pods_of_a_base_gang_trigger_its_dependents() {
+fn scheduled_pods_of_a_base_gang_trigger_its_scaled_cliques() {
     let (cliques, writer) = cache();
     writer.apply(clique("llm-0-g-1-p", SCALED, 0));
     let (old, new) = (clique("llm-0-a", BASE, 1), clique("llm-0-a", BASE, 2));
@@ -41,7 +41,7 @@ fn scheduled_pods_of_a_base_gang_trigger_its_dependents() {
 }
 
 #[test]
-fn a_deleted_clique_is_no_dependent() {
+fn a_deleted_scaled_clique_is_not_triggered() {
     let (cliques, writer) = cache();
     let scaled = clique("llm-0-g-1-p", SCALED, 0);
     writer.apply(scaled.clone());
@@ -51,11 +51,11 @@ fn a_deleted_clique_is_no_dependent() {
 }
 
 #[test]
-fn a_clique_of_another_namespace_or_of_the_base_gang_is_no_dependent() {
+fn a_clique_of_another_namespace_or_of_the_base_gang_is_no_scaled_clique() {
     let (cliques, writer) = cache();
     let mut other = clique("llm-0-g-1-p", SCALED, 0);
     other.metadata.namespace = Some("other".to_owned());
     writer.replace(vec![other, clique("llm-0-a", BASE, 1)]);
-    assert_eq!(dependents_of(&cliques, "prod", "llm-0"), []);
-    assert_eq!(dependents_of(&cliques, "other", "llm-0").len(), 1);
+    assert_eq!(scaled_cliques_of(&cliques, "prod", "llm-0"), []);
+    assert_eq!(scaled_cliques_of(&cliques, "other", "llm-0").len(), 1);
 }

@@ -1,4 +1,7 @@
-//! Deletes the dependents of deleted objects. Kubernetes' garbage collector would do so too, but later.
+//! Deletes the dependents of deleted objects, after a live GET has confirmed the deletion ([`Executor::confirm_deleted`]).
+//! Kubernetes' garbage collector would do so too, but later.
+//!
+//! If the deletion orphans its dependents, the plan is empty, and they stay: see `plan::delete_children` of the reconciler.
 
 use std::sync::Arc;
 
@@ -9,15 +12,15 @@ use kube::{Resource, ResourceExt};
 use crate::{controllers::Controllers, executor::Executor, plan::Plan};
 
 /// The maximum number of deleted objects whose dependents are deleted concurrently.
-const GC_CONCURRENCY: usize = 32;
+const CONCURRENCY: usize = 32;
 /// After this many attempts the dependents are left to Kubernetes' garbage collector.
-const GC_ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Returns the plan that deletes the dependents of a deleted object, and drops the reconciler's in-memory state of the object.
 pub(super) type OnDeleted<K> = Arc<dyn Fn(&K) -> Plan + Send + Sync>;
 
 /// Deletes the dependents of each object of `deleted`.
-pub(super) async fn collect_garbage<K>(
+pub(super) async fn delete_dependents<K>(
     controllers: &Controllers,
     controller: &'static str,
     on_deleted: Option<OnDeleted<K>>,
@@ -27,23 +30,23 @@ pub(super) async fn collect_garbage<K>(
 {
     let Some(on_deleted) = on_deleted else { return };
     let executor = controllers.executor().with_reporting_controller(controller);
-    let collect = async |object: Arc<K>| {
+    let delete = async |object: Arc<K>| {
         if controllers.leadership().is_held() {
-            delete_dependents(controllers, &executor, &on_deleted, &*object).await;
+            delete_dependents_of(controllers, &executor, &on_deleted, &*object).await;
         } else {
             // The leader deletes the dependents. Here the call only drops what the reconciler stores.
             drop(on_deleted(&object));
         }
     };
-    deleted.for_each_concurrent(GC_CONCURRENCY, collect).await;
+    deleted.for_each_concurrent(CONCURRENCY, delete).await;
 }
 
-async fn delete_dependents<K>(controllers: &Controllers, executor: &Executor, on_deleted: &OnDeleted<K>, object: &K)
+async fn delete_dependents_of<K>(controllers: &Controllers, executor: &Executor, on_deleted: &OnDeleted<K>, object: &K)
 where
     K: Resource<DynamicType = ()>,
 {
     let mut backoff = Backoff::for_objects();
-    for _ in 0..GC_ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         if try_delete_dependents(executor, on_deleted, object).await {
             return;
         }
