@@ -18,13 +18,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin,
     args::CommonArgs,
     caches::{self, Cache, InformerOptions},
     client::{self, Clients, Connection},
     clock::Clock,
     config::{self, Loaded},
-    identity,
+    health_and_metrics, identity,
     leader_election::{LeaderElector, LeadershipLost, LeaseLock},
     leadership::Leadership,
     metrics::Metrics,

@@ -6,8 +6,8 @@ use grove_controller::controllers::Controllers;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
-use crate::scaled_cliques::BY_BASE_GANG;
 use crate::pod;
+use crate::scaled_cliques::BY_BASE_GANG;
 use crate::tombstones::Tombstones;
 
 /// `PodClique`s, and the objects that their reconciler reads.

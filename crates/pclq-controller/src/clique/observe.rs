@@ -14,8 +14,8 @@ use kube::ResourceExt;
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::context::Context;
 use crate::informers::Caches;
-use crate::scaled_cliques::scaled_cliques_of;
 use crate::pod::labelled_clique;
+use crate::scaled_cliques::scaled_cliques_of;
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {

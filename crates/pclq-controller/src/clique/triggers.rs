@@ -15,8 +15,8 @@ use grove_runtime::caches::{Cache, Delta};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::scaled_cliques::scaled_cliques_of;
 use crate::pod::labelled_clique;
+use crate::scaled_cliques::scaled_cliques_of;
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {

@@ -110,7 +110,12 @@ impl Observed {
     /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
     pub(crate) fn expand(&self) -> Expansion<'_> {
         let replicas = expansion::expand(&self.set, &self.current_scale());
-        Expansion { set: &self.set, default_scheduler: self.default_scheduler, replicas, template_hashes: OnceCell::new() }
+        Expansion {
+            set: &self.set,
+            default_scheduler: self.default_scheduler,
+            replicas,
+            template_hashes: OnceCell::new(),
+        }
     }
 
     /// Its own scaling groups, and those that it will adopt.

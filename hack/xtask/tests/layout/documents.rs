@@ -2,7 +2,7 @@
 //! files exist, and documents are short.
 
 use super::{source::Source, tree};
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path};
 
 const PAGE: &str = "docs/architecture.md";
 const DECISIONS: &str = "docs/adr/";
@@ -38,7 +38,9 @@ fn missing_files(document: &Source, files: &[&str]) -> Vec<String> {
     for (at, line) in document.text.lines().enumerate() {
         let code = line.split('`').skip(1).step_by(2);
         let paths = code.map(|code| code.strip_prefix("<kind>/").unwrap_or(code));
-        let paths = paths.filter(|path| path.ends_with(".rs") && *path != "<kind>.rs");
+        let paths = paths.filter(|path| {
+            Path::new(path).extension().is_some_and(|extension| extension == "rs") && *path != "<kind>.rs"
+        });
         let missing = paths.filter(|path| !exists(path));
         violations.extend(missing.map(|path| format!("{}:{}: there is no file {path}", document.path, at + 1)));
     }
@@ -121,7 +123,10 @@ fn a_missing_rust_file_is_found() {
     tree::assert_none(&missing("`clique/plan/names.rs`, `names.rs`, `<kind>/plan.rs`, `<kind>.rs` and `fn a()`"));
     for path in ["clique/plan/name.rs", "plan/ames.rs", "b/src/clique/plan.rs", "<kind>/status.rs"] {
         let line = format!("`names.rs` and `{path}`");
-        tree::assert_one(&missing(&line), &format!("{PAGE}:1: there is no file {}", path.trim_start_matches("<kind>/")));
+        tree::assert_one(
+            &missing(&line),
+            &format!("{PAGE}:1: there is no file {}", path.trim_start_matches("<kind>/")),
+        );
     }
 }
 
