@@ -1,5 +1,5 @@
 //! The write latency of the API server, relative to its latency without load. A high latency
-//! slows down events, and not statuses.
+//! slows down events, and statuses that only show progress.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +13,8 @@ const EWMA_ALPHA: f64 = 0.2;
 /// The baseline is the lowest latency of this window and of the one before. So it adapts to a server that became slower
 /// permanently.
 const BASELINE_WINDOW: Duration = Duration::from_hours(1);
+/// Without a write for this long the load is unknown.
+const RECENT: Duration = Duration::from_millis(500);
 /// The longest delay between two events.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
@@ -27,6 +29,7 @@ struct Latencies {
     lowest: Option<f64>,
     lowest_of_previous_window: Option<f64>,
     window_start: Option<Instant>,
+    last_write: Option<Instant>,
 }
 
 impl Latencies {
@@ -52,8 +55,18 @@ impl ApiLatency {
     /// Records the latency of a write that succeeded.
     pub fn observe(&self, latency: Duration) {
         let mut latencies = self.0.lock();
-        latencies.rotate_window(Instant::now());
+        let now = Instant::now();
+        latencies.rotate_window(now);
+        latencies.last_write = Some(now);
         latencies.add(latency.as_secs_f64());
+    }
+
+    /// Whether the latency of recent writes is high.
+    pub fn is_loaded(&self) -> bool {
+        let latencies = self.0.lock();
+        let is_recent = latencies.last_write.is_some_and(|last_write| last_write.elapsed() < RECENT);
+        let (Some(average), Some(baseline)) = (latencies.average, latencies.baseline()) else { return false };
+        is_recent && average > HEALTHY_RATIO * baseline
     }
 
     /// The delay after an event whose publication took `latency`: zero if the API server is not loaded, otherwise

@@ -64,6 +64,10 @@ impl Executor {
         Self { leadership, ..self }
     }
 
+    pub(crate) fn api_latency(&self) -> ApiLatency {
+        self.latency.clone()
+    }
+
     /// The same executor, which records the latency of its writes.
     #[must_use]
     pub fn with_latency_tracker(self, latency: ApiLatency) -> Self {

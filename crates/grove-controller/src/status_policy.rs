@@ -24,12 +24,14 @@ pub struct StatusPolicy {
     pub concurrency: usize,
     /// A status-only reconcile that is due and has waited this long for a worker runs before other reconciles.
     pub max_wait: Duration,
-    /// A status change that is only progress is written this long after its first observation.
+    /// Progress that no user waits for is written this long after its first observation, if the API server is not loaded.
     pub progress_interval: Duration,
     /// The progress interval grows by this for each other object with unwritten progress.
     pub progress_interval_per_object: Duration,
     /// The progress interval never exceeds this.
     pub max_progress_interval: Duration,
+    /// Progress is written this long after its first observation, even if the API server is loaded.
+    pub max_progress_delay: Duration,
 }
 
 impl StatusPolicy {
@@ -43,8 +45,9 @@ impl StatusPolicy {
         concurrency: 4,
         max_wait: Duration::from_millis(250),
         progress_interval: Duration::from_millis(500),
-        progress_interval_per_object: Duration::from_millis(100),
-        max_progress_interval: Duration::from_secs(10),
+        progress_interval_per_object: Duration::from_millis(5),
+        max_progress_interval: Duration::from_secs(5),
+        max_progress_delay: Duration::from_secs(30),
     };
 
     /// The delay of a status-only trigger while `waiting` other objects wait.

@@ -1,4 +1,5 @@
-//! Throttles the status writes of an object: a significant change is written at once, progress at intervals.
+//! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and later while
+//! the API server is loaded.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::status_policy::StatusPolicy;
+use crate::{api_latency::ApiLatency, status_policy::StatusPolicy};
 
 /// How the new status differs from the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +18,26 @@ pub enum StatusChange {
     Progress,
 }
 
-/// The objects with unwritten progress, each with the time at which it is written.
+/// The objects with unwritten progress.
 #[derive(Debug)]
 pub struct StatusThrottle {
     policy: StatusPolicy,
-    due_by_uid: Mutex<BTreeMap<String, Instant>>,
+    latency: ApiLatency,
+    unwritten_by_uid: Mutex<BTreeMap<String, UnwrittenProgress>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnwrittenProgress {
+    /// When it may be written, if the API server is not loaded.
+    due: Instant,
+    /// When it is written in any case.
+    deadline: Instant,
 }
 
 impl StatusThrottle {
     /// A throttle without unwritten progress.
-    pub fn new(policy: StatusPolicy) -> Self {
-        Self { policy, due_by_uid: Mutex::default() }
+    pub fn new(policy: StatusPolicy, latency: ApiLatency) -> Self {
+        Self { policy, latency, unwritten_by_uid: Mutex::default() }
     }
 
     /// Whether the status of the object may be written now.
@@ -37,22 +47,27 @@ impl StatusThrottle {
     pub fn admit<K: Resource>(&self, object: &K, change: StatusChange) -> Result<(), Duration> {
         let uid = object.uid().unwrap_or_default();
         let now = Instant::now();
-        let mut due_by_uid = self.due_by_uid.lock();
-        let interval = self.policy.progress_interval(due_by_uid.len());
-        let due = match change {
-            StatusChange::Significant => now,
-            StatusChange::Progress => *due_by_uid.entry(uid.clone()).or_insert(now + interval),
-        };
-        if due > now {
-            return Err(due - now);
+        let mut unwritten_by_uid = self.unwritten_by_uid.lock();
+        let others = unwritten_by_uid.len() - usize::from(unwritten_by_uid.contains_key(&uid));
+        let interval = self.policy.progress_interval(others);
+        if change == StatusChange::Progress {
+            let deadline = now + self.policy.max_progress_delay;
+            let first = UnwrittenProgress { due: now + interval, deadline };
+            let progress = unwritten_by_uid.entry(uid.clone()).or_insert(first);
+            if progress.due <= now && self.latency.is_loaded() {
+                progress.due = (now + interval).min(progress.deadline);
+            }
+            if progress.due > now {
+                return Err(progress.due - now);
+            }
         }
-        due_by_uid.remove(&uid);
+        unwritten_by_uid.remove(&uid);
         Ok(())
     }
 
     /// Drops the unwritten progress of a deleted object.
     pub fn forget<K: Resource>(&self, object: &K) {
-        self.due_by_uid.lock().remove(&object.uid().unwrap_or_default());
+        self.unwritten_by_uid.lock().remove(&object.uid().unwrap_or_default());
     }
 }
 
@@ -73,7 +88,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_delayed_and_a_significant_change_is_not() {
-        let throttle = StatusThrottle::new(POLICY);
+        let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL / 2).await;
         assert_eq!(
@@ -89,7 +104,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_interval_grows_with_the_number_of_objects_up_to_a_bound() {
-        let throttle = StatusThrottle::new(POLICY);
+        let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
         for number in 0..50 {
             let _ = throttle.admit(&object(&number.to_string()), StatusChange::Progress);
         }
@@ -102,5 +117,24 @@ mod tests {
             let _ = throttle.admit(&object(&number.to_string()), StatusChange::Progress);
         }
         assert_eq!(throttle.admit(&object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loaded_api_server_delays_progress_up_to_a_deadline() {
+        let latency = ApiLatency::default();
+        let load = || [5].into_iter().chain([50; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
+        let throttle = StatusThrottle::new(POLICY, latency.clone());
+        let began = Instant::now();
+        while let Err(delay) = throttle.admit(&object("a"), StatusChange::Progress) {
+            assert_eq!(delay, INTERVAL);
+            tokio::time::advance(delay).await;
+            load();
+        }
+        assert_eq!(began.elapsed(), POLICY.max_progress_delay);
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        tokio::time::advance(INTERVAL * 2).await;
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
     }
 }

@@ -21,7 +21,8 @@ pub struct StatusWriter {
 impl StatusWriter {
     /// A writer without delayed statuses.
     pub fn new(executor: Executor, policy: StatusPolicy) -> Self {
-        Self { executor, throttle: StatusThrottle::new(policy) }
+        let throttle = StatusThrottle::new(policy, executor.api_latency());
+        Self { executor, throttle }
     }
 
     /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.

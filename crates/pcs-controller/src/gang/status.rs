@@ -31,13 +31,13 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResul
     PodGangStatus { phase, conditions, placement_score: old.placement_score }
 }
 
-/// A change is significant if the gang is running or was running before.
+/// A change is significant if the gang was running before. The set reports its availability without the status of its gangs.
 pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let old = observed.gang.status.as_ref();
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
     // An unchanged status is not written, so there is nothing to throttle.
     let is_unchanged = old == Some(new);
-    let is_significant = is_unchanged || is_running(new) || old.is_some_and(is_running);
+    let is_significant = is_unchanged || old.is_some_and(is_running);
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 

@@ -69,7 +69,7 @@ fn a_gang_follows_its_cliques() {
     );
     check(
         &snapshot("{a: [2, 1, 1], b: [2, 1, 1]}"),
-        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Significant"],
+        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Progress"],
     );
 }
 
