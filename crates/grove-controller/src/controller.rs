@@ -209,7 +209,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
         self.queue.done(&key, elapsed, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
             // The reconcile may have created children and stored state after its dependents were deleted.
-            self.delete_dependents_of(object);
+            self.report_deletion(object);
         }
         if has_failed {
             self.queue_metrics.retried();
@@ -234,7 +234,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
                 if self.queue.is_processing(&key) {
                     self.deleted_during_reconcile.insert(key, Arc::clone(&object));
                 }
-                self.delete_dependents_of(object);
+                self.report_deletion(object);
             }
             Input::Delta(Delta { old: None, new: None }) => {}
             Input::Trigger(trigger) => self.enqueue(trigger),
@@ -242,7 +242,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     }
 
     /// Drops the state of a deleted object, and deletes its dependents.
-    fn delete_dependents_of(&self, deleted: Arc<K>) {
+    fn report_deletion(&self, deleted: Arc<K>) {
         self.rate_limiter.forget(&*deleted);
         // `delete_dependents` ends with this controller; Kubernetes' garbage collector deletes the remaining dependents.
         let _ = self.deleted.unbounded_send(deleted);

@@ -3,10 +3,6 @@
 use super::{local_paths::LocalPaths, source::Source, tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Cycles that are known and will be removed. This list must become empty.
-const KNOWN: [&[&str]; 1] =
-    [&["crates/grove-api-types/src/admission/findings.rs", "crates/grove-api-types/src/admission/verdict.rs"]];
-
 /// Bounds the search for the definition of a re-exported name.
 const MAX_RE_EXPORTS: usize = 8;
 
@@ -127,9 +123,7 @@ fn cycles(sources: &[Source]) -> Vec<String> {
         let mut reported = BTreeSet::new();
         for start in modules.keys() {
             let Some(cycle) = cycle_through(start, &edges) else { continue };
-            let files: Vec<&str> = cycle.iter().map(|module| modules[module].file.as_str()).collect();
-            let is_known = KNOWN.iter().any(|known| files.iter().all(|file| known.contains(file)));
-            if !is_known && reported.insert(cycle.iter().cloned().collect::<BTreeSet<_>>()) {
+            if reported.insert(cycle.iter().cloned().collect::<BTreeSet<_>>()) {
                 messages.push(message(&cycle, modules, &edges));
             }
         }
