@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deletion_retries_no_owner_whose_backoff_has_ended() {
+    async fn a_deletion_retries_an_owner_only_during_its_backoff() {
         let backoff = alike(403);
         let deleted = Delta { old: Some(Arc::new(object("x"))), new: None };
         assert_eq!([1, 2].map(|_| backoff.reset_on_delete(&deleted).len()), [1, 0]);
