@@ -69,7 +69,7 @@ impl ApiLatency {
         is_recent && average > HEALTHY_RATIO * baseline
     }
 
-    /// The delay after an event whose publication took `latency`: zero if the API server is not loaded, otherwise
+    /// The delay after the publication of an event, which took `latency`: zero if the API server is not loaded, otherwise
     /// longer for a higher latency. A publication that took less than the baseline sent no request, and needs no delay.
     pub fn throttle_delay(&self, latency: Duration) -> Duration {
         let latencies = self.0.lock();

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
+use grove_api_types::error_codes;
 use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Delta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
@@ -50,6 +51,17 @@ impl BackedOffCreates {
     ) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
         let earlier = self.children.iter().map(|(target, error)| ("create", target, error));
         earlier.chain(result.failed_steps().map(|(step, error)| (step.verb, &step.target, error)))
+    }
+
+    /// The code and the description of each failed write, for `lastErrors` of its owner.
+    pub fn last_errors<'a, Owner: Resource<DynamicType = ()>>(
+        &'a self,
+        result: &'a ExecutionResult,
+    ) -> impl Iterator<Item = (String, String)> {
+        self.failed_writes(result).map(|(verb, target, error)| {
+            let code = error_codes::for_write(&Owner::kind(&()), &target.resource.kind, verb);
+            (code.to_owned(), format!("could not {verb} {target}: {error}"))
+        })
     }
 
     /// The plan without the creates of these children, and without the later creates in the same failure domains.
@@ -114,7 +126,7 @@ impl Template {
 struct Entry {
     namespace: String,
     name: String,
-    /// The owner whose creates were rejected, as far as its children depend on it.
+    /// The owner at the time of the rejection, as far as its children depend on it.
     template: Template,
     children: Vec<RejectedCreate>,
     backoff: Backoff,
@@ -171,8 +183,8 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         self.by_owner_uid.lock().remove(&owner.uid().unwrap_or_default());
     }
 
-    /// Ends the backoff of all owners in the namespace of a deleted object, and returns these owners. An owner whose backoff
-    /// has ended already has its retry.
+    /// Ends the backoff of all owners in the namespace of a deleted object, and returns these owners. An owner
+    /// without a running backoff already has its retry.
     pub fn reset_on_delete<C: Resource>(&self, delta: &Delta<C>) -> Vec<ObjectRef<K>> {
         let deleted = delta.old.as_ref().filter(|_| delta.is_delete());
         let Some(namespace) = deleted.and_then(|object| object.namespace()) else { return vec![] };

@@ -19,7 +19,7 @@ use crate::{
 pub struct CreateState<Owner> {
     /// The creates that the API server rejected.
     pub backoff: CreateBackoff<Owner>,
-    /// The creates whose watch events are pending.
+    /// The creates with pending watch events.
     pub expectations: Arc<Expectations>,
 }
 
@@ -49,7 +49,7 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
     }
 
     /// Ends the expectation of a deleted child: one that was created and deleted between two reconciles is in no cache. A
-    /// deletion may release quota, so the owners in its namespace whose creates are backed off are returned, to be retried.
+    /// deletion may release quota, so the owners in its namespace with backed off creates are returned, to be retried.
     pub fn observe_delta<Child: Resource<DynamicType = ()>>(&self, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>> {
         let deleted = delta.old.as_deref().filter(|_| delta.is_delete());
         if let Some((child, owner)) = deleted.and_then(|child| Some((child, controller_of(child.meta())?))) {

@@ -138,7 +138,7 @@ impl Executor {
     }
 
     /// Whether a live GET confirms that this object, by UID, does not exist. A controller calls this before it deletes or
-    /// releases dependents whose owner is not in the cache.
+    /// releases the dependents of an owner that is not in the cache.
     ///
     /// # Errors
     /// If the server does not answer the GET.

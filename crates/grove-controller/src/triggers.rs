@@ -77,7 +77,7 @@ where
 
 /// The owners to enqueue for the deltas of one kind of child: the current and the previous controller, and the owners that
 /// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries the
-/// owners in its namespace whose creates are backed off.
+/// owners in its namespace with backed off creates.
 pub fn enqueue_owners<Child, Owner>(
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
     needs_reconcile: fn(&Delta<Child>) -> bool,

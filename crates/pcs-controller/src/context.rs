@@ -13,7 +13,8 @@ use grove_runtime::clock::Clock;
 
 use crate::informers::Caches;
 
-/// The dependencies of the reconciler of one kind of owner. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
+/// The dependencies of the reconciler of one kind of owner. Only `reconcile`, `triggers` and `observe` see it; `plan` and
+/// `status` get values.
 pub(crate) struct Context<O: Owner> {
     pub(crate) caches: Caches,
     /// The children of the owners.

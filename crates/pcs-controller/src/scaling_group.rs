@@ -87,5 +87,5 @@ async fn reconcile(
 fn cleanup_plan(ctx: &Context<GroupOwner>, deleted: &PodCliqueScalingGroup) -> Plan {
     ctx.children.forget(deleted);
     ctx.status_writer.forget(deleted);
-    plan::delete_children(deleted, &observe::children(ctx, deleted))
+    plan::delete_children(deleted, &ctx.children.children(deleted))
 }

@@ -46,11 +46,6 @@ impl ObservedChildren {
         self.by_name().into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The number of children of one kind.
-    pub fn count<K: 'static>(&self) -> usize {
-        self.by_name::<K>().map_or(0, BTreeMap::len)
-    }
-
     /// Adds children. A child with the name of another one of its kind replaces it.
     pub fn extend<K>(&mut self, objects: impl IntoIterator<Item = Arc<K>>)
     where

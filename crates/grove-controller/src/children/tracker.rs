@@ -49,7 +49,7 @@ impl<O: Owner> ChildTracker<O> {
         self.kinds.name_conflicts(&self.informers, &self.name_waiters, owner, expansion)
     }
 
-    /// The children whose creates were rejected and that wait for their retry.
+    /// The children that wait for the retry of a rejected create.
     pub fn backed_off(&self, owner: &O::Object) -> BackedOffCreates {
         self.creates.backoff.active(owner)
     }

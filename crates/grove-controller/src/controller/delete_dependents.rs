@@ -11,7 +11,7 @@ use kube::{Resource, ResourceExt};
 
 use crate::{controllers::Controllers, executor::Executor, plan::Plan};
 
-/// The maximum number of deleted objects whose dependents are deleted concurrently.
+/// The dependents of this many deleted objects are deleted concurrently.
 const CONCURRENCY: usize = 32;
 /// After this many attempts the dependents are left to Kubernetes' garbage collector.
 const MAX_ATTEMPTS: u32 = 5;

@@ -32,13 +32,13 @@ pub(crate) struct Observed {
     pub(crate) gang: Option<Arc<PodGang>>,
     /// The gang that must be scheduled before its own gang; `None` if its own gang is a base gang.
     pub(crate) base_gang: Option<BaseGang>,
-    /// Whether its gang has scaled cliques, whose pods are gated until the gang is scheduled.
+    /// Whether its gang has scaled cliques. Their pods are gated until the gang is scheduled.
     pub(crate) has_scaled_cliques: bool,
-    /// The pods that were created and whose watch events are pending.
+    /// The created pods with pending watch events.
     pub(crate) pending_creates: PendingCreates,
     /// The names of its pods and the version of its gang in earlier writes of this process.
     pub(crate) own_writes: CliqueWrites,
-    /// The pods whose create was rejected and that wait for their retry.
+    /// The pods that wait for the retry of a rejected create.
     pub(crate) backed_off: BackedOffCreates,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,

@@ -1,19 +1,17 @@
 //! The status of a clique: pod counts, conditions and errors.
 
 use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
-use grove_api_types::error_codes;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_controller::conditions::is_status_condition_true;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::plan::{Plan, Target};
+use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
-use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use super::observed::Observed;
 
@@ -32,14 +30,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let failures = observed.backed_off.failed_writes(result);
-    let failures = failures.map(|(verb, target, failure)| error(verb, target, failure));
+    let errors = observed.backed_off.last_errors::<PodClique>(result);
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);
     PodCliqueStatus {
         observed_generation: if is_complete { observed.clique.metadata.generation } else { old.observed_generation },
-        last_errors: LastError::update(&old.last_errors, failures, &Time(now)),
+        last_errors: LastError::update(&old.last_errors, errors, &Time(now)),
         replicas: Some(replicas),
         ready_replicas: count(&SlimPod::is_ready),
         updated_replicas: updated,
@@ -77,12 +74,6 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         || (observed.has_scaled_cliques && was_scheduled != is_scheduled)
         || old_errors != new.last_errors;
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
-}
-
-/// The code and the description of an error.
-fn error(verb: &str, target: &Target, failure: &ApiError) -> (String, String) {
-    let code = error_codes::for_write(&PodClique::kind(&()), &target.resource.kind, verb);
-    (code.to_owned(), format!("could not {verb} {target}: {failure}"))
 }
 
 /// The selector of the pods, for autoscalers. A clique of a scaling group has none, because it is scaled with its group.

@@ -81,7 +81,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, and `scaledCliques`, whether the gang has scaled cliques; `conflicting`, names
-/// of pods of others; `backedOff`, names of pods whose creates were rejected, and `retry`, whether their backoff has ended.
+/// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();

@@ -17,13 +17,9 @@ pub(crate) fn last_errors<Owner>(
 where
     Owner: Resource<DynamicType = ()>,
 {
-    let code = |kind: &str, verb: &str| error_codes::for_write(&Owner::kind(&()), kind, verb).to_owned();
-    let rejected = backed_off.failed_writes(result).map(|(verb, target, failure)| {
-        (code(&target.resource.kind, verb), format!("could not {verb} {target}: {failure}"))
-    });
-    let unresolved = conflicts.unresolved();
-    let conflicts = unresolved.map(|(target, message)| (code(&target.resource.kind, "create"), message));
-    rejected.chain(conflicts).collect()
+    let code = |kind: &str| error_codes::for_write(&Owner::kind(&()), kind, "create").to_owned();
+    let conflicts = conflicts.unresolved().map(|(target, message)| (code(&target.resource.kind), message));
+    backed_off.last_errors::<Owner>(result).chain(conflicts).collect()
 }
 
 /// The reason and the message for a condition: the first rejected write with its remedy, otherwise the first name conflict.

@@ -9,7 +9,6 @@ use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::children::ObservedChildren;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
@@ -31,7 +30,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         group: group.clone(),
         set,
         current_scale,
-        children: children(ctx, group),
+        children: ctx.children.children(group),
         active_gangs: BTreeSet::new(),
         name_conflicts: Vec::new(),
         backed_off: ctx.children.backed_off(group),
@@ -39,11 +38,6 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     };
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed
-}
-
-/// The children that `group` controls. The group itself may be deleted.
-pub(super) fn children(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) -> ObservedChildren {
-    ctx.children.children(group)
 }
 
 /// The active gangs that the cliques of the group belong to, and the name conflicts of its children. The names follow from

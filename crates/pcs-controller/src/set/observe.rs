@@ -2,7 +2,6 @@
 
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
-use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
@@ -20,7 +19,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         set: admission::default::pod_clique_set(set),
         unsupported_fields: unsupported_fields::fields(set),
         default_scheduler: ctx.default_scheduler,
-        children: children(ctx, set),
+        children: ctx.children.children(set),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
@@ -32,11 +31,6 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         observed.backed_off = ctx.children.backed_off(set);
     }
     observed
-}
-
-/// The children that `set` controls. The set itself may be deleted.
-pub(super) fn children(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> ObservedChildren {
-    ctx.children.children(set)
 }
 
 /// The scaling groups that the set will adopt.

@@ -1,4 +1,4 @@
-//! Denies a set whose template expands to more than [`MAX_OBJECTS`] objects.
+//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects.
 
 use super::ValidationContext;
 use crate::admission::error_collector::{ErrorCollector, ExceededLimit};

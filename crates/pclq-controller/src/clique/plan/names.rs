@@ -2,7 +2,7 @@
 //! computes the names from which it chooses.
 //!
 //! Every stale cache that contains the last pod of an index, or its tombstone, leads to the same next name. A create
-//! without a response whose pod is not in the cache is repeated under the same name. So a repeated create ends in a conflict and
+//! without a response is repeated under the same name until the cache has its pod. So a repeated create ends in a conflict and
 //! never in a second pod.
 
 use grove_api_types::names::{PodCliqueName, PodName};

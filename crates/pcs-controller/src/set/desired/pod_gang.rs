@@ -69,7 +69,7 @@ impl ChildKind for PodGangs {
     }
 }
 
-/// The fields of a gang whose change needs a reconcile.
+/// The fields of a gang that need a reconcile when they change.
 fn without_references(gang: &PodGang) -> impl PartialEq + use<> {
     let PodGang { metadata, mut spec, status: _ } = gang.clone();
     spec.podgroups.iter_mut().for_each(|group| group.pod_references.clear());
