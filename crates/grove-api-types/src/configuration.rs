@@ -1,4 +1,5 @@
-//! The `OperatorConfiguration` file that all services share: its types, defaults, rules and known keys.
+//! The `OperatorConfiguration` file that all services share. The file of each section has the types,
+//! defaults and rules of that section.
 //!
 //! A file of the Go operator is valid without changes. The reader reports all errors at once, each with the field, the value and
 //! the remedy, and a warning for each unknown key. The services read the file from disk.

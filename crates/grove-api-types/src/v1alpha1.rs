@@ -33,3 +33,6 @@ pub use resource_sharing::{
 };
 pub use status::LastError;
 pub use topology_constraint::{TopologyConstraint, TopologyPackConstraint};
+
+/// The upper limit of each field `replicas`.
+const MAX_REPLICAS: i32 = 100_000;

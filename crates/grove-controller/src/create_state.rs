@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use grove_api_types::ownership::controller_of;
 use grove_runtime::caches::Delta;
 use kube::{Resource, runtime::reflector::ObjectRef};
 
@@ -51,9 +50,8 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
     /// Ends the expectation of a deleted child: one that was created and deleted between two reconciles is in no cache. A
     /// deletion may release quota, so the owners in its namespace with backed off creates are returned, to be retried.
     pub fn observe_delta<Child: Resource<DynamicType = ()>>(&self, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>> {
-        let deleted = delta.old.as_deref().filter(|_| delta.is_delete());
-        if let Some((child, owner)) = deleted.and_then(|child| Some((child, controller_of(child.meta())?))) {
-            self.expectations.drop_deleted(&owner.uid, child);
+        if let Some(deleted) = delta.old.as_deref().filter(|_| delta.is_delete()) {
+            self.expectations.drop_deleted(deleted);
         }
         self.backoff.reset_on_delete(delta)
     }

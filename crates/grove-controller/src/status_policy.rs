@@ -1,7 +1,7 @@
 //! When a status is written: every constant that delays a status write. Pure.
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile
-//! writes no status (`is_stale` or `has_pending_watch_events` in the reconcile function of the kind). If the reconciled object
+//! writes no status ([`StatusWriter::write_after`](crate::status_writer::StatusWriter::write_after)). If the reconciled object
 //! is stale, its status patch ends in a conflict ([`Executor::patch_status`](crate::executor::Executor::patch_status)). In both
 //! cases the pending watch event triggers the next reconcile.
 
@@ -32,6 +32,8 @@ pub struct StatusPolicy {
     pub max_progress_interval: Duration,
     /// Progress is written this long after its first observation, even if the API server is loaded.
     pub max_progress_delay: Duration,
+    /// A status waits this long for the watch events of created children. A watch that fails delivers none.
+    pub max_stale_delay: Duration,
 }
 
 impl StatusPolicy {
@@ -48,6 +50,7 @@ impl StatusPolicy {
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),
         max_progress_delay: Duration::from_secs(30),
+        max_stale_delay: Duration::from_secs(10),
     };
 
     /// The delay of a status-only trigger while `waiting` other objects wait.

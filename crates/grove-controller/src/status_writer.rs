@@ -1,12 +1,17 @@
-//! Writes the status of a reconciled object: only a difference, and not more often than the throttle admits.
+//! The last step of a reconcile: the status of the reconciled object. It is written only if it differs, not more often than the
+//! throttle admits, and not from stale caches.
 
 use std::time::Duration;
 
-use kube::Resource;
+use grove_api_types::deletion::is_terminating;
+use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;
 
 use crate::{
-    executor::Executor,
+    controller::Requeue,
+    executor::{ExecutionResult, Executor},
+    expectations::PendingCreates,
+    plan::Plan,
     reconcile_error::ReconcileError,
     status_policy::StatusPolicy,
     status_throttle::{StatusChange, StatusThrottle},
@@ -15,6 +20,7 @@ use crate::{
 /// Writes the statuses of the objects of one controller.
 pub struct StatusWriter {
     executor: Executor,
+    policy: StatusPolicy,
     throttle: StatusThrottle,
 }
 
@@ -22,14 +28,45 @@ impl StatusWriter {
     /// A writer without delayed statuses.
     pub fn new(executor: Executor, policy: StatusPolicy) -> Self {
         let throttle = StatusThrottle::new(policy, executor.api_latency());
-        Self { executor, throttle }
+        Self { executor, policy, throttle }
+    }
+
+    /// Writes the status after a plan was executed, and returns when to reconcile the object again. `status` computes the new
+    /// status and how it differs from that of the object.
+    ///
+    /// A terminating object gets no status. While watch events of created or deleted children are pending, the caches are
+    /// stale: the status waits for these events, at most [`StatusPolicy::max_stale_delay`].
+    ///
+    /// # Errors
+    /// The error of the status write, otherwise the first failed write of the plan.
+    pub async fn write_after<K>(
+        &self,
+        object: &K,
+        plan: &Plan,
+        result: ExecutionResult,
+        pending_creates: &PendingCreates,
+        status: impl FnOnce(&ExecutionResult) -> (K::Status, StatusChange),
+    ) -> Result<Requeue, ReconcileError>
+    where
+        K: Resource<DynamicType = ()> + HasStatus,
+        K::Status: Serialize,
+    {
+        let stale_delay = pending_creates.status_delay(self.policy.max_stale_delay);
+        let delay = if is_terminating(object) {
+            self.forget(object);
+            None
+        } else if result.has_pending_watch_events() || stale_delay.is_some() {
+            stale_delay
+        } else {
+            let (status, change) = status(&result);
+            self.write(object, object.status(), &status, change).await?
+        };
+        result.into_result().map_err(ReconcileError::Execute)?;
+        Ok(Requeue::after(plan, delay))
     }
 
     /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
-    ///
-    /// # Errors
-    /// If the server rejects the status, or does not respond.
-    pub async fn write<K, S>(
+    async fn write<K, S>(
         &self,
         object: &K,
         old: Option<&S>,
@@ -55,13 +92,14 @@ impl StatusWriter {
 
 #[cfg(test)]
 mod tests {
-    use grove_runtime::metrics::Metrics;
+    use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangStatus};
+    use grove_runtime::{api_error::ApiError, metrics::Metrics};
     use grove_test_support::mock_api_server::{self, MockResponse, config_map};
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::events::EventBroadcaster;
+    use crate::{events::EventBroadcaster, executor::StepResult, plan::Target};
 
     const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
 
@@ -103,6 +141,42 @@ mod tests {
             let delay = writer.write(&object(), Some(&status(0)), &new, StatusChange::Significant).await.unwrap();
             assert_eq!((delay, log.requests().len()), (None, requests));
         }
+    }
+
+    fn gang(terminating: bool) -> PodGang {
+        let deletion = terminating.then_some("2026-01-01T00:00:00Z");
+        let metadata = json!({ "name": "g", "namespace": "ns", "uid": "u", "deletionTimestamp": deletion });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": { "podgroups": [] } })).unwrap()
+    }
+
+    fn created(code: Option<u16>) -> ExecutionResult {
+        let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
+        let target = Target { uid: Some("uid-a".into()), ..Target::of(&object()) };
+        ExecutionResult { steps: vec![StepResult { stage: "s", verb: "create", target, result }] }
+    }
+
+    /// The result of `write_after`, and the number of requests.
+    async fn write_after(gang: &PodGang, result: ExecutionResult, pending: bool) -> (Option<Requeue>, usize) {
+        let (writer, log) = writer(200);
+        let since = pending.then(tokio::time::Instant::now);
+        let status = |_: &ExecutionResult| {
+            let status = PodGangStatus { placement_score: Some(0.5), ..PodGangStatus::default() };
+            (status, StatusChange::Significant)
+        };
+        let pending = PendingCreates { since, ..PendingCreates::default() };
+        let requeue = writer.write_after(gang, &Plan::new(), result, &pending, status).await;
+        (requeue.ok(), log.requests().len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_waits_for_watch_events_and_a_terminating_object_gets_none() {
+        let (live, none) = (gang(false), ExecutionResult::default);
+        assert_eq!(write_after(&live, none(), false).await, (Some(Requeue::AwaitChange), 1));
+        assert_eq!(write_after(&gang(true), none(), false).await, (Some(Requeue::AwaitChange), 0));
+        assert_eq!(write_after(&live, created(None), false).await, (Some(Requeue::AwaitChange), 0));
+        let bounded = Requeue::StatusAfter(POLICY.max_stale_delay);
+        assert_eq!(write_after(&live, none(), true).await, (Some(bounded), 0));
+        assert_eq!(write_after(&live, created(Some(403)), false).await, (None, 1), "the status reports the failure");
     }
 
     #[tokio::test(start_paused = true)]

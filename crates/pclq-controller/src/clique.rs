@@ -10,6 +10,7 @@ use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
@@ -83,14 +84,12 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
         ctx.write_history.record_references_written(observed.uid(), gang_version);
     }
-    let mut status_delay = None;
-    if !observed.is_terminating() && !result.has_pending_watch_events() {
-        let status = status::status(&observed, &plan, &result, now);
+    let status = |result: &ExecutionResult| {
+        let status = status::status(&observed, &plan, result, now);
         let change = status::status_change(&observed, &status);
-        status_delay = ctx.status_writer.write(&*clique, clique.status.as_ref(), &status, change).await?;
-    }
-    result.into_result().map_err(ReconcileError::Execute)?;
-    Ok(Requeue::after(&plan, status_delay))
+        (status, change)
+    };
+    ctx.status_writer.write_after(&*clique, &plan, result, &observed.pending_creates, status).await
 }
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.

@@ -11,6 +11,8 @@ use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
+use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::triggers::Trigger;
@@ -58,15 +60,12 @@ async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context<GangOwner>>) -> Result<R
     let observed = observe::observe(&ctx, &gang);
     let plan = plan::plan(&observed, now);
     let result = ctx.executor.execute(&*gang, &plan).await;
-    if observed.is_terminating() {
-        ctx.status_writer.forget(&*gang);
-        return Ok(Requeue::AwaitChange);
-    }
-    let status = status::status(&observed, &plan, &result, now);
-    let change = status::status_change(&observed, &status);
-    let status_delay = ctx.status_writer.write(&*gang, gang.status.as_ref(), &status, change).await?;
-    result.into_result().map_err(ReconcileError::Execute)?;
-    Ok(Requeue::after(&plan, status_delay))
+    let status = |result: &ExecutionResult| {
+        let status = status::status(&observed, &plan, result, now);
+        let change = status::status_change(&observed, &status);
+        (status, change)
+    };
+    ctx.status_writer.write_after(&*gang, &plan, result, &PendingCreates::default(), status).await
 }
 
 /// Drops the in-memory state of a deleted gang, which has no children.

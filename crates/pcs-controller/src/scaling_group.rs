@@ -9,6 +9,7 @@ use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
@@ -72,15 +73,12 @@ async fn reconcile(
     let observed = observe::observe(&ctx, &group);
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &group, &plan, &observed.backed_off).await;
-    let mut status_delay = None;
-    let is_stale = !observed.pending_creates.is_empty() || result.has_pending_watch_events();
-    if !observed.is_terminating() && !is_stale {
-        let status = status::status(&observed, &plan, &result, now);
+    let status = |result: &ExecutionResult| {
+        let status = status::status(&observed, &plan, result, now);
         let change = status::status_change(&observed, &status);
-        status_delay = ctx.status_writer.write(&*group, group.status.as_ref(), &status, change).await?;
-    }
-    result.into_result().map_err(ReconcileError::Execute)?;
-    Ok(Requeue::after(&plan, status_delay))
+        (status, change)
+    };
+    ctx.status_writer.write_after(&*group, &plan, result, &observed.pending_creates, status).await
 }
 
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.

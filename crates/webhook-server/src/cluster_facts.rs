@@ -17,7 +17,7 @@ use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
-use crate::transform::{Queue, Transformed};
+use crate::cache_transform::{Queue, Transformed};
 
 /// How long to wait for an object that is scaled right after its creation and is not in the cache yet.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 mod admit;
 pub mod args;
+mod cache_transform;
 mod certs;
 mod cluster_facts;
 mod memory_budget;
@@ -26,7 +27,6 @@ pub mod rbac;
 mod review;
 mod routes;
 mod serve;
-mod transform;
 pub mod webhook;
 pub mod webhook_configurations;
 

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::AutoScalingConfig;
+use super::{AutoScalingConfig, MAX_REPLICAS};
 use crate::raw::RawPodSpec;
 
 mod status;
@@ -55,7 +55,7 @@ pub struct PodCliqueSpec {
     /// The number of pods. In the template of a set it is the initial number, and defaults to 1; 0 means 1 too. In a `PodClique`,
     /// clients change the number through the scale subresource, and 0 means no pods.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 100_000))]
+    #[schemars(range(min = 0, max = MAX_REPLICAS))]
     pub replicas: i32,
     /// The number of pods that are scheduled together as part of the gang, and that must stay available. Defaults to `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

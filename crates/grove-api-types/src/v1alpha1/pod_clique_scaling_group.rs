@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LastError;
+use super::{LastError, MAX_REPLICAS};
 
 /// Cliques that scale together: each replica of the group has one `PodClique` per clique name.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
@@ -49,7 +49,7 @@ use super::LastError;
 pub struct PodCliqueScalingGroupSpec {
     /// The number of replicas. The template contains the initial number; clients change it through the scale subresource.
     #[serde(default = "one")]
-    #[schemars(range(min = 0, max = 100_000))]
+    #[schemars(range(min = 0, max = MAX_REPLICAS))]
     pub replicas: i32,
     /// The number of replicas that are part of the base gang of the set replica, and that must stay available.
     #[serde(default = "some_one", skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::MAX_REPLICAS;
+
 mod status;
 mod template;
 
@@ -58,7 +60,7 @@ pub use template::{
 pub struct PodCliqueSetSpec {
     /// The number of replicas of the template. Defaults to 0; a set with 0 replicas creates nothing.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 100_000))]
+    #[schemars(range(min = 0, max = MAX_REPLICAS))]
     pub replicas: i32,
     /// The strategy that replaces pods after a change of the template. Defaults to `RollingRecreate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

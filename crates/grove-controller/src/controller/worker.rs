@@ -1,4 +1,4 @@
-//! One reconcile: its span, its metrics, its cancellation when the lease is lost, and how its result requeues the object.
+//! One reconcile: its span, its metrics, and how its result requeues the object.
 
 use std::{
     error::Error,

@@ -1,4 +1,5 @@
-//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects.
+//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects. The schema limits each
+//! single `replicas` (`MAX_REPLICAS` in `v1alpha1`); `admission/scale.rs` checks the scale subresources.
 
 use super::ValidationContext;
 use crate::admission::error_collector::{ErrorCollector, ExceededLimit};

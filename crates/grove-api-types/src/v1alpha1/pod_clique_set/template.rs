@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Duration;
 use crate::v1alpha1::{
-    AutoScalingConfig, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec, ResourceClaimTemplateConfig,
+    AutoScalingConfig, MAX_REPLICAS, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec, ResourceClaimTemplateConfig,
     ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
 };
 
@@ -142,7 +142,7 @@ pub struct PodCliqueScalingGroupConfig {
     pub annotations: BTreeMap<String, String>,
     /// The initial number of replicas. Defaults to 1.
     #[serde(default = "one", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100_000))]
+    #[schemars(range(min = 0, max = MAX_REPLICAS))]
     pub replicas: Option<i32>,
     /// The number of replicas that are part of the base gang of the set replica, and that must stay available.
     #[serde(default = "one", skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,6 @@
-//! The environment variables that Grove prepends to those of every container, in the documented order.
+//! The environment variables that pclq-controller prepends to those of every container, in the documented order. In the
+//! cliques of a scaling group, pcs-controller adds `GROVE_PCSG_*` (`scaling_group/desired/pod_clique.rs`). All names are in
+//! [`environment`].
 
 use grove_api_types::names::HeadlessServiceName;
 use grove_api_types::{environment, labels};

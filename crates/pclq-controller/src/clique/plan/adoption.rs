@@ -1,4 +1,5 @@
-//! Restores the owner reference and the labels of pods from which users have removed them.
+//! Restores the owner reference and the labels of pods from which users have removed them. `observe` selects
+//! the orphans. Before the adoption, the executor reads the clique and the pod from the API server (`Executor::adopt`).
 
 use grove_api_types::ownership::controller_owner_reference;
 use grove_controller::plan::{Step, Target};
