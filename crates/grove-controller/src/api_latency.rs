@@ -1,12 +1,12 @@
-//! The write latency of the API server, relative to its latency without load. A high latency
-//! slows down events, and statuses that only show progress.
+//! The write latency of the API server, relative to its latency without load. A high latency delays events. It also delays
+//! statuses that only show progress ([`StatusPolicy`](crate::status_policy::StatusPolicy)).
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Up to this multiple of the lowest latency the API server counts as not loaded.
+/// Up to this multiple of the lowest latency, events are not delayed.
 const HEALTHY_RATIO: f64 = 3.0;
 /// The weight of the newest latency in the moving average.
 const EWMA_ALPHA: f64 = 0.2;
@@ -61,12 +61,12 @@ impl ApiLatency {
         latencies.add(latency.as_secs_f64());
     }
 
-    /// Whether the latency of recent writes is high.
-    pub fn is_loaded(&self) -> bool {
+    /// Whether the latency of recent writes exceeds `factor` times the latency without load.
+    pub fn exceeds_baseline_by(&self, factor: u32) -> bool {
         let latencies = self.0.lock();
         let is_recent = latencies.last_write.is_some_and(|last_write| last_write.elapsed() < RECENT);
         let (Some(average), Some(baseline)) = (latencies.average, latencies.baseline()) else { return false };
-        is_recent && average > HEALTHY_RATIO * baseline
+        is_recent && average > f64::from(factor) * baseline
     }
 
     /// The delay after the publication of an event, which took `latency`: zero if the API server is not loaded, otherwise

@@ -69,7 +69,10 @@ impl<K> ControllerBuilder<K>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    /// A controller of the objects of `cache`. Each of their `deltas` triggers a reconcile, except for deletions.
+    /// A controller of the objects of `cache`. In every controller, these cause a reconcile:
+    /// - each of the `deltas` of an object, except for its deletion; a change of only the status triggers a status update;
+    /// - the begin of leadership, and a change of whether a kind is served: they enqueue all objects (`enqueue_all`);
+    /// - the deadline of a plan, the end of a status delay, and the retry of a failed reconcile (`Requeue`, `rate_limiter`).
     pub fn new(name: &'static str, cache: Cache<K>, deltas: impl Stream<Item = Delta<K>> + Send + 'static) -> Self {
         let (deltas, triggers) = (deltas.boxed(), SelectAll::new());
         Self { name, concurrency: 10, cache, deltas, triggers, on_deleted: None }

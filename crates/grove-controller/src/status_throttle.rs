@@ -54,7 +54,7 @@ impl StatusThrottle {
             let deadline = now + self.policy.max_progress_delay;
             let first = UnwrittenProgress { due: now + interval, deadline };
             let progress = unwritten_by_uid.entry(uid.clone()).or_insert(first);
-            if progress.due <= now && self.latency.is_loaded() {
+            if progress.due <= now && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
                 progress.due = (now + interval).min(progress.deadline);
             }
             if progress.due > now {

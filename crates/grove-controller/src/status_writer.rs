@@ -49,7 +49,7 @@ impl StatusWriter {
     ) -> Result<Requeue, ReconcileError>
     where
         K: Resource<DynamicType = ()> + HasStatus,
-        K::Status: Serialize,
+        K::Status: Serialize + PartialEq,
     {
         let stale_delay = pending_creates.status_delay(self.policy.max_stale_delay);
         let delay = if is_terminating(object) {
@@ -75,8 +75,12 @@ impl StatusWriter {
     ) -> Result<Option<Duration>, ReconcileError>
     where
         K: Resource<DynamicType = ()>,
-        S: Serialize,
+        S: Serialize + PartialEq,
     {
+        if old == Some(new) {
+            self.forget(object);
+            return Ok(None);
+        }
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
@@ -84,7 +88,7 @@ impl StatusWriter {
         Ok(None)
     }
 
-    /// Drops the delayed status of a deleted object.
+    /// Drops the delayed status of an object that was deleted, or that has the status again.
     pub fn forget<K: Resource>(&self, object: &K) {
         self.throttle.forget(object);
     }

@@ -45,7 +45,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
         .await;
 }
 
-/// What triggers a reconcile of a clique:
+/// What triggers a reconcile of a clique, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the clique itself;
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
 ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
@@ -76,9 +76,8 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
     ctx.write_history.record_creates(observed.uid(), &plan);
-    ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
-    let result = ctx.executor.execute(&*clique, &plan).await;
-    ctx.creates.record(&clique, &observed.backed_off, &result);
+    let (backed_off, relists) = (&observed.backed_off, |_: &str| observed.relists);
+    let result = ctx.creates.execute(&ctx.executor, &clique, &plan, backed_off, relists).await;
     ctx.write_history.record_conflicts(observed.uid(), &result);
     if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);

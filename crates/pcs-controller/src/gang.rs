@@ -46,7 +46,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GangOwner>>) {
         .await;
 }
 
-/// What triggers a reconcile of a gang:
+/// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the gang itself;
 /// - a change of a clique whose pods belong to the gang, which triggers a status update.
 fn triggers(ctx: &Context<GangOwner>) -> ControllerBuilder<PodGang> {

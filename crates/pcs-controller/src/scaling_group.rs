@@ -45,7 +45,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GroupOwner>>) {
         .await;
 }
 
-/// What triggers a reconcile of a group:
+/// What triggers a reconcile of a group, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the group itself;
 /// - a change of its set in more than the status, because the cliques follow the template;
 /// - a creation or a deletion of a gang that its cliques belong to, because a clique waits for its gang;

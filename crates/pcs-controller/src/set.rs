@@ -39,7 +39,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<SetOwner>>) {
         .await;
 }
 
-/// What triggers a reconcile of a set:
+/// What triggers a reconcile of a set, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the set itself;
 /// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
 ///   controller, and the sets that wait for the name of the child. A creation, a change of only the status, and a change of

@@ -71,10 +71,7 @@ impl<O: Owner> ChildTracker<O> {
         plan: &Plan,
         backed_off: &BackedOffCreates,
     ) -> ExecutionResult {
-        self.creates.expect_creations(owner, plan, |kind| self.relists(kind));
-        let result = executor.execute(owner, plan).await;
-        self.creates.record(owner, backed_off, &result);
-        result
+        self.creates.execute(executor, owner, plan, backed_off, |kind| self.relists(kind)).await
     }
 
     /// Drops the in-memory state of a deleted owner.

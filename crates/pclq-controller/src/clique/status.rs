@@ -64,10 +64,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
     let desired = observed.clique.spec.replicas;
     let is_complete = new.replicas == Some(desired) && new.ready_replicas == desired && new.updated_replicas == desired;
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
-    // An unchanged status is not written, so there is nothing to throttle.
-    let is_unchanged = old == Some(new);
     let is_significant = is_complete
-        || is_unchanged
         || was_available != is_available
         || (was_scheduled && !is_scheduled)
         || (old.is_some() && !was_breached && is_breached)

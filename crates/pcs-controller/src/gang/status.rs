@@ -35,10 +35,7 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResul
 pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let old = observed.gang.status.as_ref();
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
-    // An unchanged status is not written, so there is nothing to throttle.
-    let is_unchanged = old == Some(new);
-    let is_significant = is_unchanged || old.is_some_and(is_running);
-    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
+    if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Progress }
 }
 
 fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {

@@ -85,9 +85,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     let is_complete = Some(new.available_replicas) == new.replicas && new.updated_replicas == new.available_replicas;
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
     let availability_changed = old.is_some_and(is_available) != is_available(new);
-    // An unchanged status is not written, so there is nothing to throttle.
-    let is_unchanged = old == Some(new);
-    let is_significant = is_unchanged || availability_changed || is_complete || old_errors != new.last_errors;
+    let is_significant = availability_changed || is_complete || old_errors != new.last_errors;
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 
