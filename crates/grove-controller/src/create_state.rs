@@ -8,7 +8,7 @@ use kube::{Resource, runtime::reflector::ObjectRef};
 
 use crate::{
     create_backoff::{BackedOffCreates, CreateBackoff},
-    executor::{ExecutionResult, Executor},
+    executor::ExecutionResult,
     expectations::Expectations,
     plan::Plan,
 };
@@ -34,24 +34,14 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
         Self { backoff, expectations: Arc::default() }
     }
 
-    /// Executes a plan without creates of `backed_off`. First it expects the watch events of the creates. Afterwards it
-    /// records the UIDs of the created children, and starts the backoff of rejected creates. `relists` is the number of
-    /// relists of the cache of a kind.
-    pub async fn execute(
-        &self,
-        executor: &Executor,
-        owner: &Owner,
-        plan: &Plan,
-        backed_off: &BackedOffCreates,
-        relists: impl Fn(&str) -> u64,
-    ) -> ExecutionResult {
+    /// Expects the watch events of the creates of a plan, before it is executed. `relists` is the number of relists of the
+    /// cache of a kind.
+    pub fn expect_creations(&self, owner: &Owner, plan: &Plan, relists: impl Fn(&str) -> u64) {
         self.expectations.expect_creations(owner, plan, relists);
-        let result = executor.execute(owner, plan).await;
-        self.record(owner, backed_off, &result);
-        result
     }
 
-    /// Records the results of a plan without creates of `backed_off`.
+    /// Records the UIDs of the created children, and starts the backoff of rejected creates. The plan contained no creates of
+    /// `backed_off`.
     pub fn record(&self, owner: &Owner, backed_off: &BackedOffCreates, result: &ExecutionResult) {
         self.expectations.record_results(owner, result);
         self.backoff.record(owner, backed_off, result);

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use grove_api_types::deletion::is_terminating;
 use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;
 
@@ -16,6 +15,19 @@ use crate::{
     status_policy::StatusPolicy,
     status_throttle::{StatusChange, StatusThrottle},
 };
+
+/// A plan after its execution, with everything that decides whether a status may be written.
+#[derive(Debug)]
+pub struct ExecutedPlan<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The results of its steps.
+    pub result: ExecutionResult,
+    /// The creates whose watch events were pending before the execution; `None` for a kind without children.
+    pub pending_creates: Option<&'a PendingCreates>,
+    /// Whether the object is terminating, or is about to be deleted with its owner. Such an object gets no status.
+    pub is_terminating: bool,
+}
 
 /// Writes the statuses of the objects of one controller.
 pub struct StatusWriter {
@@ -42,20 +54,22 @@ impl StatusWriter {
     pub async fn write_after<K>(
         &self,
         object: &K,
-        plan: &Plan,
-        result: ExecutionResult,
-        pending_creates: &PendingCreates,
+        executed: ExecutedPlan<'_>,
         status: impl FnOnce(&ExecutionResult) -> (K::Status, StatusChange),
     ) -> Result<Requeue, ReconcileError>
     where
         K: Resource<DynamicType = ()> + HasStatus,
         K::Status: Serialize + PartialEq,
     {
-        let stale_delay = pending_creates.status_delay(self.policy.max_stale_delay);
-        let delay = if is_terminating(object) {
+        let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
+        let max_delay = self.policy.max_stale_delay;
+        let stale_delay = pending_creates.and_then(|pending| pending.status_delay(max_delay));
+        let delay = if is_terminating {
             self.forget(object);
             None
-        } else if result.has_pending_watch_events() || stale_delay.is_some() {
+        } else if result.has_pending_watch_events() {
+            Some(max_delay)
+        } else if stale_delay.is_some() {
             stale_delay
         } else {
             let (status, change) = status(&result);
@@ -147,12 +161,6 @@ mod tests {
         }
     }
 
-    fn gang(terminating: bool) -> PodGang {
-        let deletion = terminating.then_some("2026-01-01T00:00:00Z");
-        let metadata = json!({ "name": "g", "namespace": "ns", "uid": "u", "deletionTimestamp": deletion });
-        serde_json::from_value(json!({ "metadata": metadata, "spec": { "podgroups": [] } })).unwrap()
-    }
-
     fn created(code: Option<u16>) -> ExecutionResult {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
         let target = Target { uid: Some("uid-a".into()), ..Target::of(&object()) };
@@ -160,27 +168,32 @@ mod tests {
     }
 
     /// The result of `write_after`, and the number of requests.
-    async fn write_after(gang: &PodGang, result: ExecutionResult, pending: bool) -> (Option<Requeue>, usize) {
+    async fn write_after(result: ExecutionResult, pending: bool, is_terminating: bool) -> (Option<Requeue>, usize) {
         let (writer, log) = writer(200);
+        let metadata = json!({ "name": "g", "namespace": "ns", "uid": "u" });
+        let gang: PodGang =
+            serde_json::from_value(json!({ "metadata": metadata, "spec": { "podgroups": [] } })).unwrap();
         let since = pending.then(tokio::time::Instant::now);
         let status = |_: &ExecutionResult| {
             let status = PodGangStatus { placement_score: Some(0.5), ..PodGangStatus::default() };
             (status, StatusChange::Significant)
         };
         let pending = PendingCreates { since, ..PendingCreates::default() };
-        let requeue = writer.write_after(gang, &Plan::new(), result, &pending, status).await;
+        let (plan, pending_creates) = (Plan::new(), Some(&pending));
+        let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating };
+        let requeue = writer.write_after(&gang, executed, status).await;
         (requeue.ok(), log.requests().len())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_status_waits_for_watch_events_and_a_terminating_object_gets_none() {
-        let (live, none) = (gang(false), ExecutionResult::default);
-        assert_eq!(write_after(&live, none(), false).await, (Some(Requeue::AwaitChange), 1));
-        assert_eq!(write_after(&gang(true), none(), false).await, (Some(Requeue::AwaitChange), 0));
-        assert_eq!(write_after(&live, created(None), false).await, (Some(Requeue::AwaitChange), 0));
+        let none = ExecutionResult::default;
+        assert_eq!(write_after(none(), false, false).await, (Some(Requeue::AwaitChange), 1));
+        assert_eq!(write_after(none(), false, true).await, (Some(Requeue::AwaitChange), 0));
         let bounded = Requeue::StatusAfter(POLICY.max_stale_delay);
-        assert_eq!(write_after(&live, none(), true).await, (Some(bounded), 0));
-        assert_eq!(write_after(&live, created(Some(403)), false).await, (None, 1), "the status reports the failure");
+        assert_eq!(write_after(created(None), false, false).await, (Some(bounded), 0));
+        assert_eq!(write_after(none(), true, false).await, (Some(bounded), 0));
+        assert_eq!(write_after(created(Some(403)), false, false).await, (None, 1), "the status reports the failure");
     }
 
     #[tokio::test(start_paused = true)]

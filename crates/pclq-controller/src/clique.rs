@@ -13,6 +13,7 @@ use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
 use kube::ResourceExt;
 
@@ -76,8 +77,9 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
     ctx.write_history.record_creates(observed.uid(), &plan);
-    let (backed_off, relists) = (&observed.backed_off, |_: &str| observed.relists);
-    let result = ctx.creates.execute(&ctx.executor, &clique, &plan, backed_off, relists).await;
+    ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
+    let result = ctx.executor.execute(&*clique, &plan).await;
+    ctx.creates.record(&clique, &observed.backed_off, &result);
     ctx.write_history.record_conflicts(observed.uid(), &result);
     if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
@@ -88,7 +90,9 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
         let change = status::status_change(&observed, &status);
         (status, change)
     };
-    ctx.status_writer.write_after(&*clique, &plan, result, &observed.pending_creates, status).await
+    let pending_creates = Some(&observed.pending_creates);
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
+    ctx.status_writer.write_after(&*clique, executed, status).await
 }
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.

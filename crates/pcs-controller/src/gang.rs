@@ -12,9 +12,9 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::controller::{ControllerBuilder, Requeue};
 use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::Trigger;
 
 use self::triggers::gang_of_clique;
@@ -65,7 +65,9 @@ async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context<GangOwner>>) -> Result<R
         let change = status::status_change(&observed, &status);
         (status, change)
     };
-    ctx.status_writer.write_after(&*gang, &plan, result, &PendingCreates::default(), status).await
+    let is_terminating = observed.is_terminating();
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating };
+    ctx.status_writer.write_after(&*gang, executed, status).await
 }
 
 /// Drops the in-memory state of a deleted gang, which has no children.

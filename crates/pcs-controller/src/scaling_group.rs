@@ -13,6 +13,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::Trigger;
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
@@ -78,7 +79,9 @@ async fn reconcile(
         let change = status::status_change(&observed, &status);
         (status, change)
     };
-    ctx.status_writer.write_after(&*group, &plan, result, &observed.pending_creates, status).await
+    let pending_creates = Some(&observed.pending_creates);
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
+    ctx.status_writer.write_after(&*group, executed, status).await
 }
 
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.

@@ -11,6 +11,7 @@ use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::status_writer::ExecutedPlan;
 
 use crate::context::Context;
 
@@ -61,7 +62,9 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
         let change = status::status_change(&observed, &status);
         (status, change)
     };
-    ctx.status_writer.write_after(&*set, &plan, result, &observed.pending_creates, status).await
+    let pending_creates = Some(&observed.pending_creates);
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
+    ctx.status_writer.write_after(&*set, executed, status).await
 }
 
 /// Drops the in-memory state of a deleted set, and plans the deletion of its children.

@@ -71,7 +71,10 @@ impl<O: Owner> ChildTracker<O> {
         plan: &Plan,
         backed_off: &BackedOffCreates,
     ) -> ExecutionResult {
-        self.creates.execute(executor, owner, plan, backed_off, |kind| self.relists(kind)).await
+        self.creates.expect_creations(owner, plan, |kind| self.relists(kind));
+        let result = executor.execute(owner, plan).await;
+        self.creates.record(owner, backed_off, &result);
+        result
     }
 
     /// Drops the in-memory state of a deleted owner.

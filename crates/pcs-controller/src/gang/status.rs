@@ -32,7 +32,7 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResul
 }
 
 /// A change is significant if the gang was running before. The set reports its availability without the status of its gangs.
-pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
+pub(crate) fn status_change(observed: &Observed, _new: &PodGangStatus) -> StatusChange {
     let old = observed.gang.status.as_ref();
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
     if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Progress }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Duration;
 use crate::v1alpha1::{
-    AutoScalingConfig, MAX_REPLICAS, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec, ResourceClaimTemplateConfig,
-    ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
+    AutoScalingConfig, MAX_REPLICAS, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec,
+    ResourceClaimTemplateConfig, ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
 };
 
 /// The template of the replicas of a set.

@@ -155,7 +155,7 @@ impl Cluster {
                     memory.creates.expectations.expect_creations(clique, plan, |_| 1);
                     memory.creates.expectations.record_results(clique, done);
                 }
-                MemoryEvent::Deleted(pod) => memory.creates.expectations.drop_deleted("clique-uid", &**pod),
+                MemoryEvent::Deleted(pod) => memory.creates.expectations.drop_deleted(&**pod),
             }
         }
         memory
