@@ -4,7 +4,6 @@
 
 mod delete_dependents;
 mod enqueue_all;
-pub(crate) mod queue_metrics;
 mod rate_limiter;
 mod requeue;
 mod work_queue;
@@ -29,7 +28,6 @@ pub use self::requeue::Requeue;
 use self::{
     delete_dependents::{OnDeleted, delete_dependents},
     enqueue_all::enqueue_all,
-    queue_metrics::QueueMetrics,
     rate_limiter::FailureRateLimiter,
     work_queue::{Elapsed, Key, Priority, WorkQueue},
     worker::{Processed, Worker},
@@ -41,6 +39,7 @@ use crate::{
     predicates::metadata_or_generation_changed,
     status_policy::StatusPolicy,
     triggers::Trigger,
+    work_queue_metrics::QueueMetrics,
 };
 
 /// Inputs that the queue accepts before the controller polls the workers again.

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use grove_runtime::runtime::{Drain, Runtime};
 
 use crate::{
-    api_latency::ApiLatency, controller::queue_metrics::WorkQueueMetrics, events::EventBroadcaster, executor::Executor,
+    api_latency::ApiLatency, events::EventBroadcaster, executor::Executor, work_queue_metrics::WorkQueueMetrics,
 };
 
 /// The runtime of a process together with its executor. Cheap to clone; all clones share everything.

@@ -11,6 +11,7 @@ pub mod controller;
 pub mod controllers;
 pub mod predicates;
 pub mod triggers;
+mod work_queue_metrics;
 
 pub mod children;
 pub mod informers;

@@ -10,8 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::queue_metrics::QueueMetrics;
-use crate::status_policy::StatusPolicy;
+use crate::{status_policy::StatusPolicy, work_queue_metrics::QueueMetrics};
 
 /// Below this number of cooldowns, the expired ones are not searched.
 const MIN_COOLDOWNS: usize = 64;

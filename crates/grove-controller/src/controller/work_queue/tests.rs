@@ -11,7 +11,7 @@ fn key(name: &str) -> Key {
 
 fn queue(concurrency: usize) -> WorkQueue {
     let registry = prometheus::Registry::new();
-    let metrics = crate::controller::queue_metrics::WorkQueueMetrics::register(&registry).unwrap();
+    let metrics = crate::work_queue_metrics::WorkQueueMetrics::register(&registry).unwrap();
     WorkQueue::new(POLICY, concurrency, metrics.of_queue("test"))
 }
 
