@@ -53,8 +53,8 @@ impl CurrentScale {
 pub struct SetReplica<'a> {
     /// The index of the replica, from 0.
     pub index: i32,
-    /// The headless Service of its pods.
-    pub service: HeadlessServiceName,
+    /// The name of the headless Service of its pods.
+    pub service_name: HeadlessServiceName,
     /// The gang of its standalone cliques and of the first `minAvailable` replicas of its scaling groups.
     pub base_gang: PodGangName,
     /// Its standalone cliques, in the order of the template.
@@ -196,7 +196,7 @@ pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> Se
     let expansion = Expansion { set, name: PodCliqueSetName::new(set.name_any()), index, live };
     SetReplica {
         index,
-        service: HeadlessServiceName::of_replica(&expansion.name, index),
+        service_name: HeadlessServiceName::of_replica(&expansion.name, index),
         base_gang: PodGangName::base(&expansion.name, index),
         cliques: expansion.standalone_cliques(),
         groups: expansion.groups(),

@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     children::{ChildTracker, Owner},
-    controllers::Controllers,
+    manager::Manager,
     plan::Plan,
     predicates::metadata_or_generation_changed,
     status_policy::StatusPolicy,
@@ -113,21 +113,21 @@ where
 
     /// Waits until all caches of the process are filled, then reconciles until the process is stopped and the reconciles
     /// in progress have ended.
-    pub async fn run<C, E, F, R>(self, controllers: &Controllers, context: Arc<C>, reconcile: F)
+    pub async fn run<C, E, F, R>(self, manager: &Manager, context: Arc<C>, reconcile: F)
     where
         E: Error + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R,
         R: Future<Output = Result<Requeue, E>>,
     {
         let name = self.name;
-        if !controllers.wait_for_cache_sync().await {
+        if !manager.wait_for_cache_sync().await {
             return;
         }
-        self.reconcile_until_stopped(controllers, context, reconcile).await;
+        self.reconcile_until_stopped(manager, context, reconcile).await;
         tracing::info!(controller = name, "stopped");
     }
 
-    async fn reconcile_until_stopped<C, E, F, R>(self, controllers: &Controllers, context: Arc<C>, reconcile: F)
+    async fn reconcile_until_stopped<C, E, F, R>(self, manager: &Manager, context: Arc<C>, reconcile: F)
     where
         E: Error + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R,
@@ -135,13 +135,13 @@ where
     {
         let Self { name, concurrency, cache, deltas, triggers, on_deleted } = self;
         tracing::info!(controller = name, concurrency, "reconciling");
-        let triggers = stream::select(triggers, enqueue_all(controllers, cache.clone()));
+        let triggers = stream::select(triggers, enqueue_all(manager, cache.clone()));
         let inputs = stream::select(deltas.map(Input::Delta), triggers.map(Input::Trigger));
         let (deleted, deleted_objects) = mpsc::unbounded();
-        let (metrics, rate_limiter) = (controllers.metrics().clone(), Arc::new(FailureRateLimiter::default()));
-        let queue_metrics = controllers.work_queue_metrics().of_queue(name);
+        let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
+        let queue_metrics = manager.work_queue_metrics().of_queue(name);
         let mut controller = Controller {
-            leadership: controllers.leadership().clone(),
+            leadership: manager.leadership().clone(),
             cache,
             queue: WorkQueue::new(StatusPolicy::DEFAULT, concurrency.into(), queue_metrics.clone()),
             queue_metrics,
@@ -151,7 +151,7 @@ where
         };
         let worker = Worker { controller: name, metrics, rate_limiter };
         let reconciling = async {
-            let mut stopped = pin!(controllers.shutdown().cancelled());
+            let mut stopped = pin!(manager.shutdown().cancelled());
             let mut inputs = pin!(inputs.ready_chunks(INPUT_BATCH));
             let mut in_progress = FuturesUnordered::new();
             loop {
@@ -171,7 +171,7 @@ where
             // Ends `delete_dependents`, too.
             drop(controller);
         };
-        join(reconciling, delete_dependents(controllers, name, on_deleted, deleted_objects)).await;
+        join(reconciling, delete_dependents(manager, name, on_deleted, deleted_objects)).await;
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::{ControllerBuilder, Requeue};
-use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
@@ -36,12 +36,12 @@ mod tests;
 pub(crate) const CONTROLLER: &str = "podclique-controller";
 
 /// Reconciles cliques until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
+pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
-        .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
+        .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(service, ctx, reconcile)
+        .run(manager, ctx, reconcile)
         .await;
 }
 

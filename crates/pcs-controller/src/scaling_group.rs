@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::controller::{ControllerBuilder, Requeue};
-use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
@@ -36,12 +36,12 @@ pub(crate) use self::observed::GroupOwner;
 pub(crate) const CONTROLLER: &str = "podcliquescalinggroup-controller";
 
 /// Reconciles groups until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GroupOwner>>) {
+pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
-        .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
+        .concurrency(manager.config().controllers.pod_clique_scaling_group.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(service, ctx, reconcile)
+        .run(manager, ctx, reconcile)
         .await;
 }
 

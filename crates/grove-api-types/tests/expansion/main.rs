@@ -57,8 +57,8 @@ fn write_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
 }
 
 fn to_text(replica: &SetReplica<'_>) -> String {
-    let SetReplica { index, service, base_gang: _, cliques, groups } = replica;
-    let mut text = format!("replica {index} at {}\n", service.address("prod"));
+    let SetReplica { index, service_name, base_gang: _, cliques, groups } = replica;
+    let mut text = format!("replica {index} at {}\n", service_name.address("prod"));
     for clique in cliques {
         write_clique(&mut text, "  ", clique);
     }
