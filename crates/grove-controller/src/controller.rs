@@ -33,7 +33,7 @@ use self::{
     worker::{Processed, Worker},
 };
 use crate::{
-    children::{ChildTracker, Owner},
+    children::{ChildTracker, OwnerKind},
     manager::Manager,
     plan::Plan,
     predicates::metadata_or_generation_changed,
@@ -92,7 +92,7 @@ where
     /// Enqueues the owners of children of all kinds, and the owners that wait for a name: for a change or a deletion of a
     /// child, after a relist, and for the deletion of an object that may release quota for a rejected create.
     #[must_use]
-    pub fn owns<O: Owner<Object = K>>(self, children: &ChildTracker<O>) -> Self {
+    pub fn owns<O: OwnerKind<Object = K>>(self, children: &ChildTracker<O>) -> Self {
         children.triggers().into_iter().fold(self, Self::watches)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
-use grove_controller::children::{ChildKinds, ChildTracker, Owner};
+use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::status_policy::StatusPolicy;
@@ -15,7 +15,7 @@ use crate::informers::Caches;
 
 /// The dependencies of the reconciler of one kind of owner. Only `reconcile`, `triggers` and `observe` see it; `plan` and
 /// `status` get values.
-pub(crate) struct Context<O: Owner> {
+pub(crate) struct Context<O: OwnerKind> {
     pub(crate) caches: Caches,
     /// The children of the owners.
     pub(crate) children: ChildTracker<O>,
@@ -26,7 +26,7 @@ pub(crate) struct Context<O: Owner> {
     pub(crate) default_scheduler: Scheduler,
 }
 
-impl<O: Owner> Context<O> {
+impl<O: OwnerKind> Context<O> {
     /// The context of the reconciler `controller`, which publishes its events under that name. It reconciles the objects of
     /// `owners`, and their children of these `kinds`.
     pub(crate) fn new(

@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 use tokio::sync::watch;
 
 use super::{
-    ChildKind, ObservedChildren, Owner,
+    ChildKind, ObservedChildren, OwnerKind,
     child_plan::{self, ChildPlan},
 };
 use crate::{
@@ -36,13 +36,13 @@ impl<O> Clone for ChildKinds<O> {
 
 impl<O> Copy for ChildKinds<O> {}
 
-impl<O: Owner> Debug for ChildKinds<O> {
+impl<O: OwnerKind> Debug for ChildKinds<O> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.kinds()).finish()
     }
 }
 
-impl<O: Owner> ChildKinds<O> {
+impl<O: OwnerKind> ChildKinds<O> {
     /// The table with these rows. The children of one row are created before the children of the next row. Each row needs a
     /// kind of its own, because a row deletes all children of its kind that it does not desire.
     pub const fn in_creation_order(kinds: &'static [&'static dyn AnyChildKind<O>]) -> Self {
@@ -134,7 +134,7 @@ impl<O: Owner> ChildKinds<O> {
 }
 
 /// A [`ChildKind`] as a row of [`ChildKinds`]. Implement `ChildKind`.
-pub trait AnyChildKind<O: Owner>: Sync {
+pub trait AnyChildKind<O: OwnerKind>: Sync {
     /// The kind of the children.
     fn kind(&self) -> String;
     /// The permissions on the kind.
@@ -181,7 +181,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         C::rules()
     }
 
-    fn plan(&self, children: &ObservedChildren, expansion: &<C::Owner as Owner>::Expansion<'_>) -> ChildPlan {
+    fn plan(&self, children: &ObservedChildren, expansion: &<C::Owner as OwnerKind>::Expansion<'_>) -> ChildPlan {
         child_plan::plan::<C>(children, expansion)
     }
 
@@ -193,7 +193,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         child_plan::with_delete_events::<C>(stage)
     }
 
-    fn failure_domains(&self, expansion: &<C::Owner as Owner>::Expansion<'_>) -> Vec<(String, i32)> {
+    fn failure_domains(&self, expansion: &<C::Owner as OwnerKind>::Expansion<'_>) -> Vec<(String, i32)> {
         let domain = |(name, index): (_, Option<i32>)| Some((String::from(name), index?));
         C::desired(expansion).filter_map(|desired| domain((desired.name, desired.failure_domain))).collect()
     }
@@ -205,9 +205,9 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     fn name_conflicts(
         &self,
         informers: &Informers,
-        name_waiters: &NameWaiters<<C::Owner as Owner>::Object>,
-        owner: &<C::Owner as Owner>::Object,
-        expansion: &<C::Owner as Owner>::Expansion<'_>,
+        name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
+        owner: &<C::Owner as OwnerKind>::Object,
+        expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
     ) -> Vec<NameConflict> {
         let names = C::desired(expansion).map(|desired| desired.name);
         name_waiters.name_conflicts(&informers.cache::<C::Object>(), owner, names)
@@ -216,9 +216,9 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     fn triggers(
         &self,
         informers: &Informers,
-        creates: &CreateState<<C::Owner as Owner>::Object>,
-        name_waiters: &NameWaiters<<C::Owner as Owner>::Object>,
-    ) -> BoxStream<'static, Trigger<<C::Owner as Owner>::Object>> {
+        creates: &CreateState<<C::Owner as OwnerKind>::Object>,
+        name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
+    ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
         enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates, name_waiters)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grove_api_types::deletion::is_terminating;
 use kube::Resource;
 
-use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, Owner};
+use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind};
 use crate::plan::{Stage, Step, Waiting};
 
 /// The steps for the children of one kind.
@@ -23,7 +23,7 @@ pub struct ChildPlan {
 /// after its deletion.
 pub(super) fn plan<C: ChildKind>(
     children: &ObservedChildren,
-    expansion: &<C::Owner as Owner>::Expansion<'_>,
+    expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
 ) -> ChildPlan {
     let (mut steps, mut waiting, mut names) = (vec![], BTreeSet::new(), BTreeSet::new());
     for DesiredChild { name, failure_domain: _, blocked_by, build } in C::desired(expansion) {

@@ -5,7 +5,7 @@ use futures::stream::BoxStream;
 use grove_runtime::caches::Cache;
 use kube::Resource;
 
-use super::{ChildKinds, ObservedChildren, Owner};
+use super::{ChildKinds, ObservedChildren, OwnerKind};
 use crate::{
     create_backoff::{BackedOffCreates, CreateBackoff},
     create_state::CreateState,
@@ -20,7 +20,7 @@ use crate::{
 
 /// The children of all owners of one kind.
 #[derive(Debug)]
-pub struct ChildTracker<O: Owner> {
+pub struct ChildTracker<O: OwnerKind> {
     kinds: ChildKinds<O>,
     informers: Informers,
     owners: Cache<O::Object>,
@@ -28,7 +28,7 @@ pub struct ChildTracker<O: Owner> {
     name_waiters: NameWaiters<O::Object>,
 }
 
-impl<O: Owner> ChildTracker<O> {
+impl<O: OwnerKind> ChildTracker<O> {
     /// Starts the informers of the child kinds that no call has started yet. The owners are reconciled from the cache
     /// `owners`.
     pub fn new(kinds: ChildKinds<O>, informers: &Informers, owners: &Cache<O::Object>) -> Self {

@@ -8,7 +8,7 @@ use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, object_count}
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::children::{ObservedChildren, Owner};
+use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
@@ -20,7 +20,7 @@ use crate::children::TemplateHashes;
 #[derive(Debug)]
 pub(crate) struct GroupOwner;
 
-impl Owner for GroupOwner {
+impl OwnerKind for GroupOwner {
     type Object = PodCliqueScalingGroup;
     type Expansion<'a> = Expansion<'a>;
 }

@@ -2,12 +2,13 @@
 
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
+use grove_controller::children::ByName;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{Observed, SetOwner};
-use crate::children::{ByName, by_name};
+use crate::children::by_name;
 use crate::context::Context;
 use crate::informers::Caches;
 

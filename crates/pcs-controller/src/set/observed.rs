@@ -8,19 +8,19 @@ use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::children::{ObservedChildren, Owner};
+use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::{ByName, TemplateHashes};
+use crate::children::TemplateHashes;
 
 /// Sets as owners of children.
 #[derive(Debug)]
 pub(crate) struct SetOwner;
 
-impl Owner for SetOwner {
+impl OwnerKind for SetOwner {
     type Object = PodCliqueSet;
     type Expansion<'a> = Expansion<'a>;
 }
