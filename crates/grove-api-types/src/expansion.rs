@@ -193,13 +193,13 @@ pub fn expand<'a>(set: &'a PodCliqueSet, live: &CurrentScale) -> Vec<SetReplica<
 
 /// One replica of `set`; the index may exceed the replicas of the set.
 pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> SetReplica<'a> {
-    let expansion = Expansion { set, name: PodCliqueSetName::new(set.name_any()), index, live };
+    let expander = ReplicaExpander { set, name: PodCliqueSetName::new(set.name_any()), index, live };
     SetReplica {
         index,
-        service_name: HeadlessServiceName::of_replica(&expansion.name, index),
-        base_gang: PodGangName::base(&expansion.name, index),
-        cliques: expansion.standalone_cliques(),
-        groups: expansion.groups(),
+        service_name: HeadlessServiceName::of_replica(&expander.name, index),
+        base_gang: PodGangName::base(&expander.name, index),
+        cliques: expander.standalone_cliques(),
+        groups: expander.groups(),
     }
 }
 
@@ -208,15 +208,15 @@ pub fn hostnames(clique: &PodCliqueName, replicas: i32) -> impl Iterator<Item = 
     (0..replicas).map(move |index| (index, Hostname::of_pod(clique, index)))
 }
 
-/// The expansion of one replica of a set.
-struct Expansion<'a, 'l> {
+/// Expands one replica of a set.
+struct ReplicaExpander<'a, 'l> {
     set: &'a PodCliqueSet,
     name: PodCliqueSetName,
     index: i32,
     live: &'l CurrentScale,
 }
 
-impl<'a> Expansion<'a, '_> {
+impl<'a> ReplicaExpander<'a, '_> {
     fn configs(&self) -> &'a [PodCliqueScalingGroupConfig] {
         &self.set.spec.template.pod_clique_scaling_groups
     }

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::children::desired::{self, pod_clique};
-use crate::scaling_group::observed::{Expansion, GroupOwner};
+use crate::scaling_group::observed::{GroupExpansion, GroupOwner};
 
 /// The cliques of all replicas of a scaling group.
 pub(crate) struct PodCliques;
@@ -36,7 +36,7 @@ impl ChildKind for PodCliques {
 
     /// A clique is created once its gang exists.
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r GroupExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
         expansion.scaling_group.members.iter().flat_map(move |member| {
             member.cliques.iter().map(move |clique| {
@@ -57,8 +57,8 @@ fn gang_not_found(gang: &PodGangName) -> Waiting {
     Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {gang} does not exist"))
 }
 
-fn clique_of_member(expansion: &Expansion<'_>, member: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
-    let Expansion { group, set, set_replica, scaling_group, .. } = expansion;
+fn clique_of_member(expansion: &GroupExpansion<'_>, member: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
+    let GroupExpansion { group, set, set_replica, scaling_group, .. } = expansion;
     let (set_replica, index) = (set_replica.to_string(), member.index.to_string());
     let own = [
         (labels::SET_REPLICA, set_replica.as_str()),

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::children::desired;
 use crate::children::drift::{difference, patch};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 mod quantity;
 
@@ -41,7 +41,7 @@ impl ChildKind for Autoscalers {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Autoscaler>> {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.autoscalers().into_iter().map(move |wanted| {

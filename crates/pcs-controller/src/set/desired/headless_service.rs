@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{patch, retain_keys};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 /// One headless Service per replica.
 pub(crate) struct HeadlessServices;
@@ -37,7 +37,7 @@ impl ChildKind for HeadlessServices {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Service>> {
         let service = move |replica: &'r SetReplica<'_>| {
             let build = move || headless_service(expansion.set, replica);
