@@ -121,7 +121,7 @@ pub struct Gang<'r, 'a> {
 
 /// An autoscaler that the template configures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Autoscaler<'r, 'a> {
+pub struct ConfiguredAutoscaler<'r, 'a> {
     /// The name of its `HorizontalPodAutoscaler`.
     pub name: AutoscalerName,
     /// The object that it scales.
@@ -155,16 +155,16 @@ impl<'a> SetReplica<'a> {
     }
 
     /// The autoscalers that the template configures. A clique of a scaling group has none, because it scales with its group.
-    pub fn autoscalers(&self) -> Vec<Autoscaler<'_, 'a>> {
+    pub fn autoscalers(&self) -> Vec<ConfiguredAutoscaler<'_, 'a>> {
         let cliques = self.cliques.iter().filter_map(|clique| {
             let name = AutoscalerName::of_clique(&clique.name);
             let config = clique.template.spec.auto_scaling_config.as_ref()?;
-            Some(Autoscaler { name, target: AutoscalerTarget::Clique(&clique.name), config })
+            Some(ConfiguredAutoscaler { name, target: AutoscalerTarget::Clique(&clique.name), config })
         });
         let groups = self.groups.iter().filter_map(|group| {
             let name = AutoscalerName::of_group(&group.name);
             let config = group.config.scale_config.as_ref()?;
-            Some(Autoscaler { name, target: AutoscalerTarget::Group(&group.name), config })
+            Some(ConfiguredAutoscaler { name, target: AutoscalerTarget::Group(&group.name), config })
         });
         cliques.chain(groups).collect()
     }
