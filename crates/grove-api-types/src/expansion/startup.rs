@@ -52,6 +52,6 @@ impl ReplicaExpander<'_, '_> {
 }
 
 fn in_scaled_replica(parent: &str, replica: ScaledReplica<'_>) -> Vec<PodCliqueName> {
-    let member = replica.config.clique_names.iter().any(|name| name == parent);
-    member.then(|| PodCliqueName::member(replica.group, replica.index, parent)).into_iter().collect()
+    let is_member = replica.config.clique_names.iter().any(|name| name == parent);
+    is_member.then(|| PodCliqueName::member(replica.group, replica.index, parent)).into_iter().collect()
 }

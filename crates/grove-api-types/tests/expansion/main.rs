@@ -63,11 +63,11 @@ fn to_text(replica: &SetReplica<'_>) -> String {
         write_clique(&mut text, "  ", clique);
     }
     for group in groups {
-        let _ = writeln!(text, "  group {} × {} of {} pods", group.name, group.replicas, group.template_pods);
-        for member in &group.members {
-            let base = member.base_gang.as_ref().map(|base| format!(" after {base}")).unwrap_or_default();
-            let _ = writeln!(text, "    {} in gang {}{base}", member.topology_group, member.gang);
-            member.cliques.iter().for_each(|clique| write_clique(&mut text, "      ", clique));
+        let _ = writeln!(text, "  group {} × {} of {} pods", group.name, group.replica_count, group.template_pods);
+        for replica in &group.replicas {
+            let base = replica.base_gang.as_ref().map(|base| format!(" after {base}")).unwrap_or_default();
+            let _ = writeln!(text, "    {} in gang {}{base}", replica.topology_group, replica.gang);
+            replica.cliques.iter().for_each(|clique| write_clique(&mut text, "      ", clique));
         }
     }
     for gang in replica.gangs() {

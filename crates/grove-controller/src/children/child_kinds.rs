@@ -62,13 +62,13 @@ impl<O: OwnerKind> ChildKinds<O> {
     /// The steps from the observed to the desired children: one stage per kind, then one stage that deletes the children
     /// that are not desired. A child that cannot be created blocks later creates of its failure domain.
     pub fn plan(self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> Plan {
-        let (mut plan, mut surplus) = (Plan::new(), vec![]);
+        let (mut plan, mut undesired) = (Plan::new(), vec![]);
         for kind in self.0 {
-            let ChildPlan { stage, surplus: deletes, waiting } = kind.plan(children, expansion);
+            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion);
             plan = plan.stage(stage).waiting(waiting);
-            surplus.push(deletes);
+            undesired.push(deletes);
         }
-        let plan = plan.stage(self.delete_stage("scale-in", surplus.into_iter().rev().flatten()));
+        let plan = plan.stage(self.delete_stage("scale-in", undesired.into_iter().rev().flatten()));
         if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
     }
 

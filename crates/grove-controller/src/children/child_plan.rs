@@ -14,7 +14,7 @@ pub struct ChildPlan {
     /// Creates and patches.
     pub stage: Stage,
     /// Deletes of children that are not desired.
-    pub surplus: Vec<Step>,
+    pub undesired: Vec<Step>,
     /// The reasons of creates that have to wait, each once.
     pub waiting: BTreeSet<Waiting>,
 }
@@ -38,7 +38,7 @@ pub(super) fn plan<C: ChildKind>(
         names.insert(name);
     }
     let stage = with_create_events::<C>(Stage::new(C::STAGE, steps));
-    ChildPlan { stage, surplus: delete_except::<C>(children, |name| names.contains(name)), waiting }
+    ChildPlan { stage, undesired: delete_except::<C>(children, |name| names.contains(name)), waiting }
 }
 
 /// Deletes of all children of the kind that are not terminating and not `retained` by name: one request per child. The

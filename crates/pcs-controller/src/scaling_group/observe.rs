@@ -46,7 +46,7 @@ fn gangs_and_conflicts(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTree
     let expansion = observed.expand().filter(|_| !observed.is_terminating());
     let Some(expansion) = expansion else { return Default::default() };
     let conflicts = ctx.children.name_conflicts(&observed.group, &expansion);
-    let gangs = expansion.scaling_group.members.iter().map(|member| &member.gang);
+    let gangs = expansion.scaling_group.replicas.iter().map(|replica| &replica.gang);
     (active_gangs(&ctx.caches, expansion.set, gangs), conflicts)
 }
 
