@@ -18,7 +18,7 @@ use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PclqCaches;
 use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
 mod desired;
@@ -56,7 +56,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
-    let Caches { cliques, pods, gangs, .. } = &ctx.caches;
+    let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
     let creates = ctx.creates.clone();
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())

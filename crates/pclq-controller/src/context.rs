@@ -12,12 +12,12 @@ use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
-use crate::informers::Caches;
+use crate::informers::PclqCaches;
 use crate::write_history::WriteHistory;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
-    pub(crate) caches: Caches,
+    pub(crate) caches: PclqCaches,
     pub(crate) creates: CreateState<PodClique>,
     pub(crate) write_history: WriteHistory,
     pub(crate) executor: Executor,
@@ -29,7 +29,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// The context of the reconciler `controller`, which publishes its events under that name.
-    pub(crate) fn new(manager: &Manager, caches: Caches, controller: &'static str) -> Arc<Self> {
+    pub(crate) fn new(manager: &Manager, caches: PclqCaches, controller: &'static str) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches,

@@ -11,7 +11,7 @@ use crate::scaled_cliques::BY_BASE_GANG;
 use crate::tombstones::Tombstones;
 
 /// `PodClique`s, and the objects that their reconciler reads.
-pub(crate) struct Caches {
+pub(crate) struct PclqCaches {
     /// All cliques.
     pub(crate) cliques: Cache<PodClique>,
     /// The pods that a clique controls or could adopt.
@@ -23,7 +23,7 @@ pub(crate) struct Caches {
 }
 
 /// Starts the informers.
-pub(crate) fn start(manager: &Manager) -> Caches {
+pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let cliques = manager.start_informer::<PodClique>(InformerOptions::default().with_index(BY_BASE_GANG));
     // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.
     let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);
@@ -32,5 +32,5 @@ pub(crate) fn start(manager: &Manager) -> Caches {
     let pod_options = pod_options.with_observer(move |delta| recorder.record(delta));
     let pods = manager.start_informer::<SlimPod>(pod_options);
     let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
-    Caches { cliques, pods, gangs, tombstones }
+    PclqCaches { cliques, pods, gangs, tombstones }
 }

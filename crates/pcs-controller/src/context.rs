@@ -11,12 +11,12 @@ use grove_controller::status_writer::StatusWriter;
 use grove_runtime::caches::Cache;
 use grove_runtime::clock::Clock;
 
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 /// The dependencies of the reconciler of one kind of owner. Only `reconcile`, `triggers` and `observe` see it; `plan` and
 /// `status` get values.
 pub(crate) struct Context<O: OwnerKind> {
-    pub(crate) caches: Caches,
+    pub(crate) caches: PcsCaches,
     /// The children of the owners.
     pub(crate) children: ChildTracker<O>,
     pub(crate) executor: Executor,
@@ -31,7 +31,7 @@ impl<O: OwnerKind> Context<O> {
     /// `owners`, and their children of these `kinds`.
     pub(crate) fn new(
         manager: &Manager,
-        caches: &Caches,
+        caches: &PcsCaches,
         controller: &'static str,
         kinds: ChildKinds<O>,
         owners: &Cache<O::Object>,

@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
 #[derive(Clone)]
-pub(crate) struct Caches {
+pub(crate) struct PcsCaches {
     pub(crate) sets: Cache<PodCliqueSet>,
     pub(crate) groups: Cache<PodCliqueScalingGroup>,
     pub(crate) cliques: Cache<PodClique>,
@@ -22,7 +22,7 @@ pub(crate) struct Caches {
     pub(crate) informers: Informers,
 }
 
-impl Caches {
+impl PcsCaches {
     /// Starts the informers.
     pub(crate) fn start(runtime: &Runtime) -> Self {
         let informers = Informers::new(runtime);

@@ -17,7 +17,7 @@ mod scaling_group;
 mod set;
 
 use context::Context;
-use informers::Caches;
+use informers::PcsCaches;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pcs-controller";
@@ -28,7 +28,7 @@ pub const NAME: &str = "pcs-controller";
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
-    let caches = &Caches::start(runtime);
+    let caches = &PcsCaches::start(runtime);
     let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
     let group_ctx =
         Context::new(manager, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);

@@ -17,7 +17,7 @@ use grove_controller::triggers::Trigger;
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 mod desired;
 mod observe;
@@ -55,7 +55,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if creates of the group were rejected: it may release quota.
 fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
-    let Caches { sets, groups, gangs, .. } = &ctx.caches;
+    let PcsCaches { sets, groups, gangs, .. } = &ctx.caches;
     let (all_groups, all_sets) = (groups.clone(), sets.clone());
     let sets = sets.subscribe().filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.subscribe().filter(|delta| std::future::ready(was_created_or_deleted(delta)));

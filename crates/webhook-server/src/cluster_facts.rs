@@ -33,11 +33,11 @@ pub(crate) struct ClusterFacts {
     own_users: BTreeSet<String>,
     /// `own_users` and the users that the configuration exempts from the authorizer.
     pub(crate) exempt_users: BTreeSet<String>,
-    pub(crate) caches: Caches,
+    pub(crate) caches: RuleCaches,
 }
 
 /// The caches of the objects that the rules read.
-pub(crate) struct Caches {
+pub(crate) struct RuleCaches {
     pub(crate) sets: Cache<Transformed<PodCliqueSet>>,
     pub(crate) groups: Cache<Transformed<PodCliqueScalingGroup>>,
     pub(crate) cliques: Cache<Transformed<PodClique>>,
@@ -55,7 +55,7 @@ impl ClusterFacts {
     /// Starts the informers. `accounts` are the names of the service accounts of Grove's services.
     pub(crate) fn start(runtime: &Runtime, accounts: &[String]) -> Self {
         let user = |account: &String| format!("system:serviceaccount:{}:{account}", runtime.namespace());
-        let caches = Caches {
+        let caches = RuleCaches {
             sets: cache(runtime),
             groups: cache(runtime),
             cliques: cache(runtime),
@@ -66,7 +66,7 @@ impl ClusterFacts {
         Self::from_caches(runtime.config().clone(), accounts.iter().map(user).collect(), caches)
     }
 
-    pub(crate) fn from_caches(config: OperatorConfiguration, own_users: BTreeSet<String>, caches: Caches) -> Self {
+    pub(crate) fn from_caches(config: OperatorConfiguration, own_users: BTreeSet<String>, caches: RuleCaches) -> Self {
         let OperatorConfiguration { topology, schedulers, network, authorizer, .. } = config;
         let exempt_users = own_users.iter().cloned().chain(authorizer.exempt_users).collect();
         let (mnnvl_enabled, is_authorizer_enabled) = (network.auto_mnnvl_enabled, authorizer.enabled);

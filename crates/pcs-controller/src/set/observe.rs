@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use super::observed::{Observed, SetOwner};
 use crate::children::by_name;
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
@@ -35,7 +35,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
 }
 
 /// The scaling groups that the set will adopt.
-fn adoptable_groups(caches: &Caches, observed: &Observed) -> ByName<PodCliqueScalingGroup> {
+fn adoptable_groups(caches: &PcsCaches, observed: &Observed) -> ByName<PodCliqueScalingGroup> {
     let expansion = observed.expand();
     let groups = expansion.replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
     let namespace = observed.set.namespace().unwrap_or_default();
