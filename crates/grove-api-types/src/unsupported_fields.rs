@@ -4,7 +4,7 @@
 use kube::ResourceExt;
 
 use crate::admission::default;
-use crate::duration::Duration;
+use crate::duration::GoDuration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::scheduler::Scheduler;
 use crate::v1alpha1::{
@@ -64,7 +64,7 @@ impl UnsupportedFields {
         self.add(template.cluster_topology_name.is_some(), path, "clusterTopologyName");
         self.add(template.topology_constraint.is_some(), path, "topologyConstraint");
         // The webhook sets the default, so a default value is not a choice of the user.
-        let default = Duration::new(default::TERMINATION_DELAY).value();
+        let default = GoDuration::new(default::TERMINATION_DELAY).value();
         let is_set = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
         self.add(is_set, path, "terminationDelay");
         self.add(!template.resource_claim_templates.is_empty(), path, "resourceClaimTemplates");

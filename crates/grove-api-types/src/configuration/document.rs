@@ -9,7 +9,7 @@ use serde_json::Value;
 
 mod unknown;
 
-use crate::duration;
+use crate::duration::GoDuration;
 use crate::field_error::FieldError;
 
 /// The longest valid duration: a year, so that a deadline never overflows.
@@ -144,8 +144,8 @@ impl<'a> Section<'a> {
     /// A duration in the syntax of Go. Zero counts as absent; a negative duration and one above [`MAX_DURATION`] are errors.
     pub(super) fn duration(&self, key: &str) -> Option<Duration> {
         let text = self.string(key)?;
-        let positive = duration::Duration::new(&text).value();
-        let negative = text.strip_prefix('-').and_then(|rest| duration::Duration::new(rest).value());
+        let positive = GoDuration::new(&text).value();
+        let negative = text.strip_prefix('-').and_then(|rest| GoDuration::new(rest).value());
         match (positive, negative) {
             _ if text == "0" => None,
             (Some(duration), _) if duration > MAX_DURATION => {
