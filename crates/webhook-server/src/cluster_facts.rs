@@ -90,8 +90,8 @@ impl ClusterFacts {
 
     /// The facts for a set that is updated. `versions` are the old and the new object.
     pub(crate) fn for_update(&self, namespace: &str, name: &str, versions: &[&PodCliqueSet]) -> Facts {
-        // Scheduled pods freeze only the topology constraints. Most sets have none, and need no search for scheduled
-        // pods.
+        // Only the topology is immutable while pods are scheduled. Most sets have no topology constraints, and need no
+        // search for scheduled pods.
         let has_constraints = versions.iter().any(|set| constraints(&set.spec.template).next().is_some());
         let is_scheduled = has_constraints && self.is_scheduled(namespace, name);
         Facts { is_scheduled, ..self.for_create() }

@@ -220,7 +220,7 @@ pub(super) fn check_update(context: &ValidationContext<'_>, old: &PodCliqueSet, 
         let text = format!(
             "topologyName cannot be changed from {before:?} to {now:?} while pods of the PodCliqueSet are scheduled"
         );
-        errors.forbidden(Rule::TopologyFrozen, &path, text);
+        errors.forbidden(Rule::TopologyImmutable, &path, text);
     }
     let label = |set: &PodCliqueSet| set.labels().get(TOPOLOGY_NAME).cloned();
     let (before, label) = (label(old), label(context.set));
