@@ -35,7 +35,7 @@ use crate::{
 /// Time for the running work after a signal. It is shorter than the default `terminationGracePeriodSeconds` of 30 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// Time for publishing the queued events at the end.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+const EVENT_FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes that have to end before the process releases its lease.
 pub trait Drain {
@@ -251,7 +251,7 @@ impl Runtime {
         };
         // Tasks beside `work` stop when `work` ends by itself.
         self.shutdown().cancel();
-        let flushed = timeout(FLUSH_TIMEOUT, writers.flush()).await.is_ok();
+        let flushed = timeout(EVENT_FLUSH_TIMEOUT, writers.flush()).await.is_ok();
         self.leadership().release();
         writers.wait_idle().await;
         release.cancel();
