@@ -29,8 +29,8 @@ use self::{
     delete_dependents::{OnDeleted, delete_dependents},
     enqueue_all::enqueue_all,
     rate_limiter::FailureRateLimiter,
-    work_queue::{Elapsed, Key, Priority, WorkQueue},
-    worker::{Processed, Worker},
+    work_queue::{Key, Priority, ReconcileDuration, WorkQueue},
+    worker::{ReconcileOutcome, Worker},
 };
 use crate::{
     children::{ChildTracker, OwnerKind},
@@ -162,7 +162,7 @@ where
                 tokio::select! {
                     biased;
                     () = &mut stopped => break,
-                    Some(processed) = in_progress.next() => controller.finish(processed),
+                    Some(outcome) = in_progress.next() => controller.finish(outcome),
                     Some(batch) = inputs.next() => batch.into_iter().for_each(|input| controller.accept(input)),
                     () = sleep_until_some(controller.queue.next_due()) => {}
                 }
@@ -196,14 +196,14 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             match self.cache.get(&key.namespace, &key.name) {
                 Some(object) if self.leadership.is_held() => return Some((key, object)),
                 Some(_) | None => {
-                    self.queue.forget(&key);
-                    self.queue.done(&key, Elapsed::default(), now);
+                    self.queue.remove(&key);
+                    self.queue.done(&key, ReconcileDuration::default(), now);
                 }
             }
         }
     }
 
-    fn finish(&mut self, Processed { key, elapsed, requeue, has_failed }: Processed) {
+    fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue, has_failed }: ReconcileOutcome) {
         let now = Instant::now();
         self.queue.done(&key, elapsed, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
@@ -229,7 +229,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             }
             Input::Delta(Delta { old: Some(object), new: None }) => {
                 let key = key(&ObjectRef::from_obj(&*object));
-                self.queue.forget(&key);
+                self.queue.remove(&key);
                 if self.queue.is_processing(&key) {
                     self.deleted_during_reconcile.insert(key, Arc::clone(&object));
                 }

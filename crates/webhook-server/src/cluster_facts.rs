@@ -17,7 +17,7 @@ use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
-use crate::cache_transform::{Queue, Transformed};
+use crate::cache_transform::{Queue, TransformedObject};
 
 /// How long to wait for an object that is scaled right after its creation and is not in the cache yet.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,11 +38,11 @@ pub(crate) struct ClusterFacts {
 
 /// The caches of the objects that the rules read.
 pub(crate) struct RuleCaches {
-    pub(crate) sets: Cache<Transformed<PodCliqueSet>>,
-    pub(crate) groups: Cache<Transformed<PodCliqueScalingGroup>>,
-    pub(crate) cliques: Cache<Transformed<PodClique>>,
-    pub(crate) topologies: Cache<Transformed<ClusterTopology>>,
-    pub(crate) bindings: Cache<Transformed<ClusterTopologyBinding>>,
+    pub(crate) sets: Cache<TransformedObject<PodCliqueSet>>,
+    pub(crate) groups: Cache<TransformedObject<PodCliqueScalingGroup>>,
+    pub(crate) cliques: Cache<TransformedObject<PodClique>>,
+    pub(crate) topologies: Cache<TransformedObject<ClusterTopology>>,
+    pub(crate) bindings: Cache<TransformedObject<ClusterTopologyBinding>>,
     /// `None` if Volcano is not one of the configured schedulers.
     pub(crate) queues: Option<Cache<Queue>>,
 }
@@ -99,7 +99,7 @@ impl ClusterFacts {
 
     /// The facts for a topology. `has_name_conflict`: the other kind of topology has an object of this name.
     pub(crate) fn for_topology(&self, name: &str, user: &str, has_name_conflict: bool) -> TopologyFacts {
-        let refers = |cached: &Arc<Transformed<PodCliqueSet>>| {
+        let refers = |cached: &Arc<TransformedObject<PodCliqueSet>>| {
             resolve_topology_name(&cached.0, &self.topology.name) == Some(name)
         };
         TopologyFacts {
@@ -137,7 +137,7 @@ impl ClusterFacts {
 
     fn is_scheduled(&self, namespace: &str, set: &str) -> bool {
         self.caches.cliques.all().iter().any(|cached| {
-            let Transformed(clique) = &**cached;
+            let TransformedObject(clique) = &**cached;
             clique.status.as_ref().is_some_and(|status| status.scheduled_replicas > 0)
                 && clique.namespace().as_deref() == Some(namespace)
                 && clique.labels().get(PART_OF).is_some_and(|part_of| part_of == set)

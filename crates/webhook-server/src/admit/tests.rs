@@ -284,7 +284,7 @@ fn the_configuration_enables_features() {
 fn the_cache_transform_drops_pod_specs_and_foreign_annotations() {
     let mut stored = set();
     stored["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": "long" });
-    let Transformed(set) = Transformed::<PodCliqueSet>::deserialize(&stored).unwrap();
+    let TransformedObject(set) = TransformedObject::<PodCliqueSet>::deserialize(&stored).unwrap();
     let set = serde_json::to_string(&set).unwrap();
     assert!(!set.contains("pause") && !set.contains("long"), "{set}");
 }
