@@ -14,7 +14,7 @@ pub mod triggers;
 mod work_queue_metrics;
 
 pub mod children;
-pub mod informers;
+pub mod shared_informer_factory;
 
 pub mod plan;
 

@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     create_state::CreateState,
-    informers::Informers,
     name_conflict::NameConflict,
     name_waiters::NameWaiters,
     plan::{Create, Plan, Stage, Step},
+    shared_informer_factory::SharedInformerFactory,
     triggers::{Trigger, enqueue_owners},
 };
 
@@ -87,7 +87,7 @@ impl<O: OwnerKind> ChildKinds<O> {
     }
 
     /// The children that `owner` controls, from the caches.
-    pub(super) fn observe(self, informers: &Informers, owner: &O::Object) -> ObservedChildren {
+    pub(super) fn observe(self, informers: &SharedInformerFactory, owner: &O::Object) -> ObservedChildren {
         let (uid, mut children) = (owner.uid().unwrap_or_default(), ObservedChildren::default());
         self.0.iter().for_each(|kind| kind.observe(informers, &uid, &mut children));
         children
@@ -95,7 +95,7 @@ impl<O: OwnerKind> ChildKinds<O> {
 
     pub(super) fn name_conflicts(
         self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
@@ -105,14 +105,14 @@ impl<O: OwnerKind> ChildKinds<O> {
 
     pub(super) fn triggers(
         self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         creates: &CreateState<O::Object>,
         name_waiters: &NameWaiters<O::Object>,
     ) -> impl Iterator<Item = BoxStream<'static, Trigger<O::Object>>> {
         self.0.iter().map(|kind| kind.triggers(informers, creates, name_waiters))
     }
 
-    pub(super) fn relists(self, informers: &Informers) -> impl Iterator<Item = watch::Receiver<u64>> {
+    pub(super) fn relists(self, informers: &SharedInformerFactory) -> impl Iterator<Item = watch::Receiver<u64>> {
         self.0.iter().map(|kind| kind.relists(informers))
     }
 
@@ -148,11 +148,11 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     /// The failure domain of each desired child, by name.
     fn failure_domains(&self, expansion: &O::Expansion<'_>) -> Vec<(String, i32)>;
     /// Reads the children of the owner from the cache.
-    fn observe(&self, informers: &Informers, owner_uid: &str, children: &mut ObservedChildren);
+    fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren);
     /// The objects with the name of a desired child that the owner does not control.
     fn name_conflicts(
         &self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
@@ -160,14 +160,14 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     /// The owners to enqueue because of deltas of this kind.
     fn triggers(
         &self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         creates: &CreateState<O::Object>,
         name_waiters: &NameWaiters<O::Object>,
     ) -> BoxStream<'static, Trigger<O::Object>>;
     /// The number of complete lists of this kind.
-    fn relists(&self, informers: &Informers) -> watch::Receiver<u64>;
+    fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64>;
     /// Whether the cache has the child with this UID.
-    fn is_cached(&self, informers: &Informers, namespace: &str, name: &str, uid: &str) -> bool;
+    fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool;
     /// See [`ChildKinds::apply_create`].
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool;
 }
@@ -198,13 +198,13 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         C::desired(expansion).filter_map(|desired| domain((desired.name, desired.failure_domain))).collect()
     }
 
-    fn observe(&self, informers: &Informers, owner_uid: &str, children: &mut ObservedChildren) {
+    fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren) {
         children.extend(informers.cache::<C::Object>().owned_by(owner_uid));
     }
 
     fn name_conflicts(
         &self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
         owner: &<C::Owner as OwnerKind>::Object,
         expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
@@ -215,18 +215,18 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
 
     fn triggers(
         &self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         creates: &CreateState<<C::Owner as OwnerKind>::Object>,
         name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
     ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
         enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates, name_waiters)
     }
 
-    fn relists(&self, informers: &Informers) -> watch::Receiver<u64> {
+    fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64> {
         informers.cache::<C::Object>().relists()
     }
 
-    fn is_cached(&self, informers: &Informers, namespace: &str, name: &str, uid: &str) -> bool {
+    fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool {
         let cached = informers.cache::<C::Object>().get(namespace, name);
         cached.and_then(|cached| cached.uid()).is_some_and(|cached| cached == uid)
     }
