@@ -7,6 +7,7 @@ use crate::admission::default;
 use crate::duration::GoDuration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::scheduler::Scheduler;
+use crate::text::join_names;
 use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
@@ -36,14 +37,10 @@ pub fn fields(set: &PodCliqueSet) -> Vec<String> {
 
 /// The message of the condition; `None` if there are no such fields.
 pub fn message(fields: &[String]) -> Option<String> {
-    let named = fields.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = fields.len().saturating_sub(MAX_NAMED);
-    let named = match (fields.len(), more) {
-        (0, _) => return None,
-        (_, 0) => named,
-        _ => format!("{named} and {more} more"),
-    };
-    Some(format!("not supported by this version: {named}; remove these fields, or run a version that supports them"))
+    let list = join_names(fields, MAX_NAMED);
+    (!fields.is_empty()).then(|| {
+        format!("not supported by this version: {list}; remove these fields, or run a version that supports them")
+    })
 }
 
 #[derive(Default)]
