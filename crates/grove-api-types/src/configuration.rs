@@ -19,7 +19,7 @@ mod server;
 mod topology;
 
 pub use self::authorizer::Authorizer;
-pub use self::controllers::{Controller, Controllers};
+pub use self::controllers::{ControllerConfiguration, ControllersConfiguration};
 pub use self::debugging::Debugging;
 pub use self::leader_election::LeaderElection;
 pub use self::logging::{LogFormat, LogLevel};
@@ -50,7 +50,7 @@ pub struct OperatorConfiguration {
     /// `debugging`
     pub debugging: Debugging,
     /// `controllers`
-    pub controllers: Controllers,
+    pub controllers: ControllersConfiguration,
     /// `logLevel`
     pub log_level: LogLevel,
     /// `logFormat`
@@ -98,7 +98,7 @@ impl OperatorConfiguration {
             leader_election: LeaderElection::read(&root.section("leaderElection")),
             server: Server::read(&root.section("server")),
             debugging: Debugging::read(&root.section("debugging")),
-            controllers: Controllers::read(&root.section("controllers")),
+            controllers: ControllersConfiguration::read(&root.section("controllers")),
             log_level: root.enum_value("logLevel", &LogLevel::ALL).unwrap_or_default(),
             log_format: root.enum_value("logFormat", &LogFormat::ALL).unwrap_or_default(),
             authorizer: Authorizer::read(&root.section("authorizer")),

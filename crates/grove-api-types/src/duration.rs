@@ -1,7 +1,7 @@
 //! Durations in the syntax of Kubernetes: `4h`, `1m30s`, `500ms`.
 
 use std::borrow::Cow;
-use std::time;
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ const RULE: &str = r"self.matches(r'^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|
 const MAX_LENGTH: u32 = 64;
 
 /// A duration as text. The text may be invalid, so that one stored object with an invalid duration does not break the list and
-/// watch of all objects; then [`Duration::value`] is `None`.
+/// watch of all objects; then [`GoDuration::value`] is `None`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(transparent)]
-pub struct Duration(String);
+pub struct GoDuration(String);
 
-impl Duration {
+impl GoDuration {
     /// The duration of this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -29,12 +29,12 @@ impl Duration {
     }
 
     /// The value, or `None` if the text is not a duration. A value that overflows is `Duration::MAX`.
-    pub fn value(&self) -> Option<time::Duration> {
+    pub fn value(&self) -> Option<Duration> {
         let mut rest = self.0.strip_prefix('+').unwrap_or(&self.0);
         if rest.is_empty() {
             return None;
         }
-        let mut total = time::Duration::ZERO;
+        let mut total = Duration::ZERO;
         while !rest.is_empty() {
             let (part, after) = part(rest)?;
             total = total.saturating_add(part);
@@ -45,13 +45,13 @@ impl Duration {
 }
 
 /// The first number with its unit, and what follows it.
-fn part(text: &str) -> Option<(time::Duration, &str)> {
+fn part(text: &str) -> Option<(Duration, &str)> {
     let number_ends = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, rest) = text.split_at(number_ends);
     let unit_ends = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_ends);
     let seconds = number.parse::<f64>().ok()? * seconds_in(unit)?;
-    Some((time::Duration::try_from_secs_f64(seconds).unwrap_or(time::Duration::MAX), rest))
+    Some((Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX), rest))
 }
 
 fn seconds_in(unit: &str) -> Option<f64> {
@@ -67,9 +67,9 @@ fn seconds_in(unit: &str) -> Option<f64> {
     }
 }
 
-impl JsonSchema for Duration {
+impl JsonSchema for GoDuration {
     fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
+        "GoDuration".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {

@@ -53,8 +53,8 @@ impl CurrentScale {
 pub struct SetReplica<'a> {
     /// The index of the replica, from 0.
     pub index: i32,
-    /// The headless Service of its pods.
-    pub service: HeadlessServiceName,
+    /// The name of the headless Service of its pods.
+    pub service_name: HeadlessServiceName,
     /// The gang of its standalone cliques and of the first `minAvailable` replicas of its scaling groups.
     pub base_gang: PodGangName,
     /// Its standalone cliques, in the order of the template.
@@ -71,11 +71,11 @@ pub struct ScalingGroup<'a> {
     /// Its template.
     pub config: &'a PodCliqueScalingGroupConfig,
     /// The number of replicas: that of the existing object, otherwise that of the template.
-    pub replicas: i32,
+    pub replica_count: i32,
     /// The number of pods of one replica, by the template.
     pub template_pods: i32,
     /// Its replicas.
-    pub members: Vec<GroupReplica<'a>>,
+    pub replicas: Vec<GroupReplica<'a>>,
 }
 
 /// One replica of a scaling group.
@@ -121,7 +121,7 @@ pub struct Gang<'r, 'a> {
 
 /// An autoscaler that the template configures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Autoscaler<'r, 'a> {
+pub struct ConfiguredAutoscaler<'r, 'a> {
     /// The name of its `HorizontalPodAutoscaler`.
     pub name: AutoscalerName,
     /// The object that it scales.
@@ -142,29 +142,30 @@ pub enum AutoscalerTarget<'r> {
 impl<'a> SetReplica<'a> {
     /// All cliques: the standalone ones first, then those of the scaling groups.
     pub fn all_cliques(&self) -> impl Iterator<Item = &Clique<'a>> {
-        let members = self.groups.iter().flat_map(|group| &group.members).flat_map(|member| &member.cliques);
-        self.cliques.iter().chain(members)
+        let of_groups = self.groups.iter().flat_map(|group| &group.replicas).flat_map(|replica| &replica.cliques);
+        self.cliques.iter().chain(of_groups)
     }
 
     /// The base gang, then the scaled gangs.
     pub fn gangs(&self) -> Vec<Gang<'_, 'a>> {
-        let in_base = self.groups.iter().flat_map(|group| &group.members).filter(|member| member.base_gang.is_none());
-        let cliques = self.cliques.iter().chain(in_base.flat_map(|member| &member.cliques)).collect();
+        let replicas = self.groups.iter().flat_map(|group| &group.replicas);
+        let in_base = replicas.filter(|replica| replica.base_gang.is_none());
+        let cliques = self.cliques.iter().chain(in_base.flat_map(|replica| &replica.cliques)).collect();
         let base = Gang { name: &self.base_gang, base: None, group: None, cliques };
         std::iter::once(base).chain(self.groups.iter().flat_map(ScalingGroup::gangs)).collect()
     }
 
     /// The autoscalers that the template configures. A clique of a scaling group has none, because it scales with its group.
-    pub fn autoscalers(&self) -> Vec<Autoscaler<'_, 'a>> {
+    pub fn autoscalers(&self) -> Vec<ConfiguredAutoscaler<'_, 'a>> {
         let cliques = self.cliques.iter().filter_map(|clique| {
             let name = AutoscalerName::of_clique(&clique.name);
             let config = clique.template.spec.auto_scaling_config.as_ref()?;
-            Some(Autoscaler { name, target: AutoscalerTarget::Clique(&clique.name), config })
+            Some(ConfiguredAutoscaler { name, target: AutoscalerTarget::Clique(&clique.name), config })
         });
         let groups = self.groups.iter().filter_map(|group| {
             let name = AutoscalerName::of_group(&group.name);
             let config = group.config.scale_config.as_ref()?;
-            Some(Autoscaler { name, target: AutoscalerTarget::Group(&group.name), config })
+            Some(ConfiguredAutoscaler { name, target: AutoscalerTarget::Group(&group.name), config })
         });
         cliques.chain(groups).collect()
     }
@@ -174,14 +175,14 @@ impl<'a> ScalingGroup<'a> {
     /// The indices of the replicas in the base gang: the first `minAvailable`, or all if a user scaled the group below
     /// `minAvailable`.
     pub fn in_base_gang(&self) -> Range<i32> {
-        0..self.config.min_available().min(self.replicas)
+        0..self.config.min_available().min(self.replica_count)
     }
 
     /// The scaled gangs: one per replica with an index of at least `minAvailable`.
     pub fn gangs(&self) -> impl Iterator<Item = Gang<'_, 'a>> {
-        self.members.iter().filter_map(|member| {
-            let cliques = member.cliques.iter().collect();
-            Some(Gang { name: &member.gang, base: Some(member.base_gang.as_ref()?), group: Some(self), cliques })
+        self.replicas.iter().filter_map(|replica| {
+            let cliques = replica.cliques.iter().collect();
+            Some(Gang { name: &replica.gang, base: Some(replica.base_gang.as_ref()?), group: Some(self), cliques })
         })
     }
 }
@@ -193,13 +194,13 @@ pub fn expand<'a>(set: &'a PodCliqueSet, live: &CurrentScale) -> Vec<SetReplica<
 
 /// One replica of `set`; the index may exceed the replicas of the set.
 pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> SetReplica<'a> {
-    let expansion = Expansion { set, name: PodCliqueSetName::new(set.name_any()), index, live };
+    let expander = ReplicaExpander { set, name: PodCliqueSetName::new(set.name_any()), index, live };
     SetReplica {
         index,
-        service: HeadlessServiceName::of_replica(&expansion.name, index),
-        base_gang: PodGangName::base(&expansion.name, index),
-        cliques: expansion.standalone_cliques(),
-        groups: expansion.groups(),
+        service_name: HeadlessServiceName::of_replica(&expander.name, index),
+        base_gang: PodGangName::base(&expander.name, index),
+        cliques: expander.standalone_cliques(),
+        groups: expander.groups(),
     }
 }
 
@@ -208,15 +209,15 @@ pub fn hostnames(clique: &PodCliqueName, replicas: i32) -> impl Iterator<Item = 
     (0..replicas).map(move |index| (index, Hostname::of_pod(clique, index)))
 }
 
-/// The expansion of one replica of a set.
-struct Expansion<'a, 'l> {
+/// Expands one replica of a set.
+struct ReplicaExpander<'a, 'l> {
     set: &'a PodCliqueSet,
     name: PodCliqueSetName,
     index: i32,
     live: &'l CurrentScale,
 }
 
-impl<'a> Expansion<'a, '_> {
+impl<'a> ReplicaExpander<'a, '_> {
     fn configs(&self) -> &'a [PodCliqueScalingGroupConfig] {
         &self.set.spec.template.pod_clique_scaling_groups
     }
@@ -259,18 +260,19 @@ impl<'a> Expansion<'a, '_> {
 
     fn group(&self, config: &'a PodCliqueScalingGroupConfig) -> ScalingGroup<'a> {
         let name = self.group_name(config);
-        let replicas = self.live.group(&name, config.replicas());
-        let members = (0..replicas).map(|index| self.member(&name, config, index)).collect();
-        let template_pods = self.members_of(config).map(|template| template.spec.replicas).sum();
-        ScalingGroup { name, config, replicas, template_pods, members }
+        let replica_count = self.live.group(&name, config.replicas());
+        let replicas = (0..replica_count).map(|index| self.group_replica(&name, config, index)).collect();
+        let template_pods = self.templates_of(config).map(|template| template.spec.replicas).sum();
+        ScalingGroup { name, config, replica_count, template_pods, replicas }
     }
 
-    fn members_of(&self, config: &'a PodCliqueScalingGroupConfig) -> impl Iterator<Item = &'a PodCliqueTemplateSpec> {
+    /// The templates of the cliques of the scaling group.
+    fn templates_of(&self, config: &'a PodCliqueScalingGroupConfig) -> impl Iterator<Item = &'a PodCliqueTemplateSpec> {
         let templates = self.templates();
         config.clique_names.iter().filter_map(move |name| templates.iter().find(|template| template.name == *name))
     }
 
-    fn member(
+    fn group_replica(
         &self,
         group: &PodCliqueScalingGroupName,
         config: &'a PodCliqueScalingGroupConfig,
@@ -284,7 +286,7 @@ impl<'a> Expansion<'a, '_> {
         let clique = |template: &'a PodCliqueTemplateSpec| {
             self.clique(PodCliqueName::member(group, index, &template.name), template, scaled)
         };
-        let cliques = self.members_of(config).map(clique).collect();
+        let cliques = self.templates_of(config).map(clique).collect();
         let topology_group = TopologyGroupName::of_replica(group, index);
         GroupReplica { index, gang, base_gang, topology_group, cliques }
     }

@@ -28,6 +28,7 @@ pub mod resource_sharing;
 pub mod scheduler;
 pub mod scheduler_v1alpha1;
 pub mod syntax;
+pub mod text;
 pub mod topology;
 pub mod unsupported_fields;
 pub mod v1alpha1;

@@ -1,6 +1,6 @@
 //! Parts of an object that stay raw JSON, so that no field of any version of Kubernetes is lost.
 
-mod interned;
+mod intern_pool;
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -63,7 +63,7 @@ impl<K> Serialize for Raw<K> {
 
 impl<'de, K> Deserialize<'de> for Raw<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Map::deserialize(deserializer).map(|fields| Self { fields: interned::intern(fields), kind: PhantomData })
+        Map::deserialize(deserializer).map(|fields| Self { fields: intern_pool::intern(fields), kind: PhantomData })
     }
 }
 

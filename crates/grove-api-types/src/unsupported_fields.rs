@@ -4,9 +4,10 @@
 use kube::ResourceExt;
 
 use crate::admission::default;
-use crate::duration::Duration;
+use crate::duration::GoDuration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::scheduler::Scheduler;
+use crate::text::join_names;
 use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
@@ -36,14 +37,10 @@ pub fn fields(set: &PodCliqueSet) -> Vec<String> {
 
 /// The message of the condition; `None` if there are no such fields.
 pub fn message(fields: &[String]) -> Option<String> {
-    let named = fields.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = fields.len().saturating_sub(MAX_NAMED);
-    let named = match (fields.len(), more) {
-        (0, _) => return None,
-        (_, 0) => named,
-        _ => format!("{named} and {more} more"),
-    };
-    Some(format!("not supported by this version: {named}; remove these fields, or run a version that supports them"))
+    let list = join_names(fields, MAX_NAMED);
+    (!fields.is_empty()).then(|| {
+        format!("not supported by this version: {list}; remove these fields, or run a version that supports them")
+    })
 }
 
 #[derive(Default)]
@@ -64,7 +61,7 @@ impl UnsupportedFields {
         self.add(template.cluster_topology_name.is_some(), path, "clusterTopologyName");
         self.add(template.topology_constraint.is_some(), path, "topologyConstraint");
         // The webhook sets the default, so a default value is not a choice of the user.
-        let default = Duration::new(default::TERMINATION_DELAY).value();
+        let default = GoDuration::new(default::TERMINATION_DELAY).value();
         let is_set = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
         self.add(is_set, path, "terminationDelay");
         self.add(!template.resource_claim_templates.is_empty(), path, "resourceClaimTemplates");

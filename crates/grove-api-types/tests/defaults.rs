@@ -6,7 +6,7 @@ use std::time;
 
 use expect_test::{Expect, expect};
 use grove_api_types::admission::default::pod_clique_set;
-use grove_api_types::duration::Duration;
+use grove_api_types::duration::GoDuration;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ template:
 
 #[test]
 fn durations_have_the_syntax_of_go() {
-    let read = |text: &str| Duration::new(text).value();
+    let read = |text: &str| GoDuration::new(text).value();
     let seconds = |seconds: f64| Some(time::Duration::from_secs_f64(seconds));
     let rows = [
         ("4h", seconds(14_400.0)),

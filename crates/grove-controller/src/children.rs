@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use self::{
     child_kinds::{AnyChildKind, ChildKinds},
     child_plan::ChildPlan,
-    observed::ObservedChildren,
+    observed::{ByName, ObservedChildren},
     tracker::ChildTracker,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A kind of owners.
-pub trait Owner: 'static {
+pub trait OwnerKind: 'static {
     /// The owner.
     type Object: Resource<DynamicType = ()> + Send + Sync + 'static;
     /// What an owner expands to: the input of the desired state of all its children.
@@ -34,7 +34,7 @@ pub trait Owner: 'static {
 /// One kind of children of one kind of owners.
 pub trait ChildKind: Sync + 'static {
     /// The owner of the children.
-    type Owner: Owner;
+    type Owner: OwnerKind;
     /// A child, as the cache stores it.
     type Object: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
 
@@ -48,7 +48,7 @@ pub trait ChildKind: Sync + 'static {
 
     /// The desired children. A child that is not among them is deleted.
     fn desired<'r, 'a: 'r>(
-        expansion: &'r <Self::Owner as Owner>::Expansion<'a>,
+        expansion: &'r <Self::Owner as OwnerKind>::Expansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Self::Object>>;
 
     /// The step that corrects a live child; `None` if its compared fields do not differ.

@@ -4,7 +4,6 @@
 
 mod delete_dependents;
 mod enqueue_all;
-pub(crate) mod queue_metrics;
 mod rate_limiter;
 mod requeue;
 mod work_queue;
@@ -29,18 +28,18 @@ pub use self::requeue::Requeue;
 use self::{
     delete_dependents::{OnDeleted, delete_dependents},
     enqueue_all::enqueue_all,
-    queue_metrics::QueueMetrics,
     rate_limiter::FailureRateLimiter,
-    work_queue::{Elapsed, Key, Priority, WorkQueue},
-    worker::{Processed, Worker},
+    work_queue::{Key, Priority, ReconcileDuration, WorkQueue},
+    worker::{ReconcileOutcome, Worker},
 };
 use crate::{
-    children::{ChildTracker, Owner},
-    controllers::Controllers,
+    children::{ChildTracker, OwnerKind},
+    manager::Manager,
     plan::Plan,
     predicates::metadata_or_generation_changed,
     status_policy::StatusPolicy,
     triggers::Trigger,
+    work_queue_metrics::QueueMetrics,
 };
 
 /// Inputs that the queue accepts before the controller polls the workers again.
@@ -96,7 +95,7 @@ where
     /// Enqueues the owners of children of all kinds, and the owners that wait for a name: for a change or a deletion of a
     /// child, after a relist, and for the deletion of an object that may release quota for a rejected create.
     #[must_use]
-    pub fn owns<O: Owner<Object = K>>(self, children: &ChildTracker<O>) -> Self {
+    pub fn owns<O: OwnerKind<Object = K>>(self, children: &ChildTracker<O>) -> Self {
         children.triggers().into_iter().fold(self, Self::watches)
     }
 
@@ -117,21 +116,21 @@ where
 
     /// Waits until all caches of the process are filled, then reconciles until the process is stopped and the reconciles
     /// in progress have ended.
-    pub async fn run<C, E, F, R>(self, controllers: &Controllers, context: Arc<C>, reconcile: F)
+    pub async fn run<C, E, F, R>(self, manager: &Manager, context: Arc<C>, reconcile: F)
     where
         E: Error + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R,
         R: Future<Output = Result<Requeue, E>>,
     {
         let name = self.name;
-        if !controllers.wait_for_cache_sync().await {
+        if !manager.wait_for_cache_sync().await {
             return;
         }
-        self.reconcile_until_stopped(controllers, context, reconcile).await;
+        self.reconcile_until_stopped(manager, context, reconcile).await;
         tracing::info!(controller = name, "stopped");
     }
 
-    async fn reconcile_until_stopped<C, E, F, R>(self, controllers: &Controllers, context: Arc<C>, reconcile: F)
+    async fn reconcile_until_stopped<C, E, F, R>(self, manager: &Manager, context: Arc<C>, reconcile: F)
     where
         E: Error + 'static,
         F: Fn(Arc<K>, Arc<C>) -> R,
@@ -139,13 +138,13 @@ where
     {
         let Self { name, concurrency, cache, deltas, triggers, on_deleted } = self;
         tracing::info!(controller = name, concurrency, "reconciling");
-        let triggers = stream::select(triggers, enqueue_all(controllers, cache.clone()));
+        let triggers = stream::select(triggers, enqueue_all(manager, cache.clone()));
         let inputs = stream::select(deltas.map(Input::Delta), triggers.map(Input::Trigger));
         let (deleted, deleted_objects) = mpsc::unbounded();
-        let (metrics, rate_limiter) = (controllers.metrics().clone(), Arc::new(FailureRateLimiter::default()));
-        let queue_metrics = controllers.work_queue_metrics().of_queue(name);
+        let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
+        let queue_metrics = manager.work_queue_metrics().of_queue(name);
         let mut controller = Controller {
-            leadership: controllers.leadership().clone(),
+            leadership: manager.leadership().clone(),
             cache,
             queue: WorkQueue::new(StatusPolicy::DEFAULT, concurrency.into(), queue_metrics.clone()),
             queue_metrics,
@@ -155,7 +154,7 @@ where
         };
         let worker = Worker { controller: name, metrics, rate_limiter };
         let reconciling = async {
-            let mut stopped = pin!(controllers.shutdown().cancelled());
+            let mut stopped = pin!(manager.shutdown().cancelled());
             let mut inputs = pin!(inputs.ready_chunks(INPUT_BATCH));
             let mut in_progress = FuturesUnordered::new();
             loop {
@@ -166,7 +165,7 @@ where
                 tokio::select! {
                     biased;
                     () = &mut stopped => break,
-                    Some(processed) = in_progress.next() => controller.finish(processed),
+                    Some(outcome) = in_progress.next() => controller.finish(outcome),
                     Some(batch) = inputs.next() => batch.into_iter().for_each(|input| controller.accept(input)),
                     () = sleep_until_some(controller.queue.next_due()) => {}
                 }
@@ -175,7 +174,7 @@ where
             // Ends `delete_dependents`, too.
             drop(controller);
         };
-        join(reconciling, delete_dependents(controllers, name, on_deleted, deleted_objects)).await;
+        join(reconciling, delete_dependents(manager, name, on_deleted, deleted_objects)).await;
     }
 }
 
@@ -200,14 +199,14 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             match self.cache.get(&key.namespace, &key.name) {
                 Some(object) if self.leadership.is_held() => return Some((key, object)),
                 Some(_) | None => {
-                    self.queue.forget(&key);
-                    self.queue.done(&key, Elapsed::default(), now);
+                    self.queue.remove(&key);
+                    self.queue.done(&key, ReconcileDuration::default(), now);
                 }
             }
         }
     }
 
-    fn finish(&mut self, Processed { key, elapsed, requeue, has_failed }: Processed) {
+    fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue, has_failed }: ReconcileOutcome) {
         let now = Instant::now();
         self.queue.done(&key, elapsed, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
@@ -233,7 +232,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             }
             Input::Delta(Delta { old: Some(object), new: None }) => {
                 let key = key(&ObjectRef::from_obj(&*object));
-                self.queue.forget(&key);
+                self.queue.remove(&key);
                 if self.queue.is_processing(&key) {
                     self.deleted_during_reconcile.insert(key, Arc::clone(&object));
                 }

@@ -78,7 +78,7 @@ impl BackedOffCreates {
 /// when the owner is deleted.
 #[derive(Debug)]
 pub struct CreateBackoff<K> {
-    by_owner_uid: Arc<Mutex<BTreeMap<String, Entry>>>,
+    by_owner_uid: Arc<Mutex<BTreeMap<String, RejectedCreates>>>,
     children_are_alike: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -109,25 +109,26 @@ impl<K> CreateBackoff<K> {
 
 /// The parts of an owner that alike children are created from: they copy its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Template {
+struct OwnerVersion {
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
 }
 
-impl Template {
+impl OwnerVersion {
     fn of(owner: &impl Resource) -> Self {
         let ObjectMeta { generation, labels, annotations, .. } = owner.meta().clone();
         Self { generation, labels, annotations }
     }
 }
 
+/// The children of one owner whose creates were rejected, and their backoff.
 #[derive(Debug)]
-struct Entry {
+struct RejectedCreates {
     namespace: String,
     name: String,
     /// The owner at the time of the rejection, as far as its children depend on it.
-    template: Template,
+    owner_version: OwnerVersion,
     children: Vec<RejectedCreate>,
     backoff: Backoff,
     due: Instant,
@@ -140,7 +141,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let Some(entry) = by_owner_uid.get(&owner.uid().unwrap_or_default()) else {
             return BackedOffCreates::default();
         };
-        let has_changed = self.children_are_alike && entry.template != Template::of(owner);
+        let has_changed = self.children_are_alike && entry.owner_version != OwnerVersion::of(owner);
         if has_changed || entry.due <= now {
             return BackedOffCreates { is_retry: true, ..BackedOffCreates::default() };
         }
@@ -165,9 +166,16 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let (namespace, name, now) = (owner.namespace().unwrap_or_default(), owner.name_any(), Instant::now());
         let entry = by_owner_uid.entry(uid).or_insert_with(|| {
             let backoff = Backoff::for_objects();
-            Entry { namespace, name, template: Template::of(owner), children: vec![], backoff, due: now }
+            RejectedCreates {
+                namespace,
+                name,
+                owner_version: OwnerVersion::of(owner),
+                children: vec![],
+                backoff,
+                due: now,
+            }
         });
-        (entry.children, entry.template) = (children, Template::of(owner));
+        (entry.children, entry.owner_version) = (children, OwnerVersion::of(owner));
         if is_retry {
             entry.due = now + entry.backoff.next_delay();
         }

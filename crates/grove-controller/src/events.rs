@@ -201,7 +201,7 @@ mod tests {
             let child: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
             Step::delete(&child)
         });
-        let stage = Stage::new("surplus", children).with_event("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
+        let stage = Stage::new("scale-in", children).with_event("MapDeleteSuccessful", "MapDeleteFailed", "Deleted");
         assert!(executor.execute(&subject, &Plan::new().stage(stage)).await.succeeded());
         broadcaster.flush().await;
         let events: Vec<_> = log.requests().into_iter().filter(|request| request.path.contains("/events")).collect();
@@ -214,7 +214,7 @@ mod tests {
         event["metadata"]["name"] = json!("…");
         expect![[r#"
             {
-              "action": "surplus",
+              "action": "scale-in",
               "apiVersion": "events.k8s.io/v1",
               "eventTime": "…",
               "kind": "Event",

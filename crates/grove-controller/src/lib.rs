@@ -1,19 +1,20 @@
 //! Building blocks of Grove's reconcilers. A reconciler writes to the API server only through the executor; this crate also
 //! writes the events.
 //!
-//! Modules in reading order: a service creates its [`controllers::Controllers`] and builds each controller with
+//! Modules in reading order: a service creates its [`manager::Manager`] and builds each controller with
 //! [`controller::ControllerBuilder`]; the reconciler computes a [`plan::Plan`], and the [`executor::Executor`] executes it.
 //! This crate has no rule of the Grove API and depends on none of its kinds.
 
 #![deny(missing_docs)]
 
 pub mod controller;
-pub mod controllers;
+pub mod manager;
 pub mod predicates;
 pub mod triggers;
+mod work_queue_metrics;
 
 pub mod children;
-pub mod informers;
+pub mod shared_informer_factory;
 
 pub mod plan;
 

@@ -13,7 +13,7 @@ use futures::{StreamExt, stream};
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_controller::{
     controller::{ControllerBuilder, Requeue},
-    controllers::Controllers,
+    manager::Manager,
     plan::{Plan, Stage, Step},
 };
 use grove_runtime::{
@@ -71,10 +71,10 @@ async fn reconcile_once() {
     });
     let clients = Clients { requests: client.clone(), watches: client };
     let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
-    let controllers = Controllers::new(&runtime).unwrap();
+    let manager = Manager::new(&runtime).unwrap();
     let created = Delta { old: None, new: Some(Arc::new(map("subject"))) };
     let cache = Cache::from_objects([map("subject")]);
-    let (executor, shutdown) = (controllers.executor().clone(), runtime.shutdown().clone());
+    let (executor, shutdown) = (manager.executor().clone(), runtime.shutdown().clone());
     let builder = ControllerBuilder::new("maps", cache, stream::iter([created]).chain(stream::pending()));
     let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {
         let (executor, shutdown) = (executor.clone(), shutdown.clone());
@@ -85,7 +85,7 @@ async fn reconcile_once() {
             done.into_result().map(|()| Requeue::AwaitChange)
         }
     };
-    builder.run(&controllers, Arc::new(()), reconcile).await;
+    builder.run(&manager, Arc::new(()), reconcile).await;
 }
 
 fn text(attributes: &[Attribute], key: &str) -> Option<String> {

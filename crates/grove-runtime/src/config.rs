@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 /// A configuration file that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Loaded {
+pub struct LoadedConfiguration {
     /// The configuration.
     pub configuration: OperatorConfiguration,
     /// The parts of the file that have no effect.
@@ -53,8 +53,8 @@ fn error_lines(errors: &[FieldError]) -> String {
 }
 
 /// Reads the file. Without a file every setting has its default.
-pub fn load(file: Option<&Path>) -> Result<Loaded, Error> {
-    let Some(path) = file else { return Ok(Loaded::default()) };
+pub fn load(file: Option<&Path>) -> Result<LoadedConfiguration, Error> {
+    let Some(path) = file else { return Ok(LoadedConfiguration::default()) };
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => parse(file, &text),
@@ -62,7 +62,7 @@ pub fn load(file: Option<&Path>) -> Result<Loaded, Error> {
     }
 }
 
-fn parse(file: String, text: &str) -> Result<Loaded, Error> {
+fn parse(file: String, text: &str) -> Result<LoadedConfiguration, Error> {
     let content: Value = match serde_saphyr::from_str(text) {
         Ok(content) => content,
         Err(error) => return Err(Error::Syntax { file, message: error.to_string() }),
@@ -70,7 +70,7 @@ fn parse(file: String, text: &str) -> Result<Loaded, Error> {
     let digest = Sha256::digest(text);
     let hash = digest.iter().take(8).fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
     match OperatorConfiguration::read(&content) {
-        Ok((configuration, warnings)) => Ok(Loaded { configuration, warnings, hash }),
+        Ok((configuration, warnings)) => Ok(LoadedConfiguration { configuration, warnings, hash }),
         Err(errors) => Err(Error::Invalid { file, errors }),
     }
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn without_a_file_every_setting_has_its_default() {
-        assert_eq!(load(None).unwrap(), Loaded::default());
+        assert_eq!(load(None).unwrap(), LoadedConfiguration::default());
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Upper limit for one request about the Lease.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const LEASE_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The Lease that the replicas of a service compete for.
 pub struct LeaseLock {
@@ -282,7 +282,7 @@ impl LeaderElector {
 
     /// Clears the holder, so that a standby takes over without waiting for the expiry.
     async fn release(&self) {
-        let released = timeout(REQUEST_TIMEOUT, self.release_lease()).await.unwrap_or(Err(Error::Timeout));
+        let released = timeout(LEASE_REQUEST_TIMEOUT, self.release_lease()).await.unwrap_or(Err(Error::Timeout));
         let message = released.map_or_else(
             |error| format!("could not release the lease, it will expire: {error}"),
             |()| "released the lease".to_owned(),
@@ -304,7 +304,7 @@ impl LeaderElector {
 
     async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
         // A request that times out must leave time for a second attempt before the leadership expires.
-        let limit = REQUEST_TIMEOUT.min(self.election.renew_deadline / 2);
+        let limit = LEASE_REQUEST_TIMEOUT.min(self.election.renew_deadline / 2);
         timeout(limit, call).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
     }
 

@@ -10,11 +10,11 @@ pub struct Readiness {
     pending: watch::Sender<PendingComponents>,
 }
 
-type PendingComponents = BTreeMap<String, Pending>;
+type PendingComponents = BTreeMap<String, PendingComponent>;
 
 /// One component that is not ready.
 #[derive(Clone, Debug)]
-struct Pending {
+struct PendingComponent {
     /// Why it is not ready, if known.
     reason: Option<String>,
     /// Whether only the probes consider it, and [`Readiness::wait`] does not.
@@ -46,7 +46,7 @@ impl Readiness {
 
     fn add(&self, component: String, is_probe_only: bool) -> ReadyHandle {
         self.pending.send_modify(|pending| {
-            pending.insert(component.clone(), Pending { reason: None, is_probe_only });
+            pending.insert(component.clone(), PendingComponent { reason: None, is_probe_only });
         });
         ReadyHandle { component, pending: self.pending.clone() }
     }

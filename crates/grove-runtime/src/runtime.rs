@@ -22,7 +22,7 @@ use crate::{
     caches::{self, Cache, InformerOptions},
     client::{self, Clients, Connection},
     clock::Clock,
-    config::{self, Loaded},
+    config::{self, LoadedConfiguration},
     health_and_metrics, identity,
     leader_election::{LeaderElector, LeadershipLost, LeaseLock},
     leadership::Leadership,
@@ -35,7 +35,7 @@ use crate::{
 /// Time for the running work after a signal. It is shorter than the default `terminationGracePeriodSeconds` of 30 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// Time for publishing the queued events at the end.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+const EVENT_FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes that have to end before the process releases its lease.
 pub trait Drain {
@@ -87,7 +87,7 @@ impl Runtime {
         let identity = args.identity.clone().unwrap_or_else(identity::default_identity);
         let (version, kubeconfig) = (env!("CARGO_PKG_VERSION"), args.kubeconfig.as_deref());
         let source = ServiceIdentity { service: name, version, instance: &identity };
-        let Loaded { configuration, warnings: _, hash } = configure(args, &source)?;
+        let LoadedConfiguration { configuration, warnings: _, hash } = configure(args, &source)?;
         let agent = format!("{name}/{version} ({identity})");
         let Connection { clients, leases, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
@@ -251,7 +251,7 @@ impl Runtime {
         };
         // Tasks beside `work` stop when `work` ends by itself.
         self.shutdown().cancel();
-        let flushed = timeout(FLUSH_TIMEOUT, writers.flush()).await.is_ok();
+        let flushed = timeout(EVENT_FLUSH_TIMEOUT, writers.flush()).await.is_ok();
         self.leadership().release();
         writers.wait_idle().await;
         release.cancel();
@@ -289,7 +289,7 @@ impl Runtime {
     }
 }
 
-fn configure(args: &CommonArgs, identity: &ServiceIdentity<'_>) -> anyhow::Result<Loaded> {
+fn configure(args: &CommonArgs, identity: &ServiceIdentity<'_>) -> anyhow::Result<LoadedConfiguration> {
     let loaded = config::load(args.config.as_deref())?;
     let configuration = &loaded.configuration;
     let level = args.log_level.as_deref().unwrap_or(configuration.log_level.as_str());

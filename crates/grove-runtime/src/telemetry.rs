@@ -15,7 +15,7 @@ use self::{settings::TraceSettings, traces::Traces};
 use crate::api_error::error_chain;
 
 /// Time for sending the last traces at the end of the process.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+const TRACE_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The traces of this process.
 static TRACES: OnceLock<Traces> = OnceLock::new();
@@ -96,7 +96,7 @@ fn warn(message: &str) {
 pub async fn finish() {
     let Some(traces) = TRACES.get() else { return };
     // The call blocks, and this thread may have to send the requests.
-    if !tokio::task::spawn_blocking(move || traces.shutdown(FLUSH_TIMEOUT)).await.unwrap_or_default() {
+    if !tokio::task::spawn_blocking(move || traces.shutdown(TRACE_FLUSH_TIMEOUT)).await.unwrap_or_default() {
         tracing::warn!("could not send the last traces");
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::{ControllerBuilder, Requeue};
-use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::status_writer::ExecutedPlan;
@@ -19,7 +19,7 @@ use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PclqCaches;
 use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
 mod desired;
@@ -37,12 +37,12 @@ mod tests;
 pub(crate) const CONTROLLER: &str = "podclique-controller";
 
 /// Reconciles cliques until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
+pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
-        .concurrency(service.config().controllers.pod_clique.concurrent_syncs)
+        .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(service, ctx, reconcile)
+        .run(manager, ctx, reconcile)
         .await;
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context>) {
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
-    let Caches { cliques, pods, gangs, .. } = &ctx.caches;
+    let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
     let creates = ctx.creates.clone();
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())

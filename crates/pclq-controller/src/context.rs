@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controllers::Controllers;
 use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
+use grove_controller::manager::Manager;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
-use crate::informers::Caches;
+use crate::informers::PclqCaches;
 use crate::write_history::WriteHistory;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
-    pub(crate) caches: Caches,
+    pub(crate) caches: PclqCaches,
     pub(crate) creates: CreateState<PodClique>,
     pub(crate) write_history: WriteHistory,
     pub(crate) executor: Executor,
@@ -29,16 +29,16 @@ pub(crate) struct Context {
 
 impl Context {
     /// The context of the reconciler `controller`, which publishes its events under that name.
-    pub(crate) fn new(service: &Controllers, caches: Caches, controller: &'static str) -> Arc<Self> {
-        let executor = service.executor().with_reporting_controller(controller);
+    pub(crate) fn new(manager: &Manager, caches: PclqCaches, controller: &'static str) -> Arc<Self> {
+        let executor = manager.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches,
             creates: CreateState::new(CreateBackoff::of_alike_children()),
             write_history: WriteHistory::default(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
-            clock: service.clock(),
-            default_scheduler: service.config().schedulers.default_profile,
+            clock: manager.clock(),
+            default_scheduler: manager.config().schedulers.default_profile,
         })
     }
 }

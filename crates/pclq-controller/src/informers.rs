@@ -2,7 +2,7 @@
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controllers::Controllers;
+use grove_controller::manager::Manager;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
@@ -11,7 +11,7 @@ use crate::scaled_cliques::BY_BASE_GANG;
 use crate::tombstones::Tombstones;
 
 /// `PodClique`s, and the objects that their reconciler reads.
-pub(crate) struct Caches {
+pub(crate) struct PclqCaches {
     /// All cliques.
     pub(crate) cliques: Cache<PodClique>,
     /// The pods that a clique controls or could adopt.
@@ -23,14 +23,14 @@ pub(crate) struct Caches {
 }
 
 /// Starts the informers.
-pub(crate) fn start(service: &Controllers) -> Caches {
-    let cliques = service.start_informer::<PodClique>(InformerOptions::default().with_index(BY_BASE_GANG));
+pub(crate) fn start(manager: &Manager) -> PclqCaches {
+    let cliques = manager.start_informer::<PodClique>(InformerOptions::default().with_index(BY_BASE_GANG));
     // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.
     let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);
     let tombstones = Tombstones::new(&cliques);
     let recorder = tombstones.clone();
     let pod_options = pod_options.with_observer(move |delta| recorder.record(delta));
-    let pods = service.start_informer::<SlimPod>(pod_options);
-    let gangs = service.start_informer::<PodGang>(InformerOptions::default());
-    Caches { cliques, pods, gangs, tombstones }
+    let pods = manager.start_informer::<SlimPod>(pod_options);
+    let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
+    PclqCaches { cliques, pods, gangs, tombstones }
 }

@@ -3,7 +3,7 @@
 //! Start with `clique`, the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the
 //! status.
 
-use grove_controller::controllers::Controllers;
+use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
 mod clique;
@@ -25,14 +25,14 @@ pub const NAME: &str = "pclq-controller";
 /// # Errors
 /// If the service cannot listen for signals, or it is forced to stop.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
-    let service = &Controllers::new(runtime)?;
-    let caches = informers::start(service);
-    let ctx = Context::new(service, caches, clique::CONTROLLER);
+    let manager = &Manager::new(runtime)?;
+    let caches = informers::start(manager);
+    let ctx = Context::new(manager, caches, clique::CONTROLLER);
     // On the heap: it is a large future.
-    let cliques = Box::pin(clique::run(service, ctx));
-    service
+    let cliques = Box::pin(clique::run(manager, ctx));
+    manager
         .run(async {
-            if service.wait_for_cache_sync().await {
+            if manager.wait_for_cache_sync().await {
                 cliques.await;
             }
             Ok(())

@@ -18,5 +18,5 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    process::run(pclq_controller::NAME, &args.common, async |service| pclq_controller::run(service).await).await
+    process::run(pclq_controller::NAME, &args.common, async |runtime| pclq_controller::run(runtime).await).await
 }

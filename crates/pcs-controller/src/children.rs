@@ -1,8 +1,8 @@
 //! Code that the children of sets and of scaling groups share: desired objects, drift, and the messages for rejected writes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use grove_controller::children::ByName;
 use kube::{Resource, ResourceExt};
 
 pub(crate) mod clique;
@@ -13,9 +13,6 @@ mod template_hashes;
 pub(crate) mod too_large;
 
 pub(crate) use template_hashes::TemplateHashes;
-
-/// Objects of one kind, by name.
-pub(crate) type ByName<K> = BTreeMap<String, Arc<K>>;
 
 /// The objects by name. All are in one namespace.
 pub(crate) fn by_name<K: Resource>(objects: impl IntoIterator<Item = Arc<K>>) -> ByName<K> {

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
-use grove_controller::children::{ChildKinds, ChildTracker, Owner};
-use grove_controller::controllers::Controllers;
+use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
+use grove_controller::manager::Manager;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::caches::Cache;
 use grove_runtime::clock::Clock;
 
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 /// The dependencies of the reconciler of one kind of owner. Only `reconcile`, `triggers` and `observe` see it; `plan` and
 /// `status` get values.
-pub(crate) struct Context<O: Owner> {
-    pub(crate) caches: Caches,
+pub(crate) struct Context<O: OwnerKind> {
+    pub(crate) caches: PcsCaches,
     /// The children of the owners.
     pub(crate) children: ChildTracker<O>,
     pub(crate) executor: Executor,
@@ -26,24 +26,24 @@ pub(crate) struct Context<O: Owner> {
     pub(crate) default_scheduler: Scheduler,
 }
 
-impl<O: Owner> Context<O> {
+impl<O: OwnerKind> Context<O> {
     /// The context of the reconciler `controller`, which publishes its events under that name. It reconciles the objects of
     /// `owners`, and their children of these `kinds`.
     pub(crate) fn new(
-        service: &Controllers,
-        caches: &Caches,
+        manager: &Manager,
+        caches: &PcsCaches,
         controller: &'static str,
         kinds: ChildKinds<O>,
         owners: &Cache<O::Object>,
     ) -> Arc<Self> {
-        let executor = service.executor().with_reporting_controller(controller);
+        let executor = manager.executor().with_reporting_controller(controller);
         Arc::new(Self {
             caches: caches.clone(),
             children: ChildTracker::new(kinds, &caches.informers, owners),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
-            clock: service.clock(),
-            default_scheduler: service.config().schedulers.default_profile,
+            clock: manager.clock(),
+            default_scheduler: manager.config().schedulers.default_profile,
         })
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::controller::{ControllerBuilder, Requeue};
-use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::status_writer::ExecutedPlan;
@@ -37,12 +37,12 @@ use self::observed::GangOwner;
 pub(crate) const CONTROLLER: &str = "podgang-status-controller";
 
 /// Reconciles gangs until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GangOwner>>) {
+pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GangOwner>>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
-        .concurrency(service.config().controllers.pod_gang.concurrent_syncs)
+        .concurrency(manager.config().controllers.pod_gang.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(service, ctx, reconcile)
+        .run(manager, ctx, reconcile)
         .await;
 }
 

@@ -5,7 +5,7 @@
 //! triggers a reconcile and shows the flow from the snapshot to the status.
 
 use futures::future::join3;
-use grove_controller::controllers::Controllers;
+use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
 mod children;
@@ -17,7 +17,7 @@ mod scaling_group;
 mod set;
 
 use context::Context;
-use informers::Caches;
+use informers::PcsCaches;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pcs-controller";
@@ -27,19 +27,19 @@ pub const NAME: &str = "pcs-controller";
 /// # Errors
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
-    let service = &Controllers::new(runtime)?;
-    let caches = &Caches::start(runtime);
-    let set_ctx = Context::new(service, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
+    let manager = &Manager::new(runtime)?;
+    let caches = &PcsCaches::start(runtime);
+    let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
     let group_ctx =
-        Context::new(service, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);
-    let gang_ctx = Context::new(service, caches, gang::CONTROLLER, gang::CHILD_KINDS, &caches.gangs);
+        Context::new(manager, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);
+    let gang_ctx = Context::new(manager, caches, gang::CONTROLLER, gang::CHILD_KINDS, &caches.gangs);
     // On the heap: together they would make a large future.
-    let sets = Box::pin(set::run(service, set_ctx));
-    let groups = Box::pin(scaling_group::run(service, group_ctx));
-    let gangs = Box::pin(gang::run(service, gang_ctx));
-    service
+    let sets = Box::pin(set::run(manager, set_ctx));
+    let groups = Box::pin(scaling_group::run(manager, group_ctx));
+    let gangs = Box::pin(gang::run(manager, gang_ctx));
+    manager
         .run(async {
-            if service.wait_for_cache_sync().await {
+            if manager.wait_for_cache_sync().await {
                 join3(sets, groups, gangs).await;
             }
             Ok(())

@@ -19,5 +19,5 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    process::run(pcs_controller::NAME, &args.common, async |service| pcs_controller::run(service).await).await
+    process::run(pcs_controller::NAME, &args.common, async |runtime| pcs_controller::run(runtime).await).await
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::controller::{ControllerBuilder, Requeue};
-use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
@@ -18,7 +18,7 @@ use grove_controller::triggers::Trigger;
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 mod desired;
 mod observe;
@@ -37,12 +37,12 @@ pub(crate) use self::observed::GroupOwner;
 pub(crate) const CONTROLLER: &str = "podcliquescalinggroup-controller";
 
 /// Reconciles groups until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GroupOwner>>) {
+pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
-        .concurrency(service.config().controllers.pod_clique_scaling_group.concurrent_syncs)
+        .concurrency(manager.config().controllers.pod_clique_scaling_group.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(service, ctx, reconcile)
+        .run(manager, ctx, reconcile)
         .await;
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<GroupOwner>>) {
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if creates of the group were rejected: it may release quota.
 fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
-    let Caches { sets, groups, gangs, .. } = &ctx.caches;
+    let PcsCaches { sets, groups, gangs, .. } = &ctx.caches;
     let (all_groups, all_sets) = (groups.clone(), sets.clone());
     let sets = sets.subscribe().filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.subscribe().filter(|delta| std::future::ready(was_created_or_deleted(delta)));

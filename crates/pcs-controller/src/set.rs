@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::controller::{ControllerBuilder, Requeue};
-use grove_controller::controllers::Controllers;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::status_writer::ExecutedPlan;
@@ -31,12 +31,12 @@ pub(crate) use self::observed::SetOwner;
 pub(crate) const CONTROLLER: &str = "podcliqueset-controller";
 
 /// Reconciles sets until the service is stopped.
-pub(crate) async fn run(service: &Controllers, ctx: Arc<Context<SetOwner>>) {
+pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
-        .concurrency(service.config().controllers.pod_clique_set.concurrent_syncs)
+        .concurrency(manager.config().controllers.pod_clique_set.concurrent_syncs)
         .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(service, ctx, reconcile)
+        .run(manager, ctx, reconcile)
         .await;
 }
 

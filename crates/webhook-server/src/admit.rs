@@ -17,7 +17,7 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cache_transform::Transformed;
+use crate::cache_transform::TransformedObject;
 use crate::cluster_facts::{ClusterFacts, wait_until_cached};
 use crate::review::{AdmissionRequest, AdmissionResponse};
 use crate::webhook::Webhook;
@@ -157,7 +157,7 @@ fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> Admis
     let parent = match &set {
         None => ParentSet::NotFound,
         Some(cached) => {
-            let Transformed(set) = &**cached;
+            let TransformedObject(set) = &**cached;
             ParentSet::Found(set.annotations().get(PROTECTION_DISABLED).map(String::as_str))
         }
     };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use grove_api_types::configuration::CertProvisionMode;
-use grove_api_types::duration::Duration as Text;
+use grove_api_types::duration::GoDuration;
 use grove_api_types::syntax::is_dns_subdomain;
 
 /// The service accounts of Grove's own services.
@@ -69,7 +69,7 @@ impl From<Mode> for CertProvisionMode {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    Text::new(text).value().ok_or_else(|| "must be a duration such as 15s or 1h30m".to_owned())
+    GoDuration::new(text).value().ok_or_else(|| "must be a duration such as 15s or 1h30m".to_owned())
 }
 
 fn shutdown_delay(text: &str) -> Result<Duration, String> {

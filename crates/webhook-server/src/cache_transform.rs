@@ -15,7 +15,7 @@ use serde_json::Map;
 
 /// An object after its [`Transform`]. It is incomplete, so it must not be written to the API server.
 #[derive(Clone, Debug)]
-pub(crate) struct Transformed<K>(pub(crate) K);
+pub(crate) struct TransformedObject<K>(pub(crate) K);
 
 /// Drops the fields that no rule reads before an object enters the cache (controller-runtime: cache option
 /// `Transform`).
@@ -23,7 +23,7 @@ pub(crate) trait Transform {
     fn transform(&mut self);
 }
 
-impl<'de, K: Deserialize<'de> + Transform> Deserialize<'de> for Transformed<K> {
+impl<'de, K: Deserialize<'de> + Transform> Deserialize<'de> for TransformedObject<K> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut object = K::deserialize(from)?;
         object.transform();
@@ -31,7 +31,7 @@ impl<'de, K: Deserialize<'de> + Transform> Deserialize<'de> for Transformed<K> {
     }
 }
 
-impl<K: Resource> Resource for Transformed<K> {
+impl<K: Resource> Resource for TransformedObject<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 

@@ -17,7 +17,7 @@ use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 use tokio::time::timeout;
 
-use crate::cache_transform::{Queue, Transformed};
+use crate::cache_transform::{Queue, TransformedObject};
 
 /// How long to wait for an object that is scaled right after its creation and is not in the cache yet.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -33,16 +33,16 @@ pub(crate) struct ClusterFacts {
     own_users: BTreeSet<String>,
     /// `own_users` and the users that the configuration exempts from the authorizer.
     pub(crate) exempt_users: BTreeSet<String>,
-    pub(crate) caches: Caches,
+    pub(crate) caches: RuleCaches,
 }
 
 /// The caches of the objects that the rules read.
-pub(crate) struct Caches {
-    pub(crate) sets: Cache<Transformed<PodCliqueSet>>,
-    pub(crate) groups: Cache<Transformed<PodCliqueScalingGroup>>,
-    pub(crate) cliques: Cache<Transformed<PodClique>>,
-    pub(crate) topologies: Cache<Transformed<ClusterTopology>>,
-    pub(crate) bindings: Cache<Transformed<ClusterTopologyBinding>>,
+pub(crate) struct RuleCaches {
+    pub(crate) sets: Cache<TransformedObject<PodCliqueSet>>,
+    pub(crate) groups: Cache<TransformedObject<PodCliqueScalingGroup>>,
+    pub(crate) cliques: Cache<TransformedObject<PodClique>>,
+    pub(crate) topologies: Cache<TransformedObject<ClusterTopology>>,
+    pub(crate) bindings: Cache<TransformedObject<ClusterTopologyBinding>>,
     /// `None` if Volcano is not one of the configured schedulers.
     pub(crate) queues: Option<Cache<Queue>>,
 }
@@ -55,7 +55,7 @@ impl ClusterFacts {
     /// Starts the informers. `accounts` are the names of the service accounts of Grove's services.
     pub(crate) fn start(runtime: &Runtime, accounts: &[String]) -> Self {
         let user = |account: &String| format!("system:serviceaccount:{}:{account}", runtime.namespace());
-        let caches = Caches {
+        let caches = RuleCaches {
             sets: cache(runtime),
             groups: cache(runtime),
             cliques: cache(runtime),
@@ -66,7 +66,7 @@ impl ClusterFacts {
         Self::from_caches(runtime.config().clone(), accounts.iter().map(user).collect(), caches)
     }
 
-    pub(crate) fn from_caches(config: OperatorConfiguration, own_users: BTreeSet<String>, caches: Caches) -> Self {
+    pub(crate) fn from_caches(config: OperatorConfiguration, own_users: BTreeSet<String>, caches: RuleCaches) -> Self {
         let OperatorConfiguration { topology, schedulers, network, authorizer, .. } = config;
         let exempt_users = own_users.iter().cloned().chain(authorizer.exempt_users).collect();
         let (mnnvl_enabled, is_authorizer_enabled) = (network.auto_mnnvl_enabled, authorizer.enabled);
@@ -90,8 +90,8 @@ impl ClusterFacts {
 
     /// The facts for a set that is updated. `versions` are the old and the new object.
     pub(crate) fn for_update(&self, namespace: &str, name: &str, versions: &[&PodCliqueSet]) -> Facts {
-        // Scheduled pods freeze only the topology constraints. Most sets have none, and need no search for scheduled
-        // pods.
+        // Only the topology is immutable while pods are scheduled. Most sets have no topology constraints, and need no
+        // search for scheduled pods.
         let has_constraints = versions.iter().any(|set| constraints(&set.spec.template).next().is_some());
         let is_scheduled = has_constraints && self.is_scheduled(namespace, name);
         Facts { is_scheduled, ..self.for_create() }
@@ -99,7 +99,7 @@ impl ClusterFacts {
 
     /// The facts for a topology. `has_name_conflict`: the other kind of topology has an object of this name.
     pub(crate) fn for_topology(&self, name: &str, user: &str, has_name_conflict: bool) -> TopologyFacts {
-        let refers = |cached: &Arc<Transformed<PodCliqueSet>>| {
+        let refers = |cached: &Arc<TransformedObject<PodCliqueSet>>| {
             resolve_topology_name(&cached.0, &self.topology.name) == Some(name)
         };
         TopologyFacts {
@@ -137,7 +137,7 @@ impl ClusterFacts {
 
     fn is_scheduled(&self, namespace: &str, set: &str) -> bool {
         self.caches.cliques.all().iter().any(|cached| {
-            let Transformed(clique) = &**cached;
+            let TransformedObject(clique) = &**cached;
             clique.status.as_ref().is_some_and(|status| status.scheduled_replicas > 0)
                 && clique.namespace().as_deref() == Some(namespace)
                 && clique.labels().get(PART_OF).is_some_and(|part_of| part_of == set)

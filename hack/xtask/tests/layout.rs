@@ -18,6 +18,7 @@ mod layout {
     mod sizes;
     mod source;
     mod tree;
+    mod type_names;
     mod wording;
     mod writers;
 }

@@ -10,6 +10,7 @@ use crate::configuration::TopologyDomain;
 use crate::deletion::is_terminating;
 use crate::scheduler::Scheduler;
 use crate::syntax::{MAX_LABEL_LENGTH, key};
+use crate::text::join_names;
 use crate::topology::{Level, Topology};
 use crate::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
@@ -193,10 +194,6 @@ fn validate_levels_in_use(
 }
 
 fn names_of(sets: &[&ReferencingSet]) -> String {
-    let names: Vec<_> =
-        sets.iter().take(MAX_NAMED_SETS).map(|referencing_sets| referencing_sets.set.as_str()).collect();
-    match sets.len().saturating_sub(MAX_NAMED_SETS) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
+    let names: Vec<_> = sets.iter().map(|referencing_set| referencing_set.set.as_str()).collect();
+    join_names(&names, MAX_NAMED_SETS)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::duration::Duration;
+use crate::duration::GoDuration;
 use crate::syntax::is_blank;
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
 
@@ -18,7 +18,7 @@ pub fn pod_clique_set(set: &PodCliqueSet) -> PodCliqueSet {
     let mut set = set.clone();
     let template = &mut set.spec.template;
     template.headless_service_config.get_or_insert_default();
-    template.termination_delay.get_or_insert_with(|| Duration::new(TERMINATION_DELAY));
+    template.termination_delay.get_or_insert_with(|| GoDuration::new(TERMINATION_DELAY));
     for clique in &mut template.cliques {
         pod_clique_spec(&mut clique.spec);
     }

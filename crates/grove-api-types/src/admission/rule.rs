@@ -46,7 +46,7 @@ rules! {
     /// A hostname has at most 63 characters, including the digits of the largest indices.
     HostnameLength = "hostname-length",
     /// No two generated `PodClique`s and no two autoscalers have the same name.
-    NameClash = "name-clash",
+    NameCollision = "name-collision",
     /// The replicas of a clique are greater than 0.
     CliqueReplicas = "clique-replicas",
     /// The `minAvailable` of a clique is greater than 0 and at most its replicas.
@@ -105,7 +105,7 @@ rules! {
     /// The constraint of a clique or scaling group is at least as narrow as that of its parent.
     TopologyHierarchy = "topology-hierarchy",
     /// The topology of a set is immutable while a pod of the set is scheduled.
-    TopologyFrozen = "topology-frozen",
+    TopologyImmutable = "topology-immutable",
     /// Only Grove changes the label `grove.io/topology-name`.
     TopologyLabel = "topology-label",
     /// `grove.io/auto-mnnvl` is `enabled` or `disabled`.

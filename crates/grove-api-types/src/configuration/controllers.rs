@@ -4,42 +4,42 @@ use super::document::Section;
 
 /// The number of concurrent reconciles of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Controllers {
+pub struct ControllersConfiguration {
     /// `podCliqueSet`
-    pub pod_clique_set: Controller<10>,
+    pub pod_clique_set: ControllerConfiguration<10>,
     /// `podClique`. The default equals the limit of concurrent writes of a service.
-    pub pod_clique: Controller<32>,
+    pub pod_clique: ControllerConfiguration<32>,
     /// `podCliqueScalingGroup`
-    pub pod_clique_scaling_group: Controller<5>,
+    pub pod_clique_scaling_group: ControllerConfiguration<5>,
     /// `podGang`
-    pub pod_gang: Controller<5>,
+    pub pod_gang: ControllerConfiguration<5>,
 }
 
 /// One controller. `SYNCS` is the default number of concurrent reconciles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Controller<const SYNCS: u16> {
+pub struct ControllerConfiguration<const SYNCS: u16> {
     /// `concurrentSyncs`
     pub concurrent_syncs: u16,
 }
 
-impl<const SYNCS: u16> Default for Controller<SYNCS> {
+impl<const SYNCS: u16> Default for ControllerConfiguration<SYNCS> {
     fn default() -> Self {
         Self { concurrent_syncs: SYNCS }
     }
 }
 
-impl Controllers {
+impl ControllersConfiguration {
     pub(super) fn read(section: &Section<'_>) -> Self {
         Self {
-            pod_clique_set: Controller::read(&section.section("podCliqueSet")),
-            pod_clique: Controller::read(&section.section("podClique")),
-            pod_clique_scaling_group: Controller::read(&section.section("podCliqueScalingGroup")),
-            pod_gang: Controller::read(&section.section("podGang")),
+            pod_clique_set: ControllerConfiguration::read(&section.section("podCliqueSet")),
+            pod_clique: ControllerConfiguration::read(&section.section("podClique")),
+            pod_clique_scaling_group: ControllerConfiguration::read(&section.section("podCliqueScalingGroup")),
+            pod_gang: ControllerConfiguration::read(&section.section("podGang")),
         }
     }
 }
 
-impl<const SYNCS: u16> Controller<SYNCS> {
+impl<const SYNCS: u16> ControllerConfiguration<SYNCS> {
     fn read(section: &Section<'_>) -> Self {
         let Some(syncs) = section.integer("concurrentSyncs") else { return Self::default() };
         let concurrent_syncs = u16::try_from(syncs).unwrap_or_default();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 mod unknown;
 
-use crate::duration;
+use crate::duration::GoDuration;
 use crate::field_error::FieldError;
 
 /// The longest valid duration: a year, so that a deadline never overflows.
@@ -18,11 +18,12 @@ const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
 /// A document, and the results of reading it.
 pub(super) struct Document<'a> {
     content: &'a Value,
-    collected: RefCell<Collected>,
+    results: RefCell<ReadResults>,
 }
 
+/// The errors, warnings and keys of a document that is read.
 #[derive(Default)]
-struct Collected {
+struct ReadResults {
     errors: Vec<FieldError>,
     warnings: Vec<String>,
     /// The requested keys; `[]` is an item of a list.
@@ -41,7 +42,7 @@ pub(super) struct Section<'a> {
 
 impl<'a> Document<'a> {
     pub(super) fn new(content: &'a Value) -> Self {
-        Self { content, collected: RefCell::default() }
+        Self { content, results: RefCell::default() }
     }
 
     pub(super) fn root(&'a self) -> Section<'a> {
@@ -51,7 +52,7 @@ impl<'a> Document<'a> {
 
     /// The warnings, or all errors.
     pub(super) fn finish(&self) -> Result<Vec<String>, Vec<FieldError>> {
-        let Collected { errors, mut warnings, keys } = self.collected.take();
+        let ReadResults { errors, mut warnings, keys } = self.results.take();
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -62,7 +63,7 @@ impl<'a> Document<'a> {
 
     /// All requested keys.
     pub(super) fn keys(&self) -> Vec<String> {
-        self.collected.take().keys.into_iter().collect()
+        self.results.take().keys.into_iter().collect()
     }
 }
 
@@ -91,9 +92,9 @@ impl<'a> Section<'a> {
             }
             None => {
                 // Reads an absent item, so that the keys of an item are known keys, and drops its errors.
-                let errors = self.document.collected.borrow().errors.len();
+                let errors = self.document.results.borrow().errors.len();
                 item(format!("{path}[]"), None);
-                self.document.collected.borrow_mut().errors.truncate(errors);
+                self.document.results.borrow_mut().errors.truncate(errors);
                 vec![]
             }
         }
@@ -144,8 +145,8 @@ impl<'a> Section<'a> {
     /// A duration in the syntax of Go. Zero counts as absent; a negative duration and one above [`MAX_DURATION`] are errors.
     pub(super) fn duration(&self, key: &str) -> Option<Duration> {
         let text = self.string(key)?;
-        let positive = duration::Duration::new(&text).value();
-        let negative = text.strip_prefix('-').and_then(|rest| duration::Duration::new(rest).value());
+        let positive = GoDuration::new(&text).value();
+        let negative = text.strip_prefix('-').and_then(|rest| GoDuration::new(rest).value());
         match (positive, negative) {
             _ if text == "0" => None,
             (Some(duration), _) if duration > MAX_DURATION => {
@@ -199,13 +200,13 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn report(&self, error: FieldError) {
-        self.document.collected.borrow_mut().errors.push(error);
+        self.document.results.borrow_mut().errors.push(error);
     }
 
     /// Reports that the value below `key` is valid but has no effect, with the reason.
     pub(super) fn warn(&self, key: &str, reason: &str) {
         let warning = format!("{}: {reason}", self.path_of(key));
-        self.document.collected.borrow_mut().warnings.push(warning);
+        self.document.results.borrow_mut().warnings.push(warning);
     }
 
     pub(super) fn path_of(&self, key: &str) -> String {
@@ -234,7 +235,7 @@ impl<'a> Section<'a> {
 
     fn know(&self, key: &str) {
         let key = join(&self.pattern, key);
-        self.document.collected.borrow_mut().keys.insert(key);
+        self.document.results.borrow_mut().keys.insert(key);
     }
 
     fn mapping(&self, value: Option<&'a Value>, path: &str) -> Option<&'a Value> {

@@ -15,6 +15,7 @@ pub const MAX_OBJECTS: u64 = 100_000;
 pub struct ObjectCount<'a> {
     /// The standalone cliques.
     standalone: Vec<&'a PodCliqueTemplateSpec>,
+    /// The scaling groups, each with the number of objects of one replica.
     groups: Vec<(&'a PodCliqueScalingGroupConfig, u64)>,
 }
 
@@ -23,7 +24,7 @@ impl<'a> ObjectCount<'a> {
     pub fn of(template: &'a PodCliqueSetTemplateSpec) -> Self {
         let by_name: BTreeMap<&str, _> = template.cliques.iter().map(|clique| (clique.name.as_str(), clique)).collect();
         let configs = &template.pod_clique_scaling_groups;
-        let member = |config: &PodCliqueScalingGroupConfig| {
+        let per_replica = |config: &PodCliqueScalingGroupConfig| {
             let cliques = config.clique_names.iter().filter_map(|name| by_name.get(name.as_str()));
             cliques.fold(0, |sum: u64, clique| sum.saturating_add(count(clique.spec.replicas) + 1))
         };
@@ -32,7 +33,7 @@ impl<'a> ObjectCount<'a> {
         let is_standalone = |clique: &&PodCliqueTemplateSpec| members.binary_search(&&clique.name).is_err();
         Self {
             standalone: template.cliques.iter().filter(is_standalone).collect(),
-            groups: configs.iter().map(|config| (config, member(config))).collect(),
+            groups: configs.iter().map(|config| (config, per_replica(config))).collect(),
         }
     }
 
@@ -43,7 +44,7 @@ impl<'a> ObjectCount<'a> {
         let groups = self
             .groups
             .iter()
-            .map(|(config, member)| (config.name.as_str(), of_group(config, config.replicas(), *member)));
+            .map(|(config, per_replica)| (config.name.as_str(), of_group(config, config.replicas(), *per_replica)));
         standalone.chain(groups)
     }
 
@@ -55,8 +56,8 @@ impl<'a> ObjectCount<'a> {
     /// The number of additional objects if the scaling group has this number of replicas instead of the initial one.
     pub fn growth(&self, group: &str, replicas: i32) -> u64 {
         let found = self.groups.iter().find(|(config, _)| config.name == group);
-        found.map_or(0, |(config, member)| {
-            let of = |replicas| of_group(config, replicas, *member);
+        found.map_or(0, |(config, per_replica)| {
+            let of = |replicas| of_group(config, replicas, *per_replica);
             of(replicas).saturating_sub(of(config.replicas()))
         })
     }
@@ -67,7 +68,7 @@ impl<'a> ObjectCount<'a> {
         group: impl Fn(&PodCliqueScalingGroupConfig) -> i32,
     ) -> u64 {
         let standalone = self.standalone.iter().map(|it| of_clique(it, clique(it)));
-        let groups = self.groups.iter().map(|(config, member)| of_group(config, group(config), *member));
+        let groups = self.groups.iter().map(|(config, per_replica)| of_group(config, group(config), *per_replica));
         // The Service and the base gang.
         standalone.chain(groups).fold(2, u64::saturating_add)
     }
@@ -116,10 +117,10 @@ fn of_clique(template: &PodCliqueTemplateSpec, replicas: i32) -> u64 {
 
 /// The number of objects of a group: the `PodCliqueScalingGroup`, its autoscaler, the cliques and pods of its replicas, and its
 /// scaled gangs.
-fn of_group(config: &PodCliqueScalingGroupConfig, replicas: i32, member: u64) -> u64 {
+fn of_group(config: &PodCliqueScalingGroupConfig, replicas: i32, per_replica: u64) -> u64 {
     let scaled = count(replicas.saturating_sub(config.min_available()));
     let own = scaled + 1 + u64::from(config.scale_config.is_some());
-    count(replicas).saturating_mul(member).saturating_add(own)
+    count(replicas).saturating_mul(per_replica).saturating_add(own)
 }
 
 fn count(replicas: i32) -> u64 {

@@ -1,6 +1,6 @@
 //! The names of the `PodClique`s that must have ready pods before the pods of a clique start.
 
-use super::Expansion;
+use super::ReplicaExpander;
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName};
 use crate::v1alpha1::{CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
@@ -12,7 +12,7 @@ pub(super) struct ScaledReplica<'e> {
     pub(super) index: i32,
 }
 
-impl Expansion<'_, '_> {
+impl ReplicaExpander<'_, '_> {
     /// The parents of a clique with this template: in the same replica of the group if it has a scaled gang, otherwise in the
     /// base gang.
     pub(super) fn parents(
@@ -52,6 +52,6 @@ impl Expansion<'_, '_> {
 }
 
 fn in_scaled_replica(parent: &str, replica: ScaledReplica<'_>) -> Vec<PodCliqueName> {
-    let member = replica.config.clique_names.iter().any(|name| name == parent);
-    member.then(|| PodCliqueName::member(replica.group, replica.index, parent)).into_iter().collect()
+    let is_member = replica.config.clique_names.iter().any(|name| name == parent);
+    is_member.then(|| PodCliqueName::member(replica.group, replica.index, parent)).into_iter().collect()
 }

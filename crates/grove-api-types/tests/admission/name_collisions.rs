@@ -115,7 +115,7 @@ fn has_duplicates(names: &[String]) -> bool {
 #[test]
 fn exactly_the_sets_with_colliding_names_are_denied() {
     let facts = set_facts(&RowFacts::default());
-    let collisions = [Rule::NameClash, Rule::ClaimName].map(|rule| (rule, AtomicUsize::new(0)));
+    let collisions = [Rule::NameCollision, Rule::ClaimName].map(|rule| (rule, AtomicUsize::new(0)));
     let check = |_, set: &PodCliqueSet| {
         let replicas = expand(set, &CurrentScale::default());
         let cliques = replicas.iter().flat_map(SetReplica::all_cliques);

@@ -22,7 +22,7 @@ const IMPOSSIBLE: [(&[Rule], &str, &[&str], &str); 9] = [
         "they compare with the old object",
     ),
     (&[Rule::LevelsInUse], CREATE, &[DENIED, ALLOWED], "no set refers to a topology that does not exist"),
-    (&[Rule::TopologyFrozen], CREATE, &[DENIED, ALLOWED], "no pod of a new set is scheduled"),
+    (&[Rule::TopologyImmutable], CREATE, &[DENIED, ALLOWED], "no pod of a new set is scheduled"),
     (&[Rule::TopologyLabel], CREATE, &[DENIED], "the webhook overwrites the label of a new set"),
     (&[Rule::Scale], CREATE, &[DENIED, ALLOWED], "a scaled object exists"),
     (&[Rule::SetName, Rule::TopologyIdentity], UPDATE, &[DENIED], "the name of an object never changes"),

@@ -57,17 +57,17 @@ fn write_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
 }
 
 fn to_text(replica: &SetReplica<'_>) -> String {
-    let SetReplica { index, service, base_gang: _, cliques, groups } = replica;
-    let mut text = format!("replica {index} at {}\n", service.address("prod"));
+    let SetReplica { index, service_name, base_gang: _, cliques, groups } = replica;
+    let mut text = format!("replica {index} at {}\n", service_name.address("prod"));
     for clique in cliques {
         write_clique(&mut text, "  ", clique);
     }
     for group in groups {
-        let _ = writeln!(text, "  group {} × {} of {} pods", group.name, group.replicas, group.template_pods);
-        for member in &group.members {
-            let base = member.base_gang.as_ref().map(|base| format!(" after {base}")).unwrap_or_default();
-            let _ = writeln!(text, "    {} in gang {}{base}", member.topology_group, member.gang);
-            member.cliques.iter().for_each(|clique| write_clique(&mut text, "      ", clique));
+        let _ = writeln!(text, "  group {} × {} of {} pods", group.name, group.replica_count, group.template_pods);
+        for replica in &group.replicas {
+            let base = replica.base_gang.as_ref().map(|base| format!(" after {base}")).unwrap_or_default();
+            let _ = writeln!(text, "    {} in gang {}{base}", replica.topology_group, replica.gang);
+            replica.cliques.iter().for_each(|clique| write_clique(&mut text, "      ", clique));
         }
     }
     for gang in replica.gangs() {

@@ -13,15 +13,15 @@ use kube::{Resource, ResourceExt};
 use tokio::sync::watch;
 
 use super::{
-    ChildKind, ObservedChildren, Owner,
+    ChildKind, ObservedChildren, OwnerKind,
     child_plan::{self, ChildPlan},
 };
 use crate::{
     create_state::CreateState,
-    informers::Informers,
     name_conflict::NameConflict,
     name_waiters::NameWaiters,
     plan::{Create, Plan, Stage, Step},
+    shared_informer_factory::SharedInformerFactory,
     triggers::{Trigger, enqueue_owners},
 };
 
@@ -36,13 +36,13 @@ impl<O> Clone for ChildKinds<O> {
 
 impl<O> Copy for ChildKinds<O> {}
 
-impl<O: Owner> Debug for ChildKinds<O> {
+impl<O: OwnerKind> Debug for ChildKinds<O> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.kinds()).finish()
     }
 }
 
-impl<O: Owner> ChildKinds<O> {
+impl<O: OwnerKind> ChildKinds<O> {
     /// The table with these rows. The children of one row are created before the children of the next row. Each row needs a
     /// kind of its own, because a row deletes all children of its kind that it does not desire.
     pub const fn in_creation_order(kinds: &'static [&'static dyn AnyChildKind<O>]) -> Self {
@@ -62,13 +62,13 @@ impl<O: Owner> ChildKinds<O> {
     /// The steps from the observed to the desired children: one stage per kind, then one stage that deletes the children
     /// that are not desired. A child that cannot be created blocks later creates of its failure domain.
     pub fn plan(self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> Plan {
-        let (mut plan, mut surplus) = (Plan::new(), vec![]);
+        let (mut plan, mut undesired) = (Plan::new(), vec![]);
         for kind in self.0 {
-            let ChildPlan { stage, surplus: deletes, waiting } = kind.plan(children, expansion);
+            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion);
             plan = plan.stage(stage).waiting(waiting);
-            surplus.push(deletes);
+            undesired.push(deletes);
         }
-        let plan = plan.stage(self.delete_stage("scale-in", surplus.into_iter().rev().flatten()));
+        let plan = plan.stage(self.delete_stage("scale-in", undesired.into_iter().rev().flatten()));
         if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
     }
 
@@ -87,7 +87,7 @@ impl<O: Owner> ChildKinds<O> {
     }
 
     /// The children that `owner` controls, from the caches.
-    pub(super) fn observe(self, informers: &Informers, owner: &O::Object) -> ObservedChildren {
+    pub(super) fn observe(self, informers: &SharedInformerFactory, owner: &O::Object) -> ObservedChildren {
         let (uid, mut children) = (owner.uid().unwrap_or_default(), ObservedChildren::default());
         self.0.iter().for_each(|kind| kind.observe(informers, &uid, &mut children));
         children
@@ -95,7 +95,7 @@ impl<O: Owner> ChildKinds<O> {
 
     pub(super) fn name_conflicts(
         self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
@@ -105,14 +105,14 @@ impl<O: Owner> ChildKinds<O> {
 
     pub(super) fn triggers(
         self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         creates: &CreateState<O::Object>,
         name_waiters: &NameWaiters<O::Object>,
     ) -> impl Iterator<Item = BoxStream<'static, Trigger<O::Object>>> {
         self.0.iter().map(|kind| kind.triggers(informers, creates, name_waiters))
     }
 
-    pub(super) fn relists(self, informers: &Informers) -> impl Iterator<Item = watch::Receiver<u64>> {
+    pub(super) fn relists(self, informers: &SharedInformerFactory) -> impl Iterator<Item = watch::Receiver<u64>> {
         self.0.iter().map(|kind| kind.relists(informers))
     }
 
@@ -134,7 +134,7 @@ impl<O: Owner> ChildKinds<O> {
 }
 
 /// A [`ChildKind`] as a row of [`ChildKinds`]. Implement `ChildKind`.
-pub trait AnyChildKind<O: Owner>: Sync {
+pub trait AnyChildKind<O: OwnerKind>: Sync {
     /// The kind of the children.
     fn kind(&self) -> String;
     /// The permissions on the kind.
@@ -148,11 +148,11 @@ pub trait AnyChildKind<O: Owner>: Sync {
     /// The failure domain of each desired child, by name.
     fn failure_domains(&self, expansion: &O::Expansion<'_>) -> Vec<(String, i32)>;
     /// Reads the children of the owner from the cache.
-    fn observe(&self, informers: &Informers, owner_uid: &str, children: &mut ObservedChildren);
+    fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren);
     /// The objects with the name of a desired child that the owner does not control.
     fn name_conflicts(
         &self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
@@ -160,14 +160,14 @@ pub trait AnyChildKind<O: Owner>: Sync {
     /// The owners to enqueue because of deltas of this kind.
     fn triggers(
         &self,
-        informers: &Informers,
+        informers: &SharedInformerFactory,
         creates: &CreateState<O::Object>,
         name_waiters: &NameWaiters<O::Object>,
     ) -> BoxStream<'static, Trigger<O::Object>>;
     /// The number of complete lists of this kind.
-    fn relists(&self, informers: &Informers) -> watch::Receiver<u64>;
+    fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64>;
     /// Whether the cache has the child with this UID.
-    fn is_cached(&self, informers: &Informers, namespace: &str, name: &str, uid: &str) -> bool;
+    fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool;
     /// See [`ChildKinds::apply_create`].
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool;
 }
@@ -181,7 +181,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         C::rules()
     }
 
-    fn plan(&self, children: &ObservedChildren, expansion: &<C::Owner as Owner>::Expansion<'_>) -> ChildPlan {
+    fn plan(&self, children: &ObservedChildren, expansion: &<C::Owner as OwnerKind>::Expansion<'_>) -> ChildPlan {
         child_plan::plan::<C>(children, expansion)
     }
 
@@ -193,21 +193,21 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         child_plan::with_delete_events::<C>(stage)
     }
 
-    fn failure_domains(&self, expansion: &<C::Owner as Owner>::Expansion<'_>) -> Vec<(String, i32)> {
+    fn failure_domains(&self, expansion: &<C::Owner as OwnerKind>::Expansion<'_>) -> Vec<(String, i32)> {
         let domain = |(name, index): (_, Option<i32>)| Some((String::from(name), index?));
         C::desired(expansion).filter_map(|desired| domain((desired.name, desired.failure_domain))).collect()
     }
 
-    fn observe(&self, informers: &Informers, owner_uid: &str, children: &mut ObservedChildren) {
+    fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren) {
         children.extend(informers.cache::<C::Object>().owned_by(owner_uid));
     }
 
     fn name_conflicts(
         &self,
-        informers: &Informers,
-        name_waiters: &NameWaiters<<C::Owner as Owner>::Object>,
-        owner: &<C::Owner as Owner>::Object,
-        expansion: &<C::Owner as Owner>::Expansion<'_>,
+        informers: &SharedInformerFactory,
+        name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
+        owner: &<C::Owner as OwnerKind>::Object,
+        expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
     ) -> Vec<NameConflict> {
         let names = C::desired(expansion).map(|desired| desired.name);
         name_waiters.name_conflicts(&informers.cache::<C::Object>(), owner, names)
@@ -215,18 +215,18 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
 
     fn triggers(
         &self,
-        informers: &Informers,
-        creates: &CreateState<<C::Owner as Owner>::Object>,
-        name_waiters: &NameWaiters<<C::Owner as Owner>::Object>,
-    ) -> BoxStream<'static, Trigger<<C::Owner as Owner>::Object>> {
+        informers: &SharedInformerFactory,
+        creates: &CreateState<<C::Owner as OwnerKind>::Object>,
+        name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
+    ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
         enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates, name_waiters)
     }
 
-    fn relists(&self, informers: &Informers) -> watch::Receiver<u64> {
+    fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64> {
         informers.cache::<C::Object>().relists()
     }
 
-    fn is_cached(&self, informers: &Informers, namespace: &str, name: &str, uid: &str) -> bool {
+    fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool {
         let cached = informers.cache::<C::Object>().get(namespace, name);
         cached.and_then(|cached| cached.uid()).is_some_and(|cached| cached == uid)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grove_api_types::deletion::is_terminating;
 use kube::Resource;
 
-use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, Owner};
+use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind};
 use crate::plan::{Stage, Step, Waiting};
 
 /// The steps for the children of one kind.
@@ -14,7 +14,7 @@ pub struct ChildPlan {
     /// Creates and patches.
     pub stage: Stage,
     /// Deletes of children that are not desired.
-    pub surplus: Vec<Step>,
+    pub undesired: Vec<Step>,
     /// The reasons of creates that have to wait, each once.
     pub waiting: BTreeSet<Waiting>,
 }
@@ -23,7 +23,7 @@ pub struct ChildPlan {
 /// after its deletion.
 pub(super) fn plan<C: ChildKind>(
     children: &ObservedChildren,
-    expansion: &<C::Owner as Owner>::Expansion<'_>,
+    expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
 ) -> ChildPlan {
     let (mut steps, mut waiting, mut names) = (vec![], BTreeSet::new(), BTreeSet::new());
     for DesiredChild { name, failure_domain: _, blocked_by, build } in C::desired(expansion) {
@@ -38,7 +38,7 @@ pub(super) fn plan<C: ChildKind>(
         names.insert(name);
     }
     let stage = with_create_events::<C>(Stage::new(C::STAGE, steps));
-    ChildPlan { stage, surplus: delete_except::<C>(children, |name| names.contains(name)), waiting }
+    ChildPlan { stage, undesired: delete_except::<C>(children, |name| names.contains(name)), waiting }
 }
 
 /// Deletes of all children of the kind that are not terminating and not `retained` by name: one request per child. The

@@ -9,8 +9,8 @@ use std::{
 
 use kube::{Resource, ResourceExt};
 
-/// The children of one kind, by name.
-type ByName<K> = BTreeMap<String, Arc<K>>;
+/// Objects of one kind, by name.
+pub type ByName<K> = BTreeMap<String, Arc<K>>;
 
 /// A [`ByName`] of any kind.
 trait AnyByName: Any + Debug + Send + Sync {
@@ -56,7 +56,7 @@ impl ObservedChildren {
 
     /// The children of one kind, by name. A simulation changes them.
     #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "the entry of a type is a map of that type")]
-    pub fn by_name_mut<K: Debug + Send + Sync + 'static>(&mut self) -> &mut BTreeMap<String, Arc<K>> {
+    pub fn by_name_mut<K: Debug + Send + Sync + 'static>(&mut self) -> &mut ByName<K> {
         let objects = self.by_kind.entry(TypeId::of::<K>()).or_insert_with(|| Box::new(ByName::<K>::new()));
         let objects: &mut dyn Any = &mut **objects;
         objects.downcast_mut().expect("children of this type")

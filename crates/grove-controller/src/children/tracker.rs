@@ -5,33 +5,33 @@ use futures::stream::BoxStream;
 use grove_runtime::caches::Cache;
 use kube::Resource;
 
-use super::{ChildKinds, ObservedChildren, Owner};
+use super::{ChildKinds, ObservedChildren, OwnerKind};
 use crate::{
     create_backoff::{BackedOffCreates, CreateBackoff},
     create_state::CreateState,
     executor::{ExecutionResult, Executor},
     expectations::{ChildKey, PendingCreates},
-    informers::Informers,
     name_conflict::NameConflict,
     name_waiters::NameWaiters,
     plan::Plan,
+    shared_informer_factory::SharedInformerFactory,
     triggers::{Trigger, enqueue_all_on_relist},
 };
 
 /// The children of all owners of one kind.
 #[derive(Debug)]
-pub struct ChildTracker<O: Owner> {
+pub struct ChildTracker<O: OwnerKind> {
     kinds: ChildKinds<O>,
-    informers: Informers,
+    informers: SharedInformerFactory,
     owners: Cache<O::Object>,
     creates: CreateState<O::Object>,
     name_waiters: NameWaiters<O::Object>,
 }
 
-impl<O: Owner> ChildTracker<O> {
+impl<O: OwnerKind> ChildTracker<O> {
     /// Starts the informers of the child kinds that no call has started yet. The owners are reconciled from the cache
     /// `owners`.
-    pub fn new(kinds: ChildKinds<O>, informers: &Informers, owners: &Cache<O::Object>) -> Self {
+    pub fn new(kinds: ChildKinds<O>, informers: &SharedInformerFactory, owners: &Cache<O::Object>) -> Self {
         // The first request for a cache starts its informer.
         kinds.relists(informers).for_each(drop);
         let (creates, name_waiters) = (CreateState::new(CreateBackoff::default()), NameWaiters::new(owners));

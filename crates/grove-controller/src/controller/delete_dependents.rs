@@ -9,7 +9,7 @@ use futures::{StreamExt, channel::mpsc};
 use grove_runtime::{api_error::error_chain, backoff::Backoff};
 use kube::{Resource, ResourceExt};
 
-use crate::{controllers::Controllers, executor::Executor, plan::Plan};
+use crate::{executor::Executor, manager::Manager, plan::Plan};
 
 /// The dependents of this many deleted objects are deleted concurrently.
 const CONCURRENCY: usize = 32;
@@ -21,7 +21,7 @@ pub(super) type OnDeleted<K> = Arc<dyn Fn(&K) -> Plan + Send + Sync>;
 
 /// Deletes the dependents of each object of `deleted`.
 pub(super) async fn delete_dependents<K>(
-    controllers: &Controllers,
+    manager: &Manager,
     controller: &'static str,
     on_deleted: Option<OnDeleted<K>>,
     deleted: mpsc::UnboundedReceiver<Arc<K>>,
@@ -29,10 +29,10 @@ pub(super) async fn delete_dependents<K>(
     K: Resource<DynamicType = ()>,
 {
     let Some(on_deleted) = on_deleted else { return };
-    let executor = controllers.executor().with_reporting_controller(controller);
+    let executor = manager.executor().with_reporting_controller(controller);
     let delete = async |object: Arc<K>| {
-        if controllers.leadership().is_held() {
-            delete_dependents_of(controllers, &executor, &on_deleted, &*object).await;
+        if manager.leadership().is_held() {
+            delete_dependents_of(manager, &executor, &on_deleted, &*object).await;
         } else {
             // The leader deletes the dependents. Here the call only drops what the reconciler stores.
             drop(on_deleted(&object));
@@ -41,7 +41,7 @@ pub(super) async fn delete_dependents<K>(
     deleted.for_each_concurrent(CONCURRENCY, delete).await;
 }
 
-async fn delete_dependents_of<K>(controllers: &Controllers, executor: &Executor, on_deleted: &OnDeleted<K>, object: &K)
+async fn delete_dependents_of<K>(manager: &Manager, executor: &Executor, on_deleted: &OnDeleted<K>, object: &K)
 where
     K: Resource<DynamicType = ()>,
 {
@@ -52,7 +52,7 @@ where
         }
         tokio::select! {
             () = tokio::time::sleep(backoff.next_delay()) => {}
-            () = controllers.shutdown().cancelled() => return,
+            () = manager.shutdown().cancelled() => return,
         }
     }
 }

@@ -6,23 +6,23 @@ use futures::{Stream, StreamExt, stream};
 use grove_runtime::caches::Cache;
 use kube::{Resource, runtime::reflector::ObjectRef};
 
-use crate::controllers::Controllers;
+use crate::manager::Manager;
 use crate::triggers::Trigger;
 
 /// A trigger for each object of the cache at each such time: a standby replica has reconciled nothing, and children of a
 /// kind that was not served could not be created.
 pub(super) fn enqueue_all<K>(
-    controllers: &Controllers,
+    manager: &Manager,
     cache: Cache<K>,
 ) -> impl Stream<Item = Trigger<K>> + Send + 'static + use<K>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let leadership = controllers.leadership().clone();
-    let served_kinds_changed = controllers.served_kinds_changed().filter(move |()| ready(leadership.is_held()));
+    let leadership = manager.leadership().clone();
+    let served_kinds_changed = manager.served_kinds_changed().filter(move |()| ready(leadership.is_held()));
     let triggers = move |()| {
         let objects = cache.all();
         stream::iter(objects.into_iter().map(|object| Trigger::Reconcile(ObjectRef::from_obj(&*object))))
     };
-    stream::select(controllers.leadership().started_leading(), served_kinds_changed).flat_map(triggers)
+    stream::select(manager.leadership().started_leading(), served_kinds_changed).flat_map(triggers)
 }

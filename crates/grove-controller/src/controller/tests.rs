@@ -24,11 +24,11 @@ mod standby;
 #[error("could not reconcile")]
 struct Broken(#[source] ApiError);
 
-fn service(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Controllers, RequestLog) {
+fn manager(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Manager, RequestLog) {
     let (client, log) = mock_api_server::client(script);
     let clients = Clients { requests: client.clone(), watches: client };
     let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
-    (Controllers::new(&runtime).unwrap(), log)
+    (Manager::new(&runtime).unwrap(), log)
 }
 
 fn object(name: &str) -> Arc<ConfigMap> {
@@ -55,25 +55,25 @@ fn controller<const N: usize>(names: [&str; N]) -> ControllerBuilder<ConfigMap> 
 }
 
 /// Runs the controller for this time, then stops the service and waits for the drain.
-async fn run_for<F, R>(builder: ControllerBuilder<ConfigMap>, service: &Controllers, time: Duration, reconcile: F)
+async fn run_for<F, R>(builder: ControllerBuilder<ConfigMap>, manager: &Manager, time: Duration, reconcile: F)
 where
     F: Fn(Arc<ConfigMap>, Arc<()>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Requeue, Broken>> + Send + 'static,
 {
     let stop = async {
         sleep(time).await;
-        service.shutdown().cancel();
+        manager.shutdown().cancel();
     };
-    futures::join!(builder.run(service, Arc::new(()), reconcile), stop);
+    futures::join!(builder.run(manager, Arc::new(()), reconcile), stop);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_object_is_retried_with_backoff_and_delays_no_other() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
     let builder = controller(["bad", "good"]).concurrency(1);
-    run_for(builder, &service, Duration::from_mins(10), move |object, _| {
+    run_for(builder, &manager, Duration::from_mins(10), move |object, _| {
         let name = object.name_any();
         noted.lock().unwrap().push((name.clone(), began.elapsed()));
         async move { if name == "bad" { Err(Broken(ApiError::new(500, "X", "x"))) } else { Ok(Requeue::AwaitChange) } }
@@ -87,11 +87,11 @@ async fn a_failing_object_is_retried_with_backoff_and_delays_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn the_retry_after_of_the_server_delays_the_retry() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let builder = controller(["a"]);
-    run_for(builder, &service, Duration::from_secs(25), move |_, _| {
+    run_for(builder, &manager, Duration::from_secs(25), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         let mut failure = ApiError::new(429, "X", "x");
         failure.retry_after = Some(Duration::from_secs(10));
@@ -103,8 +103,8 @@ async fn the_retry_after_of_the_server_delays_the_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_reconciled_before_all_caches_are_filled() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
-    let pods = service.readiness().register("pods");
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
+    let pods = manager.readiness().register("pods");
     let tries = Arc::new(AtomicUsize::new(0));
     let (counted, seen) = (Arc::clone(&tries), Arc::clone(&tries));
     let builder = controller(["a"]);
@@ -113,7 +113,7 @@ async fn nothing_is_reconciled_before_all_caches_are_filled() {
         assert_eq!(seen.load(Ordering::SeqCst), 0);
         pods.set_ready();
     };
-    let running = run_for(builder, &service, Duration::from_secs(10), move |_, _| {
+    let running = run_for(builder, &manager, Duration::from_secs(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Ok(Requeue::AwaitChange))
     });
@@ -123,11 +123,11 @@ async fn nothing_is_reconciled_before_all_caches_are_filled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_in_progress_ends_before_the_drain() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let finished = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&finished);
     let builder = controller(["a"]);
-    run_for(builder, &service, Duration::from_secs(1), move |_, _| {
+    run_for(builder, &manager, Duration::from_secs(1), move |_, _| {
         let counted = Arc::clone(&counted);
         async move {
             sleep(Duration::from_secs(8)).await;
@@ -141,13 +141,13 @@ async fn a_reconcile_in_progress_ends_before_the_drain() {
 
 #[tokio::test(start_paused = true)]
 async fn a_trigger_of_another_kind_enqueues_only_existing_objects() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let later = stream::once(sleep(Duration::from_secs(1)))
         .flat_map(|()| stream::iter(["a", "absent"]).map(|name| ObjectRef::new(name).within("ns")));
     let builder = controller(["a"]).watches(later.chain(stream::pending()));
-    run_for(builder, &service, Duration::from_secs(5), move |_, _| {
+    run_for(builder, &manager, Duration::from_secs(5), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Ok(Requeue::AwaitChange))
     })
@@ -161,20 +161,20 @@ async fn dependents_of_a_deleted_object_are_deleted_after_a_live_get() {
         (mock_api_server::status(404, "NotFound"), vec!["GET owner", "DELETE child"]),
         (config_map("owner", 1, "owner"), vec!["GET owner"]),
     ] {
-        let (service, log) = service(move |request| match &*request.method {
+        let (manager, log) = manager(move |request| match &*request.method {
             "GET" => MockResponse::Json(if live["kind"] == "Status" { 404 } else { 200 }, live.clone()),
             _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
         });
         let builder = controller_of(&[], vec![created("owner"), deleted("owner")])
             .on_deleted(|_| Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))])));
-        run_for(builder, &service, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+        run_for(builder, &manager, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
         assert_eq!(log.methods_and_names(), expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_after_the_reconcile() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let later = stream::once(sleep(Duration::from_secs(1))).map(|()| deleted("owner"));
     let deltas = stream::iter([created("owner")]).chain(later).chain(stream::pending());
     let log: Arc<Mutex<Vec<&str>>> = Arc::default();
@@ -184,7 +184,7 @@ async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_
         dropped.lock().unwrap().push("dropped");
         Plan::new()
     });
-    run_for(builder, &service, Duration::from_secs(5), move |_, _| {
+    run_for(builder, &manager, Duration::from_secs(5), move |_, _| {
         let reconciled = Arc::clone(&reconciled);
         async move {
             sleep(Duration::from_secs(3)).await;
@@ -200,12 +200,12 @@ async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_
 async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);
-    let (service, _) = service(move |request| match (server.load(Ordering::SeqCst), request.is_watch()) {
+    let (manager, _) = manager(move |request| match (server.load(Ordering::SeqCst), request.is_watch()) {
         (false, _) => MockResponse::Text(404, "404 page not found\n"),
         (true, false) => mock_api_server::config_maps(5, &[]),
         (true, true) => MockResponse::Watch { events: vec![], stays_open: true },
     });
-    let _watched = service.start_informer::<ConfigMap>(InformerOptions::default());
+    let _watched = manager.start_informer::<ConfigMap>(InformerOptions::default());
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let builder = controller(["a"]);
@@ -214,7 +214,7 @@ async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
         assert_eq!(tries.load(Ordering::SeqCst), 1);
         installed.store(true, Ordering::SeqCst);
     };
-    let running = run_for(builder, &service, Duration::from_mins(2), move |_, _| {
+    let running = run_for(builder, &manager, Duration::from_mins(2), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Ok(Requeue::AwaitChange))
     });
@@ -224,12 +224,12 @@ async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_resets_the_backoff_of_the_object() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let tries: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (noted, began) = (Arc::clone(&tries), Instant::now());
     let quota_released = stream::once(sleep(Duration::from_mins(10))).map(|()| ObjectRef::new("a").within("ns"));
     let builder = controller(["a"]).retry_on(quota_released.chain(stream::pending()));
-    run_for(builder, &service, Duration::from_mins(11), move |_, _| {
+    run_for(builder, &manager, Duration::from_mins(11), move |_, _| {
         noted.lock().unwrap().push(began.elapsed());
         ready(Err(Broken(ApiError::new(403, "X", "x"))))
     })
@@ -240,11 +240,11 @@ async fn a_retry_resets_the_backoff_of_the_object() {
 
 #[tokio::test(start_paused = true)]
 async fn the_reconciler_gets_the_object_of_the_cache_without_a_copy() {
-    let (service, _) = service(|_| MockResponse::NoResponse);
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
     let builder = controller(["a"]);
     let (expected, seen) = (builder.cache.get("ns", "a").unwrap(), Arc::new(AtomicUsize::new(0)));
     let noted = Arc::clone(&seen);
-    run_for(builder, &service, Duration::from_secs(1), move |object, _| {
+    run_for(builder, &manager, Duration::from_secs(1), move |object, _| {
         assert!(Arc::ptr_eq(&object, &expected));
         noted.fetch_add(1, Ordering::SeqCst);
         async { Ok(Requeue::AwaitChange) }

@@ -10,8 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::queue_metrics::QueueMetrics;
-use crate::status_policy::StatusPolicy;
+use crate::{status_policy::StatusPolicy, work_queue_metrics::QueueMetrics};
 
 /// Below this number of cooldowns, the expired ones are not searched.
 const MIN_COOLDOWNS: usize = 64;
@@ -32,7 +31,7 @@ pub(super) enum Priority {
 
 /// How long a reconcile took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Elapsed {
+pub(super) struct ReconcileDuration {
     pub(super) duration: Duration,
     /// The part of the duration in which this process computed.
     pub(super) cpu: Duration,
@@ -52,19 +51,20 @@ pub(super) struct WorkQueue {
     due_reconciles: BTreeSet<(Instant, Key)>,
     due_statuses: BTreeSet<(Instant, Key)>,
     /// Keys that workers process, each with the trigger that arrived during the processing.
-    processing: BTreeMap<Key, Processing>,
+    processing: BTreeMap<Key, InFlightKey>,
     /// When a status-only reconcile of the key may run again.
     cooldowns: BTreeMap<Key, Instant>,
     /// Expired cooldowns are dropped when the number of entries reaches this.
     max_cooldowns: usize,
 }
 
+/// A key that a worker processes.
 #[derive(Debug)]
-struct Processing {
+struct InFlightKey {
     priority: Priority,
     dirty: Option<Priority>,
     /// The object was deleted during the processing.
-    is_forgotten: bool,
+    is_removed: bool,
 }
 
 impl WorkQueue {
@@ -134,7 +134,7 @@ impl WorkQueue {
             _ => self.pop_reconcile()?,
         };
         self.metrics.started(now.saturating_duration_since(since));
-        self.processing.insert(key.clone(), Processing { priority, dirty: None, is_forgotten: false });
+        self.processing.insert(key.clone(), InFlightKey { priority, dirty: None, is_removed: false });
         self.update_depth();
         Some(key)
     }
@@ -150,10 +150,10 @@ impl WorkQueue {
     }
 
     /// A worker has processed the key.
-    pub(super) fn done(&mut self, key: &Key, elapsed: Elapsed, now: Instant) {
-        let Some(Processing { priority: _, dirty, is_forgotten }) = self.processing.remove(key) else { return };
+    pub(super) fn done(&mut self, key: &Key, elapsed: ReconcileDuration, now: Instant) {
+        let Some(InFlightKey { priority: _, dirty, is_removed }) = self.processing.remove(key) else { return };
         self.metrics.finished(elapsed.duration);
-        if !is_forgotten {
+        if !is_removed {
             self.drop_expired_cooldowns(now);
             let cooldown = self.policy.cooldown(elapsed.duration, elapsed.cpu);
             if cooldown > self.policy.debounce {
@@ -168,7 +168,7 @@ impl WorkQueue {
     }
 
     /// Drops everything about the key of a deleted object.
-    pub(super) fn forget(&mut self, key: &Key) {
+    pub(super) fn remove(&mut self, key: &Key) {
         self.remove_delayed(key);
         self.cooldowns.remove(key);
         if self.queued.remove(key) {
@@ -176,7 +176,7 @@ impl WorkQueue {
         }
         if let Some(processing) = self.processing.get_mut(key) {
             processing.dirty = None;
-            processing.is_forgotten = true;
+            processing.is_removed = true;
         }
         self.update_depth();
     }
@@ -251,7 +251,7 @@ impl WorkQueue {
     }
 }
 
-impl Processing {
+impl InFlightKey {
     fn mark_dirty(&mut self, priority: Priority) {
         self.dirty = self.dirty.max(Some(priority));
     }

@@ -18,7 +18,7 @@ use tracing::{Instrument, Span, field::Empty};
 use super::{
     rate_limiter::FailureRateLimiter,
     requeue::Requeue,
-    work_queue::{Elapsed, Key, Priority},
+    work_queue::{Key, Priority, ReconcileDuration},
 };
 
 /// The state that the reconciles of one controller share.
@@ -28,10 +28,10 @@ pub(super) struct Worker {
     pub(super) rate_limiter: Arc<FailureRateLimiter>,
 }
 
-/// A processed key, and when to enqueue it again.
-pub(super) struct Processed {
+/// The outcome of a reconcile: how long it took, and when to enqueue the key again.
+pub(super) struct ReconcileOutcome {
     pub(super) key: Key,
-    pub(super) elapsed: Elapsed,
+    pub(super) elapsed: ReconcileDuration,
     pub(super) requeue: Option<(Duration, Priority)>,
     pub(super) has_failed: bool,
 }
@@ -43,7 +43,7 @@ impl Worker {
         key: Key,
         object: Arc<K>,
         reconcile: impl Future<Output = Result<Requeue, E>>,
-    ) -> Processed
+    ) -> ReconcileOutcome
     where
         K: Resource<DynamicType = ()>,
         E: Error + 'static,
@@ -65,7 +65,7 @@ impl Worker {
                 }
                 Err(error) => Some((self.retry_delay(&*object, &error), Priority::Reconcile)),
             };
-            Processed { key, elapsed, requeue, has_failed }
+            ReconcileOutcome { key, elapsed, requeue, has_failed }
         };
         attempt.instrument(span).await
     }
@@ -105,7 +105,7 @@ fn retry_after(error: &(dyn Error + 'static)) -> Duration {
 }
 
 /// Measures how long the future takes, and for how long this process computes for it.
-pub(super) async fn measure<R>(future: impl Future<Output = R>) -> (R, Elapsed) {
+pub(super) async fn measure<R>(future: impl Future<Output = R>) -> (R, ReconcileDuration) {
     let mut future = pin!(future);
     let (began, mut cpu) = (tokio::time::Instant::now(), Duration::ZERO);
     let result = poll_fn(|context| {
@@ -115,5 +115,5 @@ pub(super) async fn measure<R>(future: impl Future<Output = R>) -> (R, Elapsed) 
         polled
     });
     let result = result.await;
-    (result, Elapsed { duration: began.elapsed(), cpu })
+    (result, ReconcileDuration { duration: began.elapsed(), cpu })
 }

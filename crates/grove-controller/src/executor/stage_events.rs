@@ -1,14 +1,14 @@
 //! The events about an executed stage.
 
-use kube::runtime::events::{Event, EventType};
-
+use grove_api_types::text::join_names;
 use grove_runtime::api_error::ApiError;
+use kube::runtime::events::{Event, EventType};
 
 use super::execution_result::Effect;
 use crate::plan::{Stage, StageEvent, Step};
 
 /// The maximum number of names in a note. The note counts the others.
-const NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// For each stage event at most one event about success and one about failure. Superseded steps cause no event.
 pub(super) fn stage_events(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
@@ -29,7 +29,7 @@ fn events_of(
     if let (Some(first), Some(success)) = (applied.first(), success) {
         let plural = if applied.len() > 1 { "s" } else { "" };
         let names: Vec<_> = applied.iter().map(|step| step.target().name.as_str()).collect();
-        let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, join_names(&names));
+        let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, join_names(&names, MAX_NAMED));
         events.push(event(stage, EventType::Normal, success, &note));
     }
     if let Some((step, rejection)) = rejected.first() {
@@ -38,12 +38,6 @@ fn events_of(
         events.push(event(stage, EventType::Warning, failure, &note));
     }
     events
-}
-
-fn join_names(names: &[&str]) -> String {
-    let (first, rest) = names.split_at(names.len().min(NAMED));
-    let first = first.join(", ");
-    if rest.is_empty() { first } else { format!("{first} and {} more", rest.len()) }
 }
 
 fn event(stage: &Stage, type_: EventType, reason: &str, note: &str) -> Event {

@@ -51,39 +51,39 @@ fn namespace_of_orphan<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
 
 /// An object in an index, ordered by namespace and name.
 #[derive(Debug)]
-struct Entry<K>(Arc<K>);
+struct IndexedObject<K>(Arc<K>);
 
-impl<K: Resource> Entry<K> {
+impl<K: Resource> IndexedObject<K> {
     fn key(&self) -> (Option<&str>, Option<&str>) {
         (self.0.meta().namespace.as_deref(), self.0.meta().name.as_deref())
     }
 }
 
-impl<K: Resource> Ord for Entry<K> {
+impl<K: Resource> Ord for IndexedObject<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl<K: Resource> PartialOrd for Entry<K> {
+impl<K: Resource> PartialOrd for IndexedObject<K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<K: Resource> PartialEq for Entry<K> {
+impl<K: Resource> PartialEq for IndexedObject<K> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<K: Resource> Eq for Entry<K> {}
+impl<K: Resource> Eq for IndexedObject<K> {}
 
 /// The objects of one index, by value. A value without objects has no entry.
 #[derive(Debug)]
 struct IndexedObjects<K> {
     index: Index<K>,
-    by_value: BTreeMap<String, BTreeSet<Entry<K>>>,
+    by_value: BTreeMap<String, BTreeSet<IndexedObject<K>>>,
 }
 
 impl<K> IndexedObjects<K> {
@@ -108,7 +108,7 @@ impl<K: Resource> IndexedObjects<K> {
     }
 
     fn insert(&mut self, value: Cow<'_, str>, object: Option<&Arc<K>>) {
-        let Some(entry) = object.cloned().map(Entry) else { return };
+        let Some(entry) = object.cloned().map(IndexedObject) else { return };
         if let Some(entries) = self.by_value.get_mut(&*value) {
             // `insert` would keep the old object of that name.
             entries.replace(entry);
@@ -118,7 +118,9 @@ impl<K: Resource> IndexedObjects<K> {
     }
 
     fn remove(&mut self, value: &str, object: Option<&Arc<K>>) {
-        let (Some(entries), Some(entry)) = (self.by_value.get_mut(value), object.cloned().map(Entry)) else { return };
+        let (Some(entries), Some(entry)) = (self.by_value.get_mut(value), object.cloned().map(IndexedObject)) else {
+            return;
+        };
         entries.remove(&entry);
         if entries.is_empty() {
             self.by_value.remove(value);
@@ -152,7 +154,7 @@ impl<K> Indexer<K> {
     pub(super) fn by_index(&self, index: &Index<K>, value: &str) -> Vec<Arc<K>> {
         if let Some(indexed) = self.indices.iter().find(|indexed| indexed.index.name == index.name) {
             let entries = indexed.by_value.get(value).into_iter().flatten();
-            return entries.map(|Entry(object)| Arc::clone(object)).collect();
+            return entries.map(|IndexedObject(object)| Arc::clone(object)).collect();
         }
         let has_value = |object: &&Arc<K>| (index.values)(object).iter().any(|other| other == value);
         self.iter().filter(has_value).cloned().collect()

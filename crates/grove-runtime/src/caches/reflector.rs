@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The limit for one page of a list, and for the start of a watch.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+const LIST_OR_WATCH_START_TIMEOUT: Duration = Duration::from_mins(1);
 /// The server ends a watch after this many seconds if the configuration does not set another timeout.
 const WATCH_SECONDS: u32 = 290;
 /// A watch that ends earlier and without an event counts as a failure. So a server that closes every watch gets requests
@@ -78,7 +78,7 @@ enum Error {
     Api(kube::Error),
     /// The watch sent an error as its last event.
     WatchStatus(Box<Status>),
-    /// There was no answer within [`REQUEST_TIMEOUT`].
+    /// There was no answer within [`LIST_OR_WATCH_START_TIMEOUT`].
     Timeout,
 }
 
@@ -112,7 +112,7 @@ impl Error {
 impl Display for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => write!(f, "the API server did not answer within {REQUEST_TIMEOUT:?}"),
+            Self::Timeout => write!(f, "the API server did not answer within {LIST_OR_WATCH_START_TIMEOUT:?}"),
             _ if self.is_not_served() => {
                 write!(f, "the API server does not serve this kind; its definition has to be installed")
             }
@@ -306,7 +306,7 @@ where
 }
 
 async fn with_timeout<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-    timeout(REQUEST_TIMEOUT, request).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
+    timeout(LIST_OR_WATCH_START_TIMEOUT, request).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
 }
 
 // Managed fields are half of an object's bytes, and no code reads them.

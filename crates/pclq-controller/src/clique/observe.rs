@@ -13,7 +13,7 @@ use kube::ResourceExt;
 
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PclqCaches;
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::scaled_cliques_of;
 
@@ -64,7 +64,7 @@ fn with_defaults(clique: &PodClique) -> PodClique {
     clique
 }
 
-fn base_gang(caches: &Caches, namespace: &str, name: &str) -> BaseGang {
+fn base_gang(caches: &PclqCaches, namespace: &str, name: &str) -> BaseGang {
     let group = |group: &PodGroup| {
         let status = caches.cliques.get(namespace, &group.name).and_then(|clique| clique.status.clone());
         let scheduled = status.map_or(0, |status| status.scheduled_replicas);

@@ -56,15 +56,15 @@ fn has_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> boo
     gang.is_some_and(|(namespace, gang)| !scaled_cliques_of(cliques, &namespace, &gang).is_empty())
 }
 
-/// The cliques of the changed pod groups, and the scaled cliques of the gang. The members need a reconcile if the gang
-/// was created or deleted; another change of their pod groups only changes their status.
+/// The cliques of the changed pod groups, and the scaled cliques of the gang. The cliques of the pod groups need a reconcile
+/// if the gang was created or deleted; another change of their pod groups only changes their status.
 pub(super) fn cliques_of_gang(cliques: &Cache<PodClique>, delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
-    let members = cliques_of_changed_pod_groups(delta);
-    let gang = delta.object().filter(|_| !members.is_empty());
+    let gang_cliques = cliques_of_changed_pod_groups(delta);
+    let gang = delta.object().filter(|_| !gang_cliques.is_empty());
     let scaled = gang.map(|gang| scaled_cliques_of(cliques, &gang.namespace().unwrap_or_default(), &gang.name_any()));
     let needs_reconcile = active_uid(delta.old.as_deref()) != active_uid(delta.new.as_deref());
-    let members = members.into_iter().map(move |clique| Trigger::new(needs_reconcile, clique));
-    members.chain(scaled.into_iter().flatten().map(Trigger::Reconcile)).collect()
+    let gang_cliques = gang_cliques.into_iter().map(move |clique| Trigger::new(needs_reconcile, clique));
+    gang_cliques.chain(scaled.into_iter().flatten().map(Trigger::Reconcile)).collect()
 }
 
 /// The uid of the gang if it exists and is not terminating.

@@ -3,15 +3,13 @@
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::children::Owner;
-
-use crate::children::ByName;
+use grove_controller::children::{ByName, OwnerKind};
 
 /// Gangs as owners. A gang has no children: its set creates its cliques, and the cliques create its pods.
 #[derive(Debug)]
 pub(crate) struct GangOwner;
 
-impl Owner for GangOwner {
+impl OwnerKind for GangOwner {
     type Object = PodGang;
     type Expansion<'a> = ();
 }

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 /// The snapshot of `group`.
 pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) -> Observed {
@@ -46,12 +46,12 @@ fn gangs_and_conflicts(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTree
     let expansion = observed.expand().filter(|_| !observed.is_terminating());
     let Some(expansion) = expansion else { return Default::default() };
     let conflicts = ctx.children.name_conflicts(&observed.group, &expansion);
-    let gangs = expansion.scaling_group.members.iter().map(|member| &member.gang);
+    let gangs = expansion.scaling_group.replicas.iter().map(|replica| &replica.gang);
     (active_gangs(&ctx.caches, expansion.set, gangs), conflicts)
 }
 
 /// The groups of one replica of `set`.
-fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqueScalingGroup>> {
+fn siblings(caches: &PcsCaches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqueScalingGroup>> {
     let (name, namespace) = (PodCliqueSetName::new(set.name_any()), set.namespace().unwrap_or_default());
     let names = set.spec.template.pod_clique_scaling_groups.iter();
     let names = names.map(|config| PodCliqueScalingGroupName::of_replica(&name, index, &config.name));
@@ -61,7 +61,7 @@ fn siblings(caches: &Caches, set: &PodCliqueSet, index: i32) -> Vec<Arc<PodCliqu
 /// The gangs among the given ones that exist, are not terminating, and are controlled by `set`. A gang of another owner
 /// does not reference the pods of this set.
 fn active_gangs<'a>(
-    caches: &Caches,
+    caches: &PcsCaches,
     set: &PodCliqueSet,
     names: impl Iterator<Item = &'a PodGangName>,
 ) -> BTreeSet<String> {

@@ -8,7 +8,7 @@ use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, object_count}
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::children::{ObservedChildren, Owner};
+use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
@@ -20,14 +20,14 @@ use crate::children::TemplateHashes;
 #[derive(Debug)]
 pub(crate) struct GroupOwner;
 
-impl Owner for GroupOwner {
+impl OwnerKind for GroupOwner {
     type Object = PodCliqueScalingGroup;
-    type Expansion<'a> = Expansion<'a>;
+    type Expansion<'a> = GroupExpansion<'a>;
 }
 
 /// The replicas of a scaling group with everything that its children are computed from.
 #[derive(Debug)]
-pub(crate) struct Expansion<'a> {
+pub(crate) struct GroupExpansion<'a> {
     /// The group.
     pub(crate) group: &'a PodCliqueScalingGroup,
     /// Its set, with Grove's defaults applied.
@@ -41,7 +41,7 @@ pub(crate) struct Expansion<'a> {
     template_hashes: OnceCell<TemplateHashes>,
 }
 
-impl Expansion<'_> {
+impl GroupExpansion<'_> {
     /// The hashes of the set's templates. The first call computes them.
     pub(crate) fn template_hashes(&self) -> &TemplateHashes {
         self.template_hashes.get_or_init(|| TemplateHashes::of(&self.set.spec.template))
@@ -102,7 +102,7 @@ impl Observed {
     }
 
     /// What the group expands to; `None` if its set does not exist, or the set no longer has that replica or group.
-    pub(crate) fn expand(&self) -> Option<Expansion<'_>> {
+    pub(crate) fn expand(&self) -> Option<GroupExpansion<'_>> {
         let set = self.set.as_ref()?;
         let set_replica = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
         if self.is_too_large() {
@@ -112,7 +112,7 @@ impl Observed {
         let groups = expansion::replica(set, set_replica, &self.current_scale).groups;
         let scaling_group = groups.into_iter().find(|group| group.name == name)?;
         let (group, active_gangs, template_hashes) = (&self.group, &self.active_gangs, OnceCell::new());
-        Some(Expansion { group, set, set_replica, scaling_group, active_gangs, template_hashes })
+        Some(GroupExpansion { group, set, set_replica, scaling_group, active_gangs, template_hashes })
     }
 }
 

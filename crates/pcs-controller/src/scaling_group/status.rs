@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::observed::{Expansion, Observed};
+use super::observed::{GroupExpansion, Observed};
 use crate::children::{clique, rejections, too_large};
 
 /// How many replicas of a group are in each state.
@@ -89,15 +89,15 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 
-fn replica_counts(observed: &Observed, expansion: &Expansion<'_>) -> ReplicaCounts {
+fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> ReplicaCounts {
     let hashes = expansion.template_hashes();
     let mut counts = ReplicaCounts { all_current: true, ..ReplicaCounts::default() };
-    for member in &expansion.scaling_group.members {
+    for replica in &expansion.scaling_group.replicas {
         let all_cliques = |holds: &dyn Fn(&PodClique, &Clique<'_>) -> bool| {
             let holds = |desired: &Clique<'_>| {
                 clique::active(&observed.children, &desired.name).is_some_and(|active| holds(active, desired))
             };
-            member.cliques.iter().all(holds)
+            replica.cliques.iter().all(holds)
         };
         let scheduled = all_cliques(&|clique, _| is_scheduled(clique));
         let available = scheduled && all_cliques(&|clique, _| clique::is_available(clique));

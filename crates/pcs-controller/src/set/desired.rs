@@ -24,4 +24,4 @@ pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_ord
 ]);
 
 #[cfg(test)]
-pub(crate) use autoscaler::Autoscaler;
+pub(crate) use autoscaler::SlimAutoscaler;

@@ -2,14 +2,15 @@
 
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
+use grove_controller::children::ByName;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{Observed, SetOwner};
-use crate::children::{ByName, by_name};
+use crate::children::by_name;
 use crate::context::Context;
-use crate::informers::Caches;
+use crate::informers::PcsCaches;
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
@@ -34,7 +35,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
 }
 
 /// The scaling groups that the set will adopt.
-fn adoptable_groups(caches: &Caches, observed: &Observed) -> ByName<PodCliqueScalingGroup> {
+fn adoptable_groups(caches: &PcsCaches, observed: &Observed) -> ByName<PodCliqueScalingGroup> {
     let expansion = observed.expand();
     let groups = expansion.replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
     let namespace = observed.set.namespace().unwrap_or_default();

@@ -8,26 +8,26 @@ use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::children::{ObservedChildren, Owner};
+use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::{ByName, TemplateHashes};
+use crate::children::TemplateHashes;
 
 /// Sets as owners of children.
 #[derive(Debug)]
 pub(crate) struct SetOwner;
 
-impl Owner for SetOwner {
+impl OwnerKind for SetOwner {
     type Object = PodCliqueSet;
-    type Expansion<'a> = Expansion<'a>;
+    type Expansion<'a> = SetExpansion<'a>;
 }
 
 /// The replicas of a set with everything that its children are computed from.
 #[derive(Debug)]
-pub(crate) struct Expansion<'a> {
+pub(crate) struct SetExpansion<'a> {
     /// The set, with Grove's defaults applied.
     pub(crate) set: &'a PodCliqueSet,
     /// The scheduler of its pods if its template names none.
@@ -37,7 +37,7 @@ pub(crate) struct Expansion<'a> {
     template_hashes: OnceCell<TemplateHashes>,
 }
 
-impl Expansion<'_> {
+impl SetExpansion<'_> {
     /// The hashes of the set's templates. The first call computes them.
     pub(crate) fn template_hashes(&self) -> &TemplateHashes {
         self.template_hashes.get_or_init(|| TemplateHashes::of(&self.set.spec.template))
@@ -108,9 +108,9 @@ impl Observed {
     }
 
     /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
-    pub(crate) fn expand(&self) -> Expansion<'_> {
+    pub(crate) fn expand(&self) -> SetExpansion<'_> {
         let replicas = expansion::expand(&self.set, &self.current_scale());
-        Expansion {
+        SetExpansion {
             set: &self.set,
             default_scheduler: self.default_scheduler,
             replicas,

@@ -7,7 +7,7 @@ use grove_api_types::admission::default;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
-use grove_controller::children::ObservedChildren;
+use grove_controller::children::{ByName, ObservedChildren};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
@@ -19,7 +19,6 @@ use serde_json::Value;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::ByName;
 
 mod children;
 mod foreign_metadata;

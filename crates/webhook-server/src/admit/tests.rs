@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::cluster_facts::Caches;
+use crate::cluster_facts::RuleCaches;
 
 /// The facts about a cluster with these objects.
 pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> ClusterFacts {
@@ -17,7 +17,7 @@ pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> Clust
         let of_kind = objects.iter().filter(|object| object["kind"] == *K::kind(&()));
         Cache::from_objects(of_kind.map(|object| K::deserialize(object).unwrap()))
     }
-    let caches = Caches {
+    let caches = RuleCaches {
         sets: of(objects),
         groups: of(objects),
         cliques: of(objects),
@@ -284,7 +284,7 @@ fn the_configuration_enables_features() {
 fn the_cache_transform_drops_pod_specs_and_foreign_annotations() {
     let mut stored = set();
     stored["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": "long" });
-    let Transformed(set) = Transformed::<PodCliqueSet>::deserialize(&stored).unwrap();
+    let TransformedObject(set) = TransformedObject::<PodCliqueSet>::deserialize(&stored).unwrap();
     let set = serde_json::to_string(&set).unwrap();
     assert!(!set.contains("pause") && !set.contains("long"), "{set}");
 }

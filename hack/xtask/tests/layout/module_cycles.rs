@@ -1,4 +1,5 @@
-//! Modules of a crate do not import each other in a cycle. Imports between a module and one of its own submodules do not count.
+//! Modules of a crate do not import each other in a cycle. An import of a submodule by a submodule of another module is an import
+//! between the two modules. Imports between a module and one of its own submodules do not count.
 
 use super::{local_paths::LocalPaths, source::Source, tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +15,14 @@ struct Module {
     paths: LocalPaths,
 }
 
-/// Where one module uses another: the line of the first use.
-type Edges = BTreeMap<(Vec<String>, Vec<String>), usize>;
+/// The first import from one module, or its submodules, to another with the same parent, or to the submodules of that.
+type Edges = BTreeMap<(Vec<String>, Vec<String>), Import>;
+
+struct Import {
+    file: String,
+    line: usize,
+    of: Vec<String>,
+}
 
 /// The crate and the module of a source file; `None` for tests and build scripts.
 fn module_of(source: &Source) -> Option<(String, Vec<String>)> {
@@ -79,13 +86,20 @@ fn is_in_crate(modules: &Modules, module: &[String], path: &[String]) -> bool {
         || path.first().is_some_and(|first| modules.contains_key(&[module, std::slice::from_ref(first)].concat()))
 }
 
+/// The modules directly below the lowest common ancestor of two modules that contain them. `None` if one of the two contains
+/// the other.
+fn siblings(from: &[String], to: &[String]) -> Option<(Vec<String>, Vec<String>)> {
+    let common = from.iter().zip(to).take_while(|(from, to)| from == to).count();
+    (common < from.len().min(to.len())).then(|| (from[..=common].to_vec(), to[..=common].to_vec()))
+}
+
 fn edges(modules: &Modules) -> Edges {
     let mut edges = Edges::new();
     for (from, module) in modules {
         for path in &module.paths.paths {
-            for to in resolve(modules, &absolute(from, &path.inside, &path.segments), MAX_RE_EXPORTS) {
-                if !from.starts_with(&to) && !to.starts_with(from) {
-                    edges.entry((from.clone(), to)).or_insert(path.line);
+            for of in resolve(modules, &absolute(from, &path.inside, &path.segments), MAX_RE_EXPORTS) {
+                if let Some(edge) = siblings(from, &of) {
+                    edges.entry(edge).or_insert_with(|| Import { file: module.file.clone(), line: path.line, of });
                 }
             }
         }
@@ -121,21 +135,20 @@ fn cycles(sources: &[Source]) -> Vec<String> {
     for modules in crates(sources).values() {
         let edges = edges(modules);
         let mut reported = BTreeSet::new();
-        for start in modules.keys() {
+        for (start, _) in edges.keys() {
             let Some(cycle) = cycle_through(start, &edges) else { continue };
             if reported.insert(cycle.iter().cloned().collect::<BTreeSet<_>>()) {
-                messages.push(message(&cycle, modules, &edges));
+                messages.push(message(&cycle, &edges));
             }
         }
     }
     messages
 }
 
-fn message(cycle: &[Vec<String>], modules: &Modules, edges: &Edges) -> String {
+fn message(cycle: &[Vec<String>], edges: &Edges) -> String {
     let imports = cycle.iter().enumerate().map(|(at, from)| {
-        let to = &cycle[(at + 1) % cycle.len()];
-        let line = edges.get(&(from.clone(), to.clone())).copied().unwrap_or_default();
-        format!("{}:{line} imports {}", modules[from].file, to.join("::"))
+        let Import { file, line, of } = &edges[&(from.clone(), cycle[(at + 1) % cycle.len()].clone())];
+        format!("{file}:{line} imports {}", of.join("::"))
     });
     imports.collect::<Vec<_>>().join(", ")
 }
@@ -157,6 +170,20 @@ fn a_cycle_is_found_over_several_modules() {
     tree::assert_one(&cycles(&sources), "crates/x/src/a.rs:1 imports b, crates/x/src/b.rs:1 imports c");
     let sources = planted(&[lib, ("a.rs", "use crate::b::B;"), ("b.rs", "use super::c;"), ("c.rs", "")]);
     tree::assert_none(&cycles(&sources));
+}
+
+#[test]
+fn a_cycle_over_submodules_is_found() {
+    let lib = ("lib.rs", "mod a; mod b;");
+    let sources = planted(&[lib, ("a.rs", "mod c; use crate::b::B;"), ("a/c.rs", ""), ("b.rs", "use crate::a::c::C;")]);
+    tree::assert_one(&cycles(&sources), "crates/x/src/a.rs:1 imports b, crates/x/src/b.rs:1 imports a::c");
+    let below = |d: &str| {
+        let b = [("a/b.rs", "mod c;"), ("a/b/c.rs", "use crate::a::d::e::E; use super::super::b;")];
+        planted(&[("lib.rs", "mod a;"), ("a.rs", "mod b; mod d;"), b[0], b[1], ("a/d.rs", d), ("a/d/e.rs", "")])
+    };
+    let found = cycles(&below("mod e; use super::b;"));
+    tree::assert_one(&found, "crates/x/src/a/b/c.rs:1 imports a::d::e, crates/x/src/a/d.rs:1 imports a::b");
+    tree::assert_none(&cycles(&below("mod e; use self::e::E;")));
 }
 
 #[test]

@@ -23,13 +23,13 @@ const MAX_INDEX_DIGITS: usize = 5;
 
 /// The object with the `resourceSharing` entry.
 #[derive(Clone, Copy)]
-enum Owner<'a> {
+enum SharingObject<'a> {
     Set,
     Group(&'a str),
     Clique(&'a str),
 }
 
-impl fmt::Display for Owner<'_> {
+impl fmt::Display for SharingObject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Set => f.write_str("the PodCliqueSet"),
@@ -43,7 +43,7 @@ impl fmt::Display for Owner<'_> {
 struct ClaimSource<'a> {
     field: FieldPath,
     template: &'a str,
-    owner: Owner<'a>,
+    shared_by: SharingObject<'a>,
 }
 
 /// An index of the claims that one level shares, by template. A lookup finds the template at the end of a claim's name.
@@ -89,13 +89,13 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
     let mut claims = vec![];
     let of_set = resource_sharing::of_set(context.template());
     let at_set = [NamePart::Text(&set)];
-    claims.extend(check_names((&template_path(), Owner::Set), &at_set, &of_set, errors));
+    claims.extend(check_names((&template_path(), SharingObject::Set), &at_set, &of_set, errors));
     let of_set = SharedClaims::new(&at_set, of_set);
     let mut of_groups = BTreeMap::new();
     for (path, group) in context.groups() {
         let at_group = [NamePart::Text(&set), NamePart::Index, NamePart::Text(&group.name)];
         let of_group = resource_sharing::of_group(group);
-        let named = check_names((&path, Owner::Group(&group.name)), &at_group, &of_group, errors);
+        let named = check_names((&path, SharingObject::Group(&group.name)), &at_group, &of_group, errors);
         // Only the first of two groups with the same name counts; another rule denies the duplicate.
         if let Entry::Vacant(entry) = of_groups.entry(group.name.as_str()) {
             entry.insert(SharedClaims::new(&at_group, of_group));
@@ -118,7 +118,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
             None => vec![NamePart::Text(&set), NamePart::Index, NamePart::Text(&clique.name)],
         };
         let of_clique = resource_sharing::of_clique(clique);
-        let named = check_names((&path, Owner::Clique(&clique.name)), &at_clique, &of_clique, errors);
+        let named = check_names((&path, SharingObject::Clique(&clique.name)), &at_clique, &of_clique, errors);
         if seen.insert(clique.name.as_str()) {
             claims.extend(named);
         }
@@ -145,7 +145,7 @@ fn claim<'a>(owner: &[NamePart<'a>], share: &SharedClaim<'a>) -> Vec<NamePart<'a
 
 /// Checks the names of the templates and of their claims, and returns the claims with valid names.
 fn check_names<'a>(
-    (path, owner): (&FieldPath, Owner<'a>),
+    (path, shared_by): (&FieldPath, SharingObject<'a>),
     at: &[NamePart<'a>],
     shares: &[SharedClaim<'a>],
     errors: &mut ErrorCollector,
@@ -163,7 +163,7 @@ fn check_names<'a>(
         let name = claim(at, share);
         let length = max_length(&name);
         if length <= MAX_NAME_LENGTH {
-            claims.push((name, ClaimSource { field, template, owner }));
+            claims.push((name, ClaimSource { field, template, shared_by }));
             continue;
         }
         let text = format!(
@@ -178,9 +178,9 @@ fn check_names<'a>(
 /// No two claims of any level may have the same name.
 fn check_unique_names(claims: &[(Vec<NamePart<'_>>, ClaimSource<'_>)], errors: &mut ErrorCollector) {
     for (shares, first) in collisions(claims) {
-        let (template, owner) = (first.template, first.owner);
+        let (template, shared_by) = (first.template, first.shared_by);
         let text = format!(
-            "would get a ResourceClaim of the same name as template '{template}' that {owner} shares; rename one of the \
+            "would get a ResourceClaim of the same name as template '{template}' that {shared_by} shares; rename one of the \
              templates or one of the objects that share them"
         );
         errors.invalid(Rule::ClaimName, &shares.field, shares.template, text);

@@ -32,7 +32,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
             }
         }
     }
-    check_name_clashes(context, errors);
+    check_name_collisions(context, errors);
 }
 
 fn check_set_name(name: &str, errors: &mut ErrorCollector) {
@@ -135,7 +135,7 @@ fn check_hostname(path: &FieldPath, name: &str, longest: &Hostname, errors: &mut
 }
 
 /// No two `PodClique`s and no two autoscalers of a set may have the same name.
-fn check_name_clashes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+fn check_name_collisions(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let cliques = generated_cliques(context);
     for (clique, first) in collisions(&cliques) {
         let other = match first.group {
@@ -143,7 +143,7 @@ fn check_name_clashes(context: &ValidationContext<'_>, errors: &mut ErrorCollect
             None => format!("PodClique '{}'", first.name),
         };
         let text = format!("would get a PodClique of the same name as {other}; rename one of them");
-        errors.invalid(Rule::NameClash, &clique.path, clique.name, text);
+        errors.invalid(Rule::NameCollision, &clique.path, clique.name, text);
     }
     let scaled_groups =
         context.template().pod_clique_scaling_groups.iter().filter(|group| group.scale_config.is_some());
@@ -153,7 +153,7 @@ fn check_name_clashes(context: &ValidationContext<'_>, errors: &mut ErrorCollect
         let name = clique.name.as_str();
         if scaled_groups.contains(name) {
             let text = "a PodCliqueScalingGroup of this name has an autoscaler of the same name; rename one of them";
-            errors.invalid(Rule::NameClash, &path.field("name"), name, text);
+            errors.invalid(Rule::NameCollision, &path.field("name"), name, text);
         }
     }
 }

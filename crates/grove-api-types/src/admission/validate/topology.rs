@@ -18,50 +18,50 @@ const DISABLED: &str = "topology constraints are not allowed when Topology Aware
 const DIFFERENT: &str =
     "all topologyConstraint.topologyName values within a PodCliqueSet must match in the current implementation";
 
-/// A constraint, and the text for its object: `PodCliqueSet`, `PodClique 'name'`.
-struct Constrained<'a> {
+/// A constraint, its field, and the text for its object: `PodCliqueSet`, `PodClique 'name'`.
+struct ConstraintSource<'a> {
     path: FieldPath,
     object: String,
     constraint: &'a TopologyConstraint,
 }
 
-fn of_set<'a>(context: &ValidationContext<'a>) -> Option<Constrained<'a>> {
+fn of_set<'a>(context: &ValidationContext<'a>) -> Option<ConstraintSource<'a>> {
     let constraint = context.template().topology_constraint.as_ref()?;
     let path = template_path().field("topologyConstraint");
-    Some(Constrained { path, object: "PodCliqueSet".to_owned(), constraint })
+    Some(ConstraintSource { path, object: "PodCliqueSet".to_owned(), constraint })
 }
 
-fn of_groups<'a>(context: &ValidationContext<'a>) -> impl Iterator<Item = (&'a [String], Constrained<'a>)> {
+fn of_groups<'a>(context: &ValidationContext<'a>) -> impl Iterator<Item = (&'a [String], ConstraintSource<'a>)> {
     context.groups().filter_map(|(path, group)| {
         let constraint = group.topology_constraint.as_ref()?;
         let object = format!("PodCliqueScalingGroup '{}'", group.name);
         let path = path.field("topologyConstraint");
-        Some((group.clique_names.as_slice(), Constrained { path, object, constraint }))
+        Some((group.clique_names.as_slice(), ConstraintSource { path, object, constraint }))
     })
 }
 
-fn of_cliques<'a>(context: &ValidationContext<'a>) -> impl Iterator<Item = (&'a str, Constrained<'a>)> {
+fn of_cliques<'a>(context: &ValidationContext<'a>) -> impl Iterator<Item = (&'a str, ConstraintSource<'a>)> {
     context.cliques().filter_map(|(path, clique)| {
         let constraint = clique.topology_constraint.as_ref()?;
         let object = format!("PodClique '{}'", clique.name);
         let path = path.field("topologyConstraint");
-        Some((clique.name.as_str(), Constrained { path, object, constraint }))
+        Some((clique.name.as_str(), ConstraintSource { path, object, constraint }))
     })
 }
 
-fn all<'a>(context: &ValidationContext<'a>) -> Vec<Constrained<'a>> {
-    let groups = of_groups(context).map(|(_, constrained)| constrained);
-    let cliques = of_cliques(context).map(|(_, constrained)| constrained);
+fn all<'a>(context: &ValidationContext<'a>) -> Vec<ConstraintSource<'a>> {
+    let groups = of_groups(context).map(|(_, source)| source);
+    let cliques = of_cliques(context).map(|(_, source)| source);
     of_set(context).into_iter().chain(groups).chain(cliques).collect()
 }
 
 /// The fields that name a topology; that of the template first.
-fn names<'a>(context: &ValidationContext<'a>, constrained: &[Constrained<'a>]) -> Vec<(FieldPath, &'a str)> {
+fn names<'a>(context: &ValidationContext<'a>, sources: &[ConstraintSource<'a>]) -> Vec<(FieldPath, &'a str)> {
     let own = context.template().cluster_topology_name.as_deref();
     let own = own.map(|name| (template_path().field("clusterTopologyName"), name));
-    let within = constrained.iter().filter_map(|constrained| {
-        Some((constrained.path.field("topologyName"), constrained.constraint.topology_name.as_deref()?))
-    });
+    let within = sources
+        .iter()
+        .filter_map(|source| Some((source.path.field("topologyName"), source.constraint.topology_name.as_deref()?)));
     own.into_iter().chain(within).filter(|(_, name)| !name.is_empty()).collect()
 }
 
@@ -71,13 +71,13 @@ pub(super) fn domains(constraint: &TopologyConstraint) -> Vec<&str> {
 }
 
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
-    let constrained = all(context);
-    let names = names(context, &constrained);
+    let sources = all(context);
+    let names = names(context, &sources);
     if !context.facts.topology.enabled {
-        deny_all(&constrained, &names, errors);
+        deny_all(&sources, &names, errors);
         return;
     }
-    for Constrained { path, constraint, .. } in &constrained {
+    for ConstraintSource { path, constraint, .. } in &sources {
         check_form(path, constraint, errors);
     }
     if names.windows(2).any(|pair| matches!(pair, [(_, one), (_, other)] if one != other)) {
@@ -104,15 +104,15 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
     }
     if let Some(topology) = topology {
         // `count` checks every constraint, also after the first error.
-        let unknown = constrained.iter().filter(|constrained| !check_levels(constrained, topology, errors)).count();
+        let unknown = sources.iter().filter(|source| !check_levels(source, topology, errors)).count();
         if unknown == 0 {
             check_hierarchy(context, topology, errors);
         }
     }
 }
 
-fn deny_all(constrained: &[Constrained<'_>], names: &[(FieldPath, &str)], errors: &mut ErrorCollector) {
-    for Constrained { path, constraint, .. } in constrained {
+fn deny_all(sources: &[ConstraintSource<'_>], names: &[(FieldPath, &str)], errors: &mut ErrorCollector) {
+    for ConstraintSource { path, constraint, .. } in sources {
         errors.invalid(Rule::TopologyEnabled, path, domains(constraint), DISABLED);
     }
     for (path, name) in names {
@@ -142,7 +142,7 @@ fn required_field(constraint: &TopologyConstraint) -> &'static str {
 
 /// Checks that the domains of a constraint are levels of the topology; true if they are.
 fn check_levels(
-    Constrained { path, constraint, .. }: &Constrained<'_>,
+    ConstraintSource { path, constraint, .. }: &ConstraintSource<'_>,
     topology: &Topology,
     errors: &mut ErrorCollector,
 ) -> bool {
@@ -170,7 +170,7 @@ fn check_levels(
 /// Compares the constraints of the set with those of its cliques and groups, and those of a group with those of its cliques.
 fn check_hierarchy(context: &ValidationContext<'_>, topology: &Topology, errors: &mut ErrorCollector) {
     let cliques: Vec<_> = of_cliques(context).collect();
-    let by_name: BTreeMap<&str, &Constrained<'_>> = cliques.iter().map(|(name, clique)| (*name, clique)).collect();
+    let by_name: BTreeMap<&str, &ConstraintSource<'_>> = cliques.iter().map(|(name, clique)| (*name, clique)).collect();
     if let Some(set) = of_set(context) {
         for (_, clique) in &cliques {
             check_nested(&set, clique, topology, errors);
@@ -187,7 +187,12 @@ fn check_hierarchy(context: &ValidationContext<'_>, topology: &Topology, errors:
     }
 }
 
-fn check_nested(parent: &Constrained<'_>, child: &Constrained<'_>, topology: &Topology, errors: &mut ErrorCollector) {
+fn check_nested(
+    parent: &ConstraintSource<'_>,
+    child: &ConstraintSource<'_>,
+    topology: &Topology,
+    errors: &mut ErrorCollector,
+) {
     let required = (parent.path.clone(), parent.constraint.required(), child.constraint.required());
     let preferred = (parent.path.field("pack.preferred"), parent.constraint.preferred(), child.constraint.preferred());
     for (path, outer, inner) in [required, preferred] {
@@ -213,14 +218,14 @@ pub(super) fn check_update(context: &ValidationContext<'_>, old: &PodCliqueSet, 
         (_, None) => false,
     };
     if is_other && context.facts.is_scheduled {
-        let constrained = all(context);
-        let written = names(context, &constrained).into_iter().next().map(|(path, _)| path);
+        let sources = all(context);
+        let written = names(context, &sources).into_iter().next().map(|(path, _)| path);
         let path = written.unwrap_or_else(|| template_path().field("clusterTopologyName"));
         let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
         let text = format!(
             "topologyName cannot be changed from {before:?} to {now:?} while pods of the PodCliqueSet are scheduled"
         );
-        errors.forbidden(Rule::TopologyFrozen, &path, text);
+        errors.forbidden(Rule::TopologyImmutable, &path, text);
     }
     let label = |set: &PodCliqueSet| set.labels().get(TOPOLOGY_NAME).cloned();
     let (before, label) = (label(old), label(context.set));

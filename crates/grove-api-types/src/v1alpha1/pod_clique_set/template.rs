@@ -8,7 +8,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration::Duration;
+use crate::duration::GoDuration;
 use crate::v1alpha1::{
     AutoScalingConfig, MAX_REPLICAS, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec,
     ResourceClaimTemplateConfig, ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
@@ -41,7 +41,7 @@ pub struct PodCliqueSetTemplateSpec {
     /// The time for which the available pods may be fewer than `minAvailable`. After that time Grove restarts the replica as a
     /// whole. Defaults to 4h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub termination_delay: Option<Duration>,
+    pub termination_delay: Option<GoDuration>,
     /// Templates of resource claims for this set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<ResourceClaimTemplateConfig>>")]

@@ -20,18 +20,18 @@ fn sorted(names: &Names) -> Vec<String> {
     names
 }
 
-fn standby() -> (Controllers, Leadership, RequestLog) {
+fn standby() -> (Manager, Leadership, RequestLog) {
     let (client, log) = mock_api_server::client(|_| MockResponse::ok(config_map("child", 1, "uid-owner")));
     let clients = Clients { requests: client.clone(), watches: client };
     let leadership = Leadership::standby();
     let config = OperatorConfiguration::default();
     let runtime = Runtime::with_leadership(leadership.clone(), ("test", "here".to_owned()), clients, config).unwrap();
-    (Controllers::new(&runtime).unwrap(), leadership, log)
+    (Manager::new(&runtime).unwrap(), leadership, log)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_reconciles_all_objects() {
-    let (service, leadership, _) = standby();
+    let (manager, leadership, _) = standby();
     let names = Names::default();
     let deltas = vec![created("a"), created("b"), created("c"), deleted("b")];
     let builder = controller_of(&["a", "c"], deltas);
@@ -43,12 +43,12 @@ async fn a_new_leader_reconciles_all_objects() {
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sorted(&seen), ["a", "c"]);
     };
-    futures::join!(run_for(builder, &service, Duration::from_mins(6), noting(&names)), script);
+    futures::join!(run_for(builder, &manager, Duration::from_mins(6), noting(&names)), script);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_lost_its_lease_reconciles_nothing_until_it_leads_again() {
-    let (service, leadership, _) = standby();
+    let (manager, leadership, _) = standby();
     let names = Names::default();
     leadership.extend(Instant::now(), Duration::from_secs(10));
     let later = stream::once(sleep(Duration::from_secs(30))).map(|()| created("b"));
@@ -65,17 +65,17 @@ async fn a_replica_that_lost_its_lease_reconciles_nothing_until_it_leads_again()
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sorted(&seen), ["a", "b"]);
     };
-    futures::join!(run_for(builder, &service, Duration::from_mins(3), noting(&names)), script);
+    futures::join!(run_for(builder, &manager, Duration::from_mins(3), noting(&names)), script);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_not_retried_after_the_lease_is_lost() {
-    let (service, leadership, _) = standby();
+    let (manager, leadership, _) = standby();
     leadership.extend(Instant::now(), Duration::from_secs(1));
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let builder = controller(["a"]);
-    run_for(builder, &service, Duration::from_mins(10), move |_, _| {
+    run_for(builder, &manager, Duration::from_mins(10), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         ready(Err(Broken(ApiError::new(500, "X", "x"))))
     })
@@ -85,14 +85,14 @@ async fn a_failure_is_not_retried_after_the_lease_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_deletes_no_dependents_but_drops_its_state_about_them() {
-    let (service, _, log) = standby();
+    let (manager, _, log) = standby();
     let forgotten = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&forgotten);
     let builder = controller_of(&[], vec![created("gone"), deleted("gone")]).on_deleted(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         Plan::new().stage(Stage::new("children", [Step::delete(&*object("child"))]))
     });
-    run_for(builder, &service, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+    run_for(builder, &manager, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
     assert_eq!(forgotten.load(Ordering::SeqCst), 1);
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }

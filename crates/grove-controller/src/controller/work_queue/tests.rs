@@ -11,7 +11,7 @@ fn key(name: &str) -> Key {
 
 fn queue(concurrency: usize) -> WorkQueue {
     let registry = prometheus::Registry::new();
-    let metrics = crate::controller::queue_metrics::WorkQueueMetrics::register(&registry).unwrap();
+    let metrics = crate::work_queue_metrics::WorkQueueMetrics::register(&registry).unwrap();
     WorkQueue::new(POLICY, concurrency, metrics.of_queue("test"))
 }
 
@@ -20,8 +20,8 @@ fn names(queue: &mut WorkQueue, now: Instant) -> Vec<String> {
     std::iter::from_fn(|| queue.get(now)).map(|key| key.name).collect()
 }
 
-fn took(duration: Duration) -> Elapsed {
-    Elapsed { duration, cpu: Duration::ZERO }
+fn took(duration: Duration) -> ReconcileDuration {
+    ReconcileDuration { duration, cpu: Duration::ZERO }
 }
 
 #[test]
@@ -34,9 +34,9 @@ fn a_key_is_queued_once_and_processed_once_at_a_time() {
     queue.add(key("a"), now);
     queue.add(key("a"), now);
     assert_eq!(names(&mut queue, now), Vec::<String>::new(), "a worker processes it");
-    queue.done(&key("a"), Elapsed::default(), now);
+    queue.done(&key("a"), ReconcileDuration::default(), now);
     assert_eq!(names(&mut queue, now), ["a"]);
-    queue.done(&key("a"), Elapsed::default(), now);
+    queue.done(&key("a"), ReconcileDuration::default(), now);
     assert_eq!(names(&mut queue, now), Vec::<String>::new());
 }
 
@@ -50,7 +50,7 @@ fn reconciles_run_before_status_only_reconciles_and_replace_them() {
     queue.add(key("c"), due);
     for expected in ["b", "c", "a"] {
         assert_eq!(names(&mut queue, due), [expected]);
-        queue.done(&key(expected), Elapsed::default(), due);
+        queue.done(&key(expected), ReconcileDuration::default(), due);
     }
     assert_eq!(names(&mut queue, due + POLICY.max_delay), Vec::<String>::new());
 }
@@ -64,7 +64,7 @@ fn a_status_only_reconcile_waits_behind_reconciles_for_a_bounded_time() {
         queue.add(key(&number.to_string()), now);
     }
     assert_eq!(names(&mut queue, due + POLICY.max_wait - MS), ["0"]);
-    queue.done(&key("0"), Elapsed::default(), due);
+    queue.done(&key("0"), ReconcileDuration::default(), due);
     assert_eq!(names(&mut queue, due + POLICY.max_wait), ["status"]);
 }
 
@@ -76,7 +76,7 @@ fn status_only_triggers_of_one_object_are_merged() {
     queue.add_status(key("a"), now + POLICY.debounce / 2);
     assert_eq!(names(&mut queue, now + POLICY.debounce - MS), Vec::<String>::new());
     assert_eq!(names(&mut queue, now + POLICY.debounce), ["a"]);
-    queue.done(&key("a"), Elapsed::default(), now + POLICY.debounce);
+    queue.done(&key("a"), ReconcileDuration::default(), now + POLICY.debounce);
     assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
 }
 
@@ -90,7 +90,7 @@ fn concurrent_status_only_reconciles_are_limited() {
     let first = names(&mut queue, later);
     assert_eq!(first.len(), POLICY.concurrency);
     assert_eq!(queue.next_due(), None, "the next one starts when one of them is done");
-    queue.done(&key(&first[0]), Elapsed::default(), later);
+    queue.done(&key(&first[0]), ReconcileDuration::default(), later);
     assert_eq!(names(&mut queue, later).len(), 1);
 }
 
@@ -100,7 +100,7 @@ fn the_cooldown_follows_the_duration_and_the_cpu_time_of_the_last_reconcile_up_t
     for (elapsed, expected) in [
         (took(MS), POLICY.debounce),
         (took(short), short * POLICY.duration_factor),
-        (Elapsed { duration: MS * 2, cpu: MS * 2 }, MS * 2 * POLICY.cpu_factor),
+        (ReconcileDuration { duration: MS * 2, cpu: MS * 2 }, MS * 2 * POLICY.cpu_factor),
         (took(long), POLICY.max_delay),
     ] {
         let (mut queue, now) = (queue(10), Instant::now());
@@ -111,7 +111,7 @@ fn the_cooldown_follows_the_duration_and_the_cpu_time_of_the_last_reconcile_up_t
         assert_eq!(queue.next_due(), Some(now + expected), "{elapsed:?}");
         let later = now + POLICY.max_delay * 10;
         assert_eq!(names(&mut queue, later), ["a"]);
-        queue.done(&key("a"), Elapsed::default(), later);
+        queue.done(&key("a"), ReconcileDuration::default(), later);
         queue.add_status(key("a"), later);
         assert_eq!(queue.next_due(), Some(later + POLICY.debounce), "an old reconcile causes no cooldown");
     }
@@ -136,7 +136,7 @@ fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
     assert_eq!(queue.next_due(), Some(now + Duration::from_secs(5)));
     queue.add(key("a"), now);
     assert_eq!(names(&mut queue, now), ["a"]);
-    queue.done(&key("a"), Elapsed::default(), now);
+    queue.done(&key("a"), ReconcileDuration::default(), now);
     assert_eq!(queue.next_due(), None);
 }
 
@@ -148,7 +148,7 @@ fn no_more_keys_are_processed_than_workers_exist() {
     }
     assert_eq!(names(&mut queue, now), ["a", "b"]);
     assert_eq!(queue.next_due(), None);
-    queue.done(&key("b"), Elapsed::default(), now);
+    queue.done(&key("b"), ReconcileDuration::default(), now);
     assert_eq!(names(&mut queue, now), ["c"]);
 }
 
@@ -162,7 +162,7 @@ fn the_state_of_a_deleted_object_is_dropped() {
     assert_eq!(names(&mut queue, now), ["processed"]);
     queue.add(key("processed"), now);
     for name in ["processed", "queued", "delayed"] {
-        queue.forget(&key(name));
+        queue.remove(&key(name));
     }
     queue.done(&key("processed"), took(Duration::from_secs(1)), now);
     assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());

@@ -13,14 +13,14 @@ use crate::clique::observed::{CliqueIdentity, Observed};
 /// first and in this order.
 pub(super) fn variables(observed: &Observed, identity: &CliqueIdentity) -> Vec<Value> {
     let namespace = observed.clique.namespace().unwrap_or_default();
-    let service = HeadlessServiceName::of_replica(&identity.set, identity.replica);
+    let service_name = HeadlessServiceName::of_replica(&identity.set, identity.replica);
     let literal = |name: &str, value: String| json!({ "name": name, "value": value });
     let index_path = format!("metadata.labels['{}']", labels::POD_INDEX);
     vec![
         literal(environment::PCS_NAME, identity.set.to_string()),
         literal(environment::PCS_INDEX, identity.replica.to_string()),
         literal(environment::PCLQ_NAME, observed.name().to_string()),
-        literal(environment::HEADLESS_SERVICE, service.address(&namespace)),
+        literal(environment::HEADLESS_SERVICE, service_name.address(&namespace)),
         json!({ "name": environment::PCLQ_POD_INDEX, "valueFrom": { "fieldRef": { "fieldPath": index_path } } }),
     ]
 }

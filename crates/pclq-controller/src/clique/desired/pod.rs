@@ -65,9 +65,9 @@ pub(crate) fn own_labels(observed: &Observed, identity: &CliqueIdentity, index: 
 /// Grove's scheduling gate while the base gang is not scheduled. The user's scheduling gates stay.
 fn spec(observed: &Observed, identity: &CliqueIdentity, index: i32) -> Map<String, Value> {
     let mut spec = observed.clique.spec.pod_spec.fields().clone();
-    let service = HeadlessServiceName::of_replica(&identity.set, identity.replica);
+    let service_name = HeadlessServiceName::of_replica(&identity.set, identity.replica);
     spec.insert("hostname".into(), String::from(Hostname::of_pod(&observed.name(), index)).into());
-    spec.insert("subdomain".into(), String::from(service).into());
+    spec.insert("subdomain".into(), String::from(service_name).into());
     if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
         spec.insert("schedulerName".into(), observed.default_scheduler.name().into());
     }

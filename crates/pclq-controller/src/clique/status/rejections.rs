@@ -9,8 +9,8 @@ use grove_runtime::api_error::ApiError;
 /// The message contains this many different reasons; it only counts the others.
 const MAX_NAMED: usize = 3;
 
-/// One reason for rejections, and the number of rejected writes.
-struct Reason<'a> {
+/// Rejected writes with the same reason.
+struct RejectionGroup<'a> {
     verb: &'static str,
     kind: &'a str,
     message: &'a str,
@@ -23,27 +23,27 @@ struct Reason<'a> {
 pub(super) fn rejection_message<'a>(
     failed_writes: impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)>,
 ) -> Option<String> {
-    let mut reasons: Vec<Reason<'_>> = Vec::new();
+    let mut groups: Vec<RejectionGroup<'_>> = Vec::new();
     for (verb, target, failure) in failed_writes {
         let (kind, message) = (target.resource.kind.as_str(), without_object_name(&target.name, failure));
         let normalized = normalized_message(message);
         let is_same =
-            |reason: &&mut Reason<'_>| (reason.verb, reason.kind, &reason.normalized) == (verb, kind, &normalized);
-        match reasons.iter_mut().find(is_same) {
-            Some(reason) => reason.count += 1,
-            None => reasons.push(Reason { verb, kind, message, normalized, count: 1 }),
+            |group: &&mut RejectionGroup<'_>| (group.verb, group.kind, &group.normalized) == (verb, kind, &normalized);
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.count += 1,
+            None => groups.push(RejectionGroup { verb, kind, message, normalized, count: 1 }),
         }
     }
-    let more = match reasons.len().saturating_sub(MAX_NAMED) {
+    let more = match groups.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         1 => "; and 1 more reason".to_owned(),
         more => format!("; and {more} more reasons"),
     };
-    let named: Vec<_> = reasons.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    let named: Vec<_> = groups.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     (!named.is_empty()).then(|| format!("the API server rejected {}{more}", named.join("; ")))
 }
 
-impl Display for Reason<'_> {
+impl Display for RejectionGroup<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { verb, kind, message, normalized: _, count } = self;
         let plural = if *count == 1 { "" } else { "s" };

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::children::desired::{self, pod_clique};
-use crate::scaling_group::observed::{Expansion, GroupOwner};
+use crate::scaling_group::observed::{GroupExpansion, GroupOwner};
 
 /// The cliques of all replicas of a scaling group.
 pub(crate) struct PodCliques;
@@ -36,14 +36,14 @@ impl ChildKind for PodCliques {
 
     /// A clique is created once its gang exists.
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r GroupExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
-        expansion.scaling_group.members.iter().flat_map(move |member| {
-            member.cliques.iter().map(move |clique| {
-                let build = move || clique_of_member(expansion, member, clique);
-                let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(member.index);
-                let has_gang = expansion.active_gangs.contains(member.gang.as_str());
-                if has_gang { desired } else { desired.blocked_by(|| gang_not_found(&member.gang)) }
+        expansion.scaling_group.replicas.iter().flat_map(move |replica| {
+            replica.cliques.iter().map(move |clique| {
+                let build = move || clique_of_replica(expansion, replica, clique);
+                let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
+                let has_gang = expansion.active_gangs.contains(replica.gang.as_str());
+                if has_gang { desired } else { desired.blocked_by(|| gang_not_found(&replica.gang)) }
             })
         })
     }
@@ -57,16 +57,16 @@ fn gang_not_found(gang: &PodGangName) -> Waiting {
     Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {gang} does not exist"))
 }
 
-fn clique_of_member(expansion: &Expansion<'_>, member: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
-    let Expansion { group, set, set_replica, scaling_group, .. } = expansion;
-    let (set_replica, index) = (set_replica.to_string(), member.index.to_string());
+fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
+    let GroupExpansion { group, set, set_replica, scaling_group, .. } = expansion;
+    let (set_replica, index) = (set_replica.to_string(), replica.index.to_string());
     let own = [
         (labels::SET_REPLICA, set_replica.as_str()),
         (labels::SCALING_GROUP, scaling_group.name.as_str()),
         (labels::SCALING_GROUP_REPLICA, index.as_str()),
-        (labels::POD_GANG, member.gang.as_str()),
+        (labels::POD_GANG, replica.gang.as_str()),
     ];
-    let own = own.into_iter().chain(member.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
+    let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
     let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), own);
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));

@@ -1,7 +1,7 @@
 //! The `HorizontalPodAutoscaler` of a clique or a scaling group.
 
 use grove_api_types::events;
-use grove_api_types::expansion::{self, AutoscalerTarget};
+use grove_api_types::expansion::{AutoscalerTarget, ConfiguredAutoscaler};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::raw::RawMetricSpec;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::children::desired;
 use crate::children::drift::{difference, patch};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 mod quantity;
 
@@ -26,7 +26,7 @@ pub(crate) struct Autoscalers;
 
 impl ChildKind for Autoscalers {
     type Owner = SetOwner;
-    type Object = Autoscaler;
+    type Object = SlimAutoscaler;
 
     const STAGE: &'static str = "autoscalers";
     const EVENTS: ChildEvents = ChildEvents {
@@ -41,12 +41,12 @@ impl ChildKind for Autoscalers {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
-    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Autoscaler>> {
+        expansion: &'r SetExpansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimAutoscaler>> {
         expansion.replicas.iter().flat_map(move |replica| {
-            replica.autoscalers().into_iter().map(move |wanted| {
-                let name = wanted.name.to_string();
-                let build = move || autoscaler(expansion.set, &wanted);
+            replica.autoscalers().into_iter().map(move |configured| {
+                let name = configured.name.to_string();
+                let build = move || autoscaler(expansion.set, &configured);
                 DesiredChild::new(name, build).in_failure_domain(replica.index)
             })
         })
@@ -54,7 +54,7 @@ impl ChildKind for Autoscalers {
 
     /// Grove sets no annotations, so the live ones stay. The metrics are compared as one list, with quantities compared as
     /// numbers.
-    fn patch(live: &Autoscaler, mut desired: Autoscaler) -> Option<Step> {
+    fn patch(live: &SlimAutoscaler, mut desired: SlimAutoscaler) -> Option<Step> {
         desired.metadata.annotations.clone_from(&live.metadata.annotations);
         if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
             desired.spec.metrics.clone_from(&live.spec.metrics);
@@ -66,18 +66,18 @@ impl ChildKind for Autoscalers {
 /// An autoscaler as Grove writes it and as the cache stores it. Other fields, for example `behavior`, belong to users.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = HorizontalPodAutoscaler)]
-pub(crate) struct Autoscaler {
+pub(crate) struct SlimAutoscaler {
     /// It has the name of its scale target.
     pub(crate) metadata: ObjectMeta,
     /// Its scale target, bounds and metrics.
     #[serde(default)]
-    pub(crate) spec: AutoscalerSpec,
+    pub(crate) spec: SlimAutoscalerSpec,
 }
 
 /// The scale target, bounds and metrics of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AutoscalerSpec {
+pub(crate) struct SlimAutoscalerSpec {
     /// The object with the scale subresource that it writes.
     pub(crate) scale_target_ref: TargetRef,
     /// The minimum number of replicas.
@@ -100,17 +100,17 @@ pub(crate) struct TargetRef {
 }
 
 /// The desired autoscaler.
-fn autoscaler(set: &PodCliqueSet, wanted: &expansion::Autoscaler<'_, '_>) -> Autoscaler {
-    let name = wanted.name.as_str();
+fn autoscaler(set: &PodCliqueSet, configured: &ConfiguredAutoscaler<'_, '_>) -> SlimAutoscaler {
+    let name = configured.name.as_str();
     let set_name = PodCliqueSetName::new(set.name_any());
     let labels = desired::labels(&set_name, Component::Autoscaler, [(labels::NAME, name)]);
-    let metrics = &wanted.config.metrics;
-    Autoscaler {
+    let metrics = &configured.config.metrics;
+    SlimAutoscaler {
         metadata: desired::metadata(set, name, labels),
-        spec: AutoscalerSpec {
-            scale_target_ref: target(wanted.target),
-            min_replicas: wanted.config.min_replicas,
-            max_replicas: wanted.config.max_replicas,
+        spec: SlimAutoscalerSpec {
+            scale_target_ref: target(configured.target),
+            min_replicas: configured.config.min_replicas,
+            max_replicas: configured.config.max_replicas,
             metrics: if metrics.is_empty() { vec![default_metric()] } else { metrics.clone() },
         },
     }

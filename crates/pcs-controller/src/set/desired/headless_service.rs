@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{patch, retain_keys};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 /// One headless Service per replica.
 pub(crate) struct HeadlessServices;
@@ -37,11 +37,11 @@ impl ChildKind for HeadlessServices {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Service>> {
         let service = move |replica: &'r SetReplica<'_>| {
             let build = move || headless_service(expansion.set, replica);
-            DesiredChild::new(replica.service.as_str(), build).in_failure_domain(replica.index)
+            DesiredChild::new(replica.service_name.as_str(), build).in_failure_domain(replica.index)
         };
         expansion.replicas.iter().map(service)
     }
@@ -64,7 +64,7 @@ impl ChildKind for HeadlessServices {
 /// The Service of one replica of `set`. It has no ports, because it only publishes DNS names.
 fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
     let index = replica.index.to_string();
-    let name = replica.service.as_str();
+    let name = replica.service_name.as_str();
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
     let mut selector = labels::base(&PodCliqueSetName::new(set.name_any()));
     selector.extend(labels::of([(labels::SET_REPLICA, index.as_str())]));

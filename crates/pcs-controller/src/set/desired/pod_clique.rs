@@ -11,7 +11,7 @@ use grove_runtime::rbac::PolicyRule;
 use kube::ResourceExt;
 
 use crate::children::desired::{self, pod_clique};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 /// The cliques outside of scaling groups.
 pub(crate) struct PodCliques;
@@ -32,7 +32,7 @@ impl ChildKind for PodCliques {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.cliques.iter().map(move |clique| {
@@ -47,7 +47,7 @@ impl ChildKind for PodCliques {
     }
 }
 
-fn clique_of_replica(expansion: &Expansion<'_>, replica: &SetReplica<'_>, clique: &Clique<'_>) -> PodClique {
+fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, clique: &Clique<'_>) -> PodClique {
     let (set, index) = (expansion.set, replica.index.to_string());
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);

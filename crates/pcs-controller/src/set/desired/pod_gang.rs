@@ -18,7 +18,7 @@ use kube::ResourceExt;
 
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{change_with_owners, difference, retain_keys};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 /// The base gang of each replica, and the scaled gangs of its scaling groups.
 pub(crate) struct PodGangs;
@@ -39,7 +39,7 @@ impl ChildKind for PodGangs {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodGang>> {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.gangs().into_iter().map(move |gang| {

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use crate::children::desired;
 use crate::children::drift::{difference, patch};
-use crate::set::observed::{Expansion, SetOwner};
+use crate::set::observed::{SetExpansion, SetOwner};
 
 /// The scaling groups of all replicas.
 pub(crate) struct ScalingGroups;
@@ -37,7 +37,7 @@ impl ChildKind for ScalingGroups {
     }
 
     fn desired<'r, 'a: 'r>(
-        expansion: &'r Expansion<'a>,
+        expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodCliqueScalingGroup>> {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.groups.iter().map(move |group| {

@@ -2,6 +2,7 @@
 
 use grove_api_types::conditions::{self, pods_outdated};
 use grove_api_types::expansion::SetReplica;
+use grove_api_types::text::join_names;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 
@@ -22,13 +23,9 @@ pub(super) fn message(observed: &Observed, hashes: &TemplateHashes, replicas: &[
         .filter(|desired| observed.active_group(&desired.name).is_some_and(|group| group_is_outdated(group, hashes)));
     let cliques = cliques.map(|clique| clique.name.as_str());
     let names: Vec<&str> = cliques.chain(groups.map(|group| group.name.as_str())).collect();
-    let more = match names.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let first = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let list = join_names(&names, MAX_NAMED);
     let remedy = "this version does not replace running pods; delete them to recreate them from the current template";
-    (!names.is_empty()).then(|| format!("pods of {first}{more} were created from an older template; {remedy}"))
+    (!names.is_empty()).then(|| format!("pods of {list} were created from an older template; {remedy}"))
 }
 
 pub(super) fn condition(observed: &Observed, message: String) -> ConditionUpdate {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{SET, change, executed, new, plan};
-use crate::set::desired::Autoscaler;
+use crate::set::desired::SlimAutoscaler;
 use crate::set::observed::Observed;
 
 /// A set of one replica that has every kind of child.
@@ -45,7 +45,7 @@ fn unedited_children_cause_no_write() {
 #[test]
 fn annotations_of_an_autoscaler_stay() {
     let annotate = |observed: &mut Observed| {
-        change::<Autoscaler>(observed, "llm-0-prefill", |autoscaler| {
+        change::<SlimAutoscaler>(observed, "llm-0-prefill", |autoscaler| {
             add(&mut autoscaler.metadata.annotations, "example.com/owner");
         });
     };
@@ -53,7 +53,7 @@ fn annotations_of_an_autoscaler_stay() {
     check(
         |observed| {
             annotate(observed);
-            change::<Autoscaler>(observed, "llm-0-prefill", |autoscaler| autoscaler.spec.max_replicas = 99);
+            change::<SlimAutoscaler>(observed, "llm-0-prefill", |autoscaler| autoscaler.spec.max_replicas = 99);
         },
         &expect![[r#"
             autoscalers: patch HorizontalPodAutoscaler llm-0-prefill {"spec":{"maxReplicas":4}}
@@ -64,7 +64,7 @@ fn annotations_of_an_autoscaler_stay() {
 #[test]
 fn foreign_labels_of_an_autoscaler_are_removed() {
     check(
-        |observed| change::<Autoscaler>(observed, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change::<SlimAutoscaler>(observed, "llm-0-prefill", |child| label_and_annotate(&mut child.metadata)),
         &expect![[r#"
             autoscalers: patch HorizontalPodAutoscaler llm-0-prefill {"metadata":{"labels":{"example.com/owner":null}}}
         "#]],

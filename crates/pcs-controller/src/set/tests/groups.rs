@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use kube::ResourceExt;
 
 use super::{change, executed, new, plan};
-use crate::set::desired::Autoscaler;
+use crate::set::desired::SlimAutoscaler;
 use crate::set::observed::Observed;
 
 /// The example of the wire format: `f` is a standalone clique, `p` and `d` scale together.
@@ -139,7 +139,7 @@ fn replicas_of_an_existing_group_are_not_changed_and_other_fields_are_corrected(
 #[test]
 fn an_edited_autoscaler_is_corrected_and_an_equal_quantity_is_no_difference() {
     let mut observed = executed(new(GROUPED));
-    change::<Autoscaler>(&mut observed, "m-0-g", |autoscaler| {
+    change::<SlimAutoscaler>(&mut observed, "m-0-g", |autoscaler| {
         let target = autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"].take();
         assert_eq!(target["averageValue"], "1500m");
         let equal = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
@@ -151,7 +151,7 @@ fn an_edited_autoscaler_is_corrected_and_an_equal_quantity_is_no_difference() {
         nothing to do
     "]],
     );
-    change::<Autoscaler>(&mut observed, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
+    change::<SlimAutoscaler>(&mut observed, "m-0-g", |autoscaler| autoscaler.spec.max_replicas = 99);
     check(
         &observed,
         &expect![[r#"

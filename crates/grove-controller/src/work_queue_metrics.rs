@@ -11,7 +11,7 @@ const BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0,
 
 /// The metrics of one queue.
 #[derive(Clone, Debug)]
-pub(super) struct QueueMetrics {
+pub(crate) struct QueueMetrics {
     reconciles: IntGauge,
     statuses: IntGauge,
     adds: IntCounter,
@@ -60,7 +60,7 @@ impl WorkQueueMetrics {
     }
 
     /// The metrics of the queue of this controller.
-    pub(super) fn of_queue(&self, name: &str) -> QueueMetrics {
+    pub(crate) fn of_queue(&self, name: &str) -> QueueMetrics {
         QueueMetrics {
             reconciles: self.depth.with_label_values(&[name, "reconcile"]),
             statuses: self.depth.with_label_values(&[name, "status"]),
@@ -77,23 +77,23 @@ fn histogram(name: &str, help: &str) -> HistogramOpts {
 }
 
 impl QueueMetrics {
-    pub(super) fn added(&self) {
+    pub(crate) fn added(&self) {
         self.adds.inc();
     }
 
-    pub(super) fn retried(&self) {
+    pub(crate) fn retried(&self) {
         self.retries.inc();
     }
 
-    pub(super) fn started(&self, waited: Duration) {
+    pub(crate) fn started(&self, waited: Duration) {
         self.queue_duration.observe(waited.as_secs_f64());
     }
 
-    pub(super) fn finished(&self, took: Duration) {
+    pub(crate) fn finished(&self, took: Duration) {
         self.work_duration.observe(took.as_secs_f64());
     }
 
-    pub(super) fn set_depth(&self, reconciles: usize, statuses: usize) {
+    pub(crate) fn set_depth(&self, reconciles: usize, statuses: usize) {
         self.reconciles.set(i64::try_from(reconciles).unwrap_or(i64::MAX));
         self.statuses.set(i64::try_from(statuses).unwrap_or(i64::MAX));
     }

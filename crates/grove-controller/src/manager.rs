@@ -1,23 +1,24 @@
-//! The objects that the controllers of one process share: the runtime, the executor, and the event broadcaster.
+//! The manager, as in controller-runtime: the objects that the controllers of one process share. These are the runtime, the
+//! executor and the event broadcaster.
 
 use std::ops::Deref;
 
 use grove_runtime::runtime::{Drain, Runtime};
 
 use crate::{
-    api_latency::ApiLatency, controller::queue_metrics::WorkQueueMetrics, events::EventBroadcaster, executor::Executor,
+    api_latency::ApiLatency, events::EventBroadcaster, executor::Executor, work_queue_metrics::WorkQueueMetrics,
 };
 
 /// The runtime of a process together with its executor. Cheap to clone; all clones share everything.
 #[derive(Clone)]
-pub struct Controllers {
+pub struct Manager {
     runtime: Runtime,
     executor: Executor,
     events: EventBroadcaster,
     work_queue_metrics: WorkQueueMetrics,
 }
 
-impl Controllers {
+impl Manager {
     /// Starts the event broadcaster, and creates the executor. Needs a tokio runtime.
     ///
     /// # Errors
@@ -58,7 +59,7 @@ impl Controllers {
     }
 }
 
-impl Deref for Controllers {
+impl Deref for Manager {
     type Target = Runtime;
 
     fn deref(&self) -> &Runtime {
@@ -66,7 +67,7 @@ impl Deref for Controllers {
     }
 }
 
-impl Drain for Controllers {
+impl Drain for Manager {
     async fn flush(&self) {
         self.events.flush().await;
     }

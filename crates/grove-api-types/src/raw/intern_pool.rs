@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 type Fields = Map<String, Value>;
 
 /// The interned values by hash. They only save memory: equal values behave alike, shared or not.
-static INTERNED: Mutex<Interned> = Mutex::new(Interned { by_hash: BTreeMap::new(), swept_at: 0 });
+static POOL: Mutex<InternPool> = Mutex::new(InternPool { by_hash: BTreeMap::new(), swept_at: 0 });
 
-struct Interned {
+struct InternPool {
     by_hash: BTreeMap<u64, Weak<Fields>>,
     /// The number of values after the last sweep.
     swept_at: usize,
@@ -23,10 +23,10 @@ pub(super) fn intern(fields: Fields) -> Arc<Fields> {
     let mut hasher = DefaultHasher::new();
     fields.hash(&mut hasher);
     // No code panics while it holds the lock.
-    INTERNED.lock().unwrap_or_else(PoisonError::into_inner).intern(hasher.finish(), fields)
+    POOL.lock().unwrap_or_else(PoisonError::into_inner).intern(hasher.finish(), fields)
 }
 
-impl Interned {
+impl InternPool {
     fn intern(&mut self, hash: u64, fields: Fields) -> Arc<Fields> {
         let known = self.by_hash.get(&hash).and_then(Weak::upgrade);
         if let Some(same) = known.filter(|known| **known == fields) {
@@ -59,17 +59,17 @@ mod tests {
 
     #[test]
     fn different_fields_with_the_same_hash_stay_different() {
-        let mut interned = Interned { by_hash: BTreeMap::new(), swept_at: 0 };
-        let (one, two) = (interned.intern(7, fields(1)), interned.intern(7, fields(2)));
+        let mut pool = InternPool { by_hash: BTreeMap::new(), swept_at: 0 };
+        let (one, two) = (pool.intern(7, fields(1)), pool.intern(7, fields(2)));
         assert_eq!((&*one, &*two), (&fields(1), &fields(2)));
     }
 
     #[test]
     fn unused_fields_are_swept() {
-        let mut interned = Interned { by_hash: BTreeMap::new(), swept_at: 0 };
-        let used = interned.intern(0, fields(0));
-        (1..1000).for_each(|n| drop(interned.intern(n as u64, fields(n))));
-        assert!(interned.by_hash.len() < 50, "{}", interned.by_hash.len());
-        assert!(Arc::ptr_eq(&used, &interned.intern(0, fields(0))));
+        let mut pool = InternPool { by_hash: BTreeMap::new(), swept_at: 0 };
+        let used = pool.intern(0, fields(0));
+        (1..1000).for_each(|n| drop(pool.intern(n as u64, fields(n))));
+        assert!(pool.by_hash.len() < 50, "{}", pool.by_hash.len());
+        assert!(Arc::ptr_eq(&used, &pool.intern(0, fields(0))));
     }
 }

@@ -1,4 +1,4 @@
-//! The informers of a process: one per kind, which all its controllers share.
+//! The informers of a process (client-go's `SharedInformerFactory`): one per kind, which all its controllers share.
 
 use std::{
     any::{Any, TypeId},
@@ -17,12 +17,12 @@ use serde::de::DeserializeOwned;
 
 /// The informers of a process, by the Rust type of their objects. A clone shares them.
 #[derive(Clone)]
-pub struct Informers {
+pub struct SharedInformerFactory {
     runtime: Runtime,
     caches: Arc<Mutex<BTreeMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
-impl Informers {
+impl SharedInformerFactory {
     /// No informer is started yet.
     pub fn new(runtime: &Runtime) -> Self {
         Self { runtime: runtime.clone(), caches: Arc::default() }
@@ -44,8 +44,8 @@ impl Informers {
     }
 }
 
-impl Debug for Informers {
+impl Debug for SharedInformerFactory {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informers").field("kinds", &self.caches.lock().len()).finish_non_exhaustive()
+        f.debug_struct("SharedInformerFactory").field("kinds", &self.caches.lock().len()).finish_non_exhaustive()
     }
 }
