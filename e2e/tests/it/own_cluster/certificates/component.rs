@@ -2,7 +2,7 @@
 //! where webhook-server is a local process.
 
 use e2e::kubectl::kubectl_on;
-use e2e::kustomize::{Rendered, differences, overlay, render};
+use e2e::kustomize::{RenderedManifests, differences, overlay, render};
 use e2e::{DevCluster, propagation};
 use expect_test::expect;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -64,7 +64,7 @@ pub(super) async fn apply(cluster: &DevCluster) -> Component {
 }
 
 /// The Certificate, the Deployment and the webhook configurations agree on the Secret, its mount and the DNS names.
-fn assert_consistent(rendered: &Rendered) {
+fn assert_consistent(rendered: &RenderedManifests) {
     let certificate = &rendered["Certificate/webhook-server"]["spec"];
     let pod = &rendered["Deployment/webhook-server"]["spec"]["template"]["spec"];
     let defaults = grove_api_types::configuration::OperatorConfiguration::default().server.webhooks;
