@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::dev_cluster::DevCluster;
 use crate::kubectl::kubectl_on;
+use crate::test_cluster::TestCluster;
 
 /// Objects by kind and name, such as `Service/webhook-server`.
 pub type RenderedManifests = BTreeMap<String, Value>;
@@ -15,7 +15,7 @@ pub type RenderedManifests = BTreeMap<String, Value>;
 ///
 /// # Panics
 /// If it cannot be written.
-pub fn overlay(cluster: &DevCluster, base: &str, components: &[&str]) -> PathBuf {
+pub fn overlay(cluster: &TestCluster, base: &str, components: &[&str]) -> PathBuf {
     // Kustomize accepts only relative paths.
     let folder = cluster
         .dir()
@@ -35,7 +35,7 @@ pub fn overlay(cluster: &DevCluster, base: &str, components: &[&str]) -> PathBuf
 ///
 /// # Panics
 /// If kubectl fails.
-pub async fn render(cluster: &DevCluster, folder: &Path) -> RenderedManifests {
+pub async fn render(cluster: &TestCluster, folder: &Path) -> RenderedManifests {
     let text =
         kubectl_on(cluster, &["kustomize", &folder.display().to_string()], "").await.expect("kubectl renders it");
     let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).expect("YAML"));

@@ -17,7 +17,7 @@ static OWN_CLUSTERS: Semaphore = Semaphore::const_new(2);
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A control plane and the services on it.
-pub struct DevCluster {
+pub struct TestCluster {
     dir: PathBuf,
     /// `None` for the shared cluster, which tests do not disturb.
     own: Option<SemaphorePermit<'static>>,
@@ -25,7 +25,7 @@ pub struct DevCluster {
     flags: Vec<String>,
 }
 
-impl DevCluster {
+impl TestCluster {
     /// The cluster that all tests of a run share.
     ///
     /// # Panics
@@ -43,7 +43,7 @@ impl DevCluster {
         Self::start_own_with(name, &[]).await
     }
 
-    /// Like [`DevCluster::start_own`], with flags for `cargo xtask up`.
+    /// Like [`TestCluster::start_own`], with flags for `cargo xtask up`.
     ///
     /// # Panics
     /// If the cluster does not start.
@@ -89,7 +89,7 @@ impl DevCluster {
         self.xtask("up", &flags).await;
     }
 
-    /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`DevCluster::up`] starts it again.
+    /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`TestCluster::up`] starts it again.
     ///
     /// # Panics
     /// If there is no such process.
