@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod namespace;
 pub mod namespace_state;
 pub mod normalized;
+pub mod poll;
 pub mod propagation;
 pub mod proxy;
 pub mod schema;

@@ -12,7 +12,8 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::kubectl::kubectl_on;
 use crate::namespace::Namespace;
-use crate::test_cluster::{TestCluster, poll_until_contains};
+use crate::poll::poll_until_contains;
+use crate::test_cluster::TestCluster;
 
 /// The result of an accepted dry run.
 const ACCEPTED: &str = "the dry run succeeded";

@@ -8,10 +8,7 @@ use tokio::process::{Child, Command};
 
 use crate::namespace_state::TIMEOUT;
 use crate::test_cluster::TestCluster;
-use grove_dev_harness::http;
-
-/// Between two readiness probes.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+use grove_dev_harness::readiness_probe;
 
 /// One process. It is killed when the value is dropped.
 pub struct ServiceReplica {
@@ -105,12 +102,7 @@ impl ServiceReplica {
     }
 
     async fn wait_until_ready(&self) {
-        let polling = async {
-            while !matches!(http::send(self.probe_port, "GET", "/readyz", "").await, Ok((200, _))) {
-                let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
-            }
-        };
-        let ready = tokio::time::timeout(TIMEOUT, polling).await;
+        let ready = tokio::time::timeout(TIMEOUT, readiness_probe::wait_for_success(self.probe_port)).await;
         assert!(ready.is_ok(), "{} does not become ready; its log is {}", self.name, self.log.display());
     }
 }

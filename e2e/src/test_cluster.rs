@@ -8,13 +8,12 @@ use kube::{Client, Config};
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use grove_dev_harness::http;
+use grove_dev_harness::readiness_probe;
+
+use crate::poll::poll_until_contains;
 
 /// Limits how many own clusters run at a time: each needs almost a gigabyte of memory.
 static OWN_CLUSTERS: Semaphore = Semaphore::const_new(2);
-
-/// Between two polls of a source without a watch.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A control plane and the services on it.
 pub struct TestCluster {
@@ -218,8 +217,7 @@ impl TestCluster {
     /// If it does not in time; the message shows the last response.
     pub async fn wait_for_readiness(&self, service: &str, text: &str) {
         let port = self.port(&format!("{service}-probe"));
-        let read =
-            async || http::send(port, "GET", "/readyz", "").await.map_or_else(|e| e.to_string(), |(_, body)| body);
+        let read = async || readiness_probe::send(port).await.map_or_else(|e| e.to_string(), |(_, body)| body);
         poll_until_contains(service, text, read).await;
     }
 
@@ -248,42 +246,6 @@ impl TestCluster {
             Kubeconfig::read_from(self.dir.join("admin.kubeconfig")).expect("the kubeconfig of the cluster");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
-    }
-}
-
-/// Polls until there is a value.
-///
-/// # Panics
-/// If there is none in time.
-pub async fn poll_until<T>(read: impl AsyncFn() -> Option<T>) -> T {
-    let polling = async {
-        loop {
-            if let Some(value) = read().await {
-                return value;
-            }
-            // There is no watch for the source.
-            let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
-        }
-    };
-    tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.expect("a value")
-}
-
-/// Polls until the output of a source contains this text.
-///
-/// # Panics
-/// If it does not in time; the message shows the last lines.
-pub(crate) async fn poll_until_contains(source: &str, text: &str, read: impl AsyncFn() -> String) {
-    let mut output = String::new();
-    let polling = async {
-        while !output.contains(text) {
-            output = read().await;
-            // There is no watch for the source.
-            let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
-        }
-    };
-    if tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.is_err() {
-        let last: Vec<&str> = output.lines().rev().take(20).collect();
-        panic!("the output of {source} does not contain {text:?}; its last lines, newest first:\n{}", last.join("\n"));
     }
 }
 

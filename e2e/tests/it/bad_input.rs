@@ -8,7 +8,7 @@ use e2e::kubectl::kubectl;
 use e2e::standalone::{self, StandaloneService};
 use e2e::{Namespace, TestCluster, fixtures, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_dev_harness::http;
+use grove_dev_harness::readiness_probe;
 use serde_json::{Value, json};
 
 /// A valid set in which `by` replaces the text `replaced`.
@@ -281,8 +281,8 @@ fn without_certificate() -> Vec<(&'static str, Vec<String>)> {
 async fn readiness_message(service: &str, flags: &[&str], what: &str) -> String {
     let service = StandaloneService::start(service, flags);
     let prefix = format!("waiting for {what}: ");
-    let message = e2e::test_cluster::poll_until(async || {
-        let response = http::send(service.probes, "GET", "/readyz", "").await;
+    let message = e2e::poll::poll_until(async || {
+        let response = readiness_probe::send(service.probes).await;
         let (_, body) = response.ok().filter(|(status, _)| *status == 503)?;
         let line = body.lines().find(|line| line.starts_with(&prefix))?;
         Some(without_folder(line))

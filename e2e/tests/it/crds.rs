@@ -2,7 +2,7 @@
 //! values, and server-side apply merges lists as it does for Kubernetes' own kinds.
 
 use e2e::kubectl::kubectl;
-use e2e::test_cluster::poll_until;
+use e2e::poll::poll_until;
 use e2e::{Namespace, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{Patch, PatchParams, PostParams};

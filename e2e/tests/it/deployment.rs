@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use e2e::TestCluster;
 use e2e::kubectl::kubectl;
 use e2e::kustomize::{differences, overlay, render};
 use e2e::metrics::{self, Samples};
+use e2e::poll::poll_until;
 use e2e::standalone::{self, StandaloneService};
-use e2e::{TestCluster, test_cluster};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -118,7 +119,7 @@ async fn hash_with(service: &str, file: &Path) -> String {
     let process =
         StandaloneService::start(service, &["--kubeconfig", &kubeconfig, "--config", &file.display().to_string()]);
     let has_hash = |samples: &Samples| hashes_in(samples).next().is_some();
-    let samples = test_cluster::poll_until(async || metrics::scrape_port(process.metrics).await.filter(has_hash)).await;
+    let samples = poll_until(async || metrics::scrape_port(process.metrics).await.filter(has_hash)).await;
     process.stop().await;
     hash_in(&samples)
 }

@@ -4,3 +4,5 @@ pub mod audit_log;
 pub mod http;
 pub mod kubectl;
 pub mod live_objects;
+pub mod readiness_probe;
+pub mod wait;

@@ -3,6 +3,7 @@
 
 use crate::{proc, workspace};
 use anyhow::{Context, Error, Result, anyhow};
+use grove_dev_harness::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -14,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
 /// A process that has not ended after this time is killed.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -140,12 +141,7 @@ impl Processes {
 
     /// Completes when a registered process is dead; the error has its last log lines.
     pub(crate) async fn wait_for_death(&self) -> Error {
-        loop {
-            if let Some(error) = self.find_dead() {
-                return error;
-            }
-            sleep(Duration::from_millis(200)).await;
-        }
+        wait::poll(Duration::from_millis(200), async || self.find_dead()).await
     }
 
     /// A registered process that is dead, as an error with its last log lines.
@@ -192,15 +188,9 @@ fn signal_all(entries: &[Entry], signal: Signal) {
 }
 
 /// Waits until all processes have exited; false after the timeout.
-async fn have_exited(entries: &[Entry], timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
-    while entries.iter().any(Entry::is_alive) {
-        if Instant::now() > deadline {
-            return false;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-    true
+async fn have_exited(entries: &[Entry], limit: Duration) -> bool {
+    let all_dead = async || (!entries.iter().any(Entry::is_alive)).then_some(());
+    timeout(limit, wait::poll(Duration::from_millis(20), all_dead)).await.is_ok()
 }
 
 fn fingerprint(spec: &ProcessSpec) -> Result<String> {

@@ -5,7 +5,7 @@ mod devices;
 mod managed_rows;
 mod webhook_outage;
 
-use e2e::test_cluster::poll_until;
+use e2e::poll::poll_until;
 use e2e::{Namespace, TestCluster, audit, fixtures};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};

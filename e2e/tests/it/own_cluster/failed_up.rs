@@ -1,7 +1,7 @@
 //! A failed `cargo xtask up` reports the reason and stops all processes that it started.
 
 use e2e::TestCluster;
-use e2e::test_cluster::poll_until;
+use e2e::poll::poll_until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_up_leaves_no_processes() {

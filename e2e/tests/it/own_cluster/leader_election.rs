@@ -145,7 +145,7 @@ async fn ca_bundle_is_restored(client: &Client) {
         let webhook = configuration.webhooks.as_ref().and_then(|webhooks| webhooks.first());
         webhook.and_then(|webhook| webhook.client_config.ca_bundle.clone())
     };
-    let before = e2e::test_cluster::poll_until(async || bundle(&all.get(name).await.expect("a configuration"))).await;
+    let before = e2e::poll::poll_until(async || bundle(&all.get(name).await.expect("a configuration"))).await;
     let change = serde_json::json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
     let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
     all.patch(name, &PatchParams::default(), &patch).await.expect("the CA bundle is removed");

@@ -40,7 +40,7 @@ async fn disable_validation(cluster: &TestCluster, client: &Client) {
 async fn store(ns: &Namespace, set: &str) {
     let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
     let sets = ns.api::<PodCliqueSet>();
-    e2e::test_cluster::poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
+    e2e::poll::poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
 }
 
 fn reports_too_many_objects(state: &NamespaceState, set: &str) -> bool {
