@@ -50,9 +50,7 @@ async fn wait_for_quiet_minute(cluster: &TestCluster) {
     let mut last = Vec::new();
     let waiting = async {
         loop {
-            let mark = audit::mark(cluster.dir());
-            let _ = tokio::time::timeout(WINDOW, std::future::pending::<()>()).await;
-            last = audit::writes_since(cluster.dir(), mark);
+            last = audit::writes_during(cluster.dir(), WINDOW).await;
             if last.is_empty() {
                 return;
             }
