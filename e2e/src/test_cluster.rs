@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use grove_dev_harness::kubeconfig::client_config;
+use grove_dev_harness::readiness_probe;
+use kube::Client;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use grove_dev_harness::readiness_probe;
 
 use crate::poll::poll_until_contains;
 
@@ -240,12 +239,8 @@ impl TestCluster {
     /// # Panics
     /// If the cluster's kubeconfig cannot be read.
     pub async fn client(&self) -> Client {
-        // It fails if a provider is already installed, which is sufficient.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig =
-            Kubeconfig::read_from(self.dir.join("admin.kubeconfig")).expect("the kubeconfig of the cluster");
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+        let config = client_config(&self.dir.join("admin.kubeconfig")).await.expect("the kubeconfig of the cluster");
+        Client::try_from(config).expect("a client")
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod audit_log;
 pub mod http;
+pub mod kubeconfig;
 pub mod kubectl;
 pub mod live_objects;
 pub mod readiness_probe;
