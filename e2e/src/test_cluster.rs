@@ -5,6 +5,7 @@ use std::process::{Output, Stdio};
 
 use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::readiness_probe;
+use grove_dev_harness::state_file::{self, PORTS, PROCESSES, ProcessEntry};
 use kube::Client;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -173,10 +174,9 @@ impl TestCluster {
         assert!(status.success(), "{process} was not running");
     }
 
-    fn pid(&self, process: &str) -> u64 {
-        let text = std::fs::read_to_string(self.dir.join("pids.json")).expect("the process list of the cluster");
-        let pids: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"))
+    fn pid(&self, process: &str) -> i32 {
+        let entries = state_file::read::<ProcessEntry>(&self.dir.join(PROCESSES)).expect("a list of processes");
+        entries.get(process).unwrap_or_else(|| panic!("no process {process} in {entries:?}")).pid
     }
 
     /// Stops an own cluster.
@@ -205,9 +205,8 @@ impl TestCluster {
     /// # Panics
     /// If the list lacks the name.
     pub fn port(&self, name: &str) -> u16 {
-        let text = std::fs::read_to_string(self.dir.join("ports.json")).expect("the ports of the cluster");
-        let ports: std::collections::BTreeMap<String, u16> = serde_json::from_str(&text).expect("JSON");
-        *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {text}"))
+        let ports = state_file::read::<u16>(&self.dir.join(PORTS)).expect("a list of ports");
+        *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {ports:?}"))
     }
 
     /// Waits until the readiness probe of a service returns this text.

@@ -6,4 +6,5 @@ pub mod kubeconfig;
 pub mod kubectl;
 pub mod live_objects;
 pub mod readiness_probe;
+pub mod state_file;
 pub mod wait;
