@@ -1,6 +1,7 @@
 //! Requests of the services in the audit log of the API server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use grove_dev_harness::audit_log::{self, Event};
 
@@ -18,6 +19,17 @@ pub fn mark(dir: &Path) -> usize {
 /// If the log cannot be read.
 pub fn writes_since(dir: &Path, mark: usize) -> Vec<String> {
     read(dir).iter().skip(mark).filter_map(write).collect()
+}
+
+/// Writes as of [`writes_since`] in a window of time that begins now. Only the end of the window shows that there are none, so
+/// this is the one fixed wait of the tests.
+///
+/// # Panics
+/// If the log cannot be read.
+pub async fn writes_during(dir: &Path, window: Duration) -> Vec<String> {
+    let mark = mark(dir);
+    tokio::time::sleep(window).await;
+    writes_since(dir, mark)
 }
 
 fn write(event: &Event) -> Option<String> {

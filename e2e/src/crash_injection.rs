@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::dev_cluster::DevCluster;
 use crate::proxy::{Interceptor, Proxy, WriteFate};
+use crate::test_cluster::TestCluster;
 
 /// Counts the writes of all services and holds the numbers of the writes at which a service is killed.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl CrashTarget {
     ///
     /// # Panics
     /// If the cluster does not run the service, or lacks its files.
-    pub async fn take_over(cluster: &DevCluster, service: &'static str, schedule: Arc<CrashSchedule>) -> Self {
+    pub async fn take_over(cluster: &TestCluster, service: &'static str, schedule: Arc<CrashSchedule>) -> Self {
         let mut command = cluster.command_line(service);
         let process = Arc::new(Mutex::new(None::<Pid>));
         let (current, target) = (Arc::clone(&process), Arc::clone(&process));
@@ -167,7 +167,7 @@ fn start(command: &[String], log: &PathBuf) -> Child {
 }
 
 /// A copy of the service's kubeconfig with the URL of the proxy.
-fn proxied_kubeconfig(cluster: &DevCluster, service: &str, url: &str) -> PathBuf {
+fn proxied_kubeconfig(cluster: &TestCluster, service: &str, url: &str) -> PathBuf {
     let folder = cluster.dir().join("sa").join(service);
     let text = std::fs::read_to_string(folder.join("kubeconfig")).expect("the service's kubeconfig");
     let mut config: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");

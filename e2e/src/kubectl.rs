@@ -2,7 +2,7 @@
 
 use grove_dev_harness::kubectl::{Error, Kubectl};
 
-use crate::dev_cluster::DevCluster;
+use crate::test_cluster::TestCluster;
 
 /// Runs kubectl as cluster admin against the shared cluster, with a discovery cache of its own. `input` is its standard
 /// input. Returns its standard output, or its error output if it fails.
@@ -10,14 +10,14 @@ use crate::dev_cluster::DevCluster;
 /// # Panics
 /// If kubectl cannot be run.
 pub async fn kubectl(arguments: &[&str], input: &str) -> Result<String, String> {
-    kubectl_on(&DevCluster::shared(), arguments, input).await
+    kubectl_on(&TestCluster::shared(), arguments, input).await
 }
 
 /// Like [`kubectl`], against another cluster.
 ///
 /// # Panics
 /// If kubectl cannot be run.
-pub async fn kubectl_on(cluster: &DevCluster, arguments: &[&str], input: &str) -> Result<String, String> {
+pub async fn kubectl_on(cluster: &TestCluster, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut kubectl = Kubectl::new(&cluster.dir().join("kubectl"), cluster.dir());
     kubectl.discovery_cache = cluster.dir().join("kubectl-cache-of-users");
     kubectl.run_with_input(arguments, input).await.map_err(|error| match error {

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::dev_cluster::DevCluster;
 use crate::kubectl::kubectl_on;
+use crate::test_cluster::TestCluster;
 
 /// Objects by kind and name, such as `Service/webhook-server`.
-pub type Rendered = BTreeMap<String, Value>;
+pub type RenderedManifests = BTreeMap<String, Value>;
 
 /// Writes a kustomization of a base with components into the cluster's folder, and returns its folder.
 ///
 /// # Panics
 /// If it cannot be written.
-pub fn overlay(cluster: &DevCluster, base: &str, components: &[&str]) -> PathBuf {
+pub fn overlay(cluster: &TestCluster, base: &str, components: &[&str]) -> PathBuf {
     // Kustomize accepts only relative paths.
     let folder = cluster
         .dir()
@@ -35,7 +35,7 @@ pub fn overlay(cluster: &DevCluster, base: &str, components: &[&str]) -> PathBuf
 ///
 /// # Panics
 /// If kubectl fails.
-pub async fn render(cluster: &DevCluster, folder: &Path) -> Rendered {
+pub async fn render(cluster: &TestCluster, folder: &Path) -> RenderedManifests {
     let text =
         kubectl_on(cluster, &["kustomize", &folder.display().to_string()], "").await.expect("kubectl renders it");
     let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).expect("YAML"));
@@ -47,7 +47,7 @@ pub async fn render(cluster: &DevCluster, folder: &Path) -> Rendered {
 }
 
 /// The differences of two renderings: one line for each added, changed or removed object or field.
-pub fn differences(before: &Rendered, after: &Rendered) -> Vec<String> {
+pub fn differences(before: &RenderedManifests, after: &RenderedManifests) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, object) in after {
         match before.get(name) {

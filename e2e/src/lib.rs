@@ -7,7 +7,6 @@
 
 pub mod audit;
 pub mod crash_injection;
-pub mod dev_cluster;
 pub mod events;
 pub mod fixtures;
 pub mod kubectl;
@@ -16,13 +15,15 @@ pub mod metrics;
 pub mod namespace;
 pub mod namespace_state;
 pub mod normalized;
+pub mod poll;
 pub mod propagation;
 pub mod proxy;
 pub mod schema;
 pub mod service_replica;
 pub mod snapshot;
 pub mod standalone;
+pub mod test_cluster;
 
-pub use dev_cluster::DevCluster;
 pub use namespace::{Namespace, in_namespace};
 pub use namespace_state::NamespaceState;
+pub use test_cluster::TestCluster;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::dev_cluster::DevCluster;
+use crate::test_cluster::TestCluster;
 use grove_dev_harness::http;
 
 /// Values by name and labels, as `/metrics` prints them.
@@ -12,7 +12,7 @@ pub type Samples = BTreeMap<String, f64>;
 ///
 /// # Panics
 /// If the service does not respond.
-pub async fn scrape(cluster: &DevCluster, service: &str) -> Samples {
+pub async fn scrape(cluster: &TestCluster, service: &str) -> Samples {
     scrape_port(cluster.port(&format!("{service}-metrics"))).await.expect("a response")
 }
 

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::dev_cluster::DevCluster;
 use crate::namespace_state::{NamespaceState, NamespaceWatcher};
+use crate::test_cluster::TestCluster;
 
 /// A namespace, its watched objects, and a client with full permissions.
 pub struct Namespace {
@@ -30,7 +30,7 @@ pub struct Namespace {
 /// # Panics
 /// If there is no shared cluster: `cargo xtask test` runs these tests.
 pub async fn in_namespace(name: &str, test: impl AsyncFnOnce(&Namespace)) {
-    let namespace = Namespace::create(&DevCluster::shared().client().await, name).await;
+    let namespace = Namespace::create(&TestCluster::shared().client().await, name).await;
     test(&namespace).await;
     namespace.delete().await;
 }

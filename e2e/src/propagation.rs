@@ -10,9 +10,10 @@ use kube::runtime::conditions;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt};
 
-use crate::dev_cluster::{DevCluster, poll_until_contains};
 use crate::kubectl::kubectl_on;
 use crate::namespace::Namespace;
+use crate::poll::poll_until_contains;
+use crate::test_cluster::TestCluster;
 
 /// The result of an accepted dry run.
 const ACCEPTED: &str = "the dry run succeeded";
@@ -77,7 +78,7 @@ pub const TOPOLOGY_NOT_CACHED: &str = "not found; create it or choose another to
 ///
 /// # Panics
 /// If it fails with an error without the text `transient`.
-pub async fn kubectl_until_success(cluster: &DevCluster, arguments: &[&str], input: &str, transient: &str) {
+pub async fn kubectl_until_success(cluster: &TestCluster, arguments: &[&str], input: &str, transient: &str) {
     while let Err(error) = kubectl_on(cluster, arguments, input).await {
         assert!(error.contains(transient), "kubectl {arguments:?}: {error}\n{input}");
     }
@@ -87,7 +88,7 @@ pub async fn kubectl_until_success(cluster: &DevCluster, arguments: &[&str], inp
 ///
 /// # Panics
 /// If the API server does not serve them in time.
-pub async fn wait_for_kinds(cluster: &DevCluster, resources: &[&str]) {
+pub async fn wait_for_kinds(cluster: &TestCluster, resources: &[&str]) {
     let get = ["get", &resources.join(","), "--all-namespaces"];
     poll_until_contains("kubectl", SERVED, async || {
         kubectl_on(cluster, &get, "").await.map_or_else(|error| error, |_| SERVED.to_owned())

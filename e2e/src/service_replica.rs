@@ -6,12 +6,9 @@ use std::process::{ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::dev_cluster::DevCluster;
 use crate::namespace_state::TIMEOUT;
-use grove_dev_harness::http;
-
-/// Between two readiness probes.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+use crate::test_cluster::TestCluster;
+use grove_dev_harness::readiness_probe;
 
 /// One process. It is killed when the value is dropped.
 pub struct ServiceReplica {
@@ -27,7 +24,7 @@ impl ServiceReplica {
     ///
     /// # Panics
     /// If the process does not run, or does not become ready.
-    pub async fn take_over(cluster: &DevCluster, name: &str, flags: &[&str]) -> Self {
+    pub async fn take_over(cluster: &TestCluster, name: &str, flags: &[&str]) -> Self {
         Self::take_over_with(cluster, name, |command| command.extend(flags.iter().map(|flag| (*flag).to_owned()))).await
     }
 
@@ -36,12 +33,12 @@ impl ServiceReplica {
     ///
     /// # Panics
     /// If the process does not run, or does not become ready.
-    pub async fn take_over_with_wrapper(cluster: &DevCluster, name: &str, wrapper: &[&str]) -> Self {
+    pub async fn take_over_with_wrapper(cluster: &TestCluster, name: &str, wrapper: &[&str]) -> Self {
         let wrapper = || wrapper.iter().map(|part| (*part).to_owned());
         Self::take_over_with(cluster, name, |command| drop(command.splice(..0, wrapper()))).await
     }
 
-    async fn take_over_with(cluster: &DevCluster, name: &str, change: impl FnOnce(&mut Vec<String>)) -> Self {
+    async fn take_over_with(cluster: &TestCluster, name: &str, change: impl FnOnce(&mut Vec<String>)) -> Self {
         let mut command = cluster.command_line(name);
         change(&mut command);
         cluster.stop(name).await;
@@ -105,12 +102,7 @@ impl ServiceReplica {
     }
 
     async fn wait_until_ready(&self) {
-        let polling = async {
-            while !matches!(http::send(self.probe_port, "GET", "/readyz", "").await, Ok((200, _))) {
-                let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
-            }
-        };
-        let ready = tokio::time::timeout(TIMEOUT, polling).await;
+        let ready = tokio::time::timeout(TIMEOUT, readiness_probe::wait_for_success(self.probe_port)).await;
         assert!(ready.is_ok(), "{} does not become ready; its log is {}", self.name, self.log.display());
     }
 }

@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 
-use crate::dev_cluster::required_env;
 use crate::service_replica::signal_and_wait;
+use crate::test_cluster::required_env;
 
 /// The binary of a service that `cargo xtask` built.
 ///

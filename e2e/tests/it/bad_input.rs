@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use e2e::kubectl::kubectl;
 use e2e::standalone::{self, StandaloneService};
-use e2e::{DevCluster, Namespace, fixtures, in_namespace};
+use e2e::{Namespace, TestCluster, fixtures, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_dev_harness::http;
+use grove_dev_harness::readiness_probe;
 use serde_json::{Value, json};
 
 /// A valid set in which `by` replaces the text `replaced`.
@@ -197,7 +197,7 @@ async fn run_with_address_in_use(service: &str, flag: &str) -> (i32, String) {
 }
 
 fn folder() -> PathBuf {
-    let folder = DevCluster::shared().dir().join("bad-input");
+    let folder = TestCluster::shared().dir().join("bad-input");
     std::fs::create_dir_all(&folder).expect("a folder for the files of this test");
     folder
 }
@@ -222,7 +222,7 @@ async fn run(service: &str, flags: &[String]) -> (i32, String) {
 
 /// Kubeconfigs with which every list fails.
 async fn failing_kubeconfigs(ns: &Namespace) -> Vec<(&'static str, String)> {
-    let cluster = DevCluster::shared();
+    let cluster = TestCluster::shared();
     let admin = std::fs::read_to_string(cluster.dir().join("admin.kubeconfig")).expect("the cluster's kubeconfig");
     let admin: Value = serde_saphyr::from_str(&admin).expect("YAML");
     let entry = &admin["clusters"][0]["cluster"];
@@ -281,8 +281,8 @@ fn without_certificate() -> Vec<(&'static str, Vec<String>)> {
 async fn readiness_message(service: &str, flags: &[&str], what: &str) -> String {
     let service = StandaloneService::start(service, flags);
     let prefix = format!("waiting for {what}: ");
-    let message = e2e::dev_cluster::poll_until(async || {
-        let response = http::send(service.probes, "GET", "/readyz", "").await;
+    let message = e2e::poll::poll_until(async || {
+        let response = readiness_probe::send(service.probes).await;
         let (_, body) = response.ok().filter(|(status, _)| *status == 503)?;
         let line = body.lines().find(|line| line.starts_with(&prefix))?;
         Some(without_folder(line))

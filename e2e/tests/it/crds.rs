@@ -1,8 +1,8 @@
 //! The CRDs on a real API server: kubectl applies and explains them, the API server rejects unknown fields and invalid
 //! values, and server-side apply merges lists as it does for Kubernetes' own kinds.
 
-use e2e::dev_cluster::poll_until;
 use e2e::kubectl::kubectl;
+use e2e::poll::poll_until;
 use e2e::{Namespace, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{Patch, PatchParams, PostParams};

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use e2e::TestCluster;
 use e2e::kubectl::kubectl;
 use e2e::kustomize::{differences, overlay, render};
 use e2e::metrics::{self, Samples};
+use e2e::poll::poll_until;
 use e2e::standalone::{self, StandaloneService};
-use e2e::{DevCluster, dev_cluster};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -31,7 +32,7 @@ async fn kubectl_applies_every_base() {
 /// The test of certificates covers the component for cert-manager.
 #[tokio::test]
 async fn components_add_only_their_own_objects() {
-    let cluster = DevCluster::shared();
+    let cluster = TestCluster::shared();
     let components = [
         ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"][..]),
         (
@@ -118,7 +119,7 @@ async fn hash_with(service: &str, file: &Path) -> String {
     let process =
         StandaloneService::start(service, &["--kubeconfig", &kubeconfig, "--config", &file.display().to_string()]);
     let has_hash = |samples: &Samples| hashes_in(samples).next().is_some();
-    let samples = dev_cluster::poll_until(async || metrics::scrape_port(process.metrics).await.filter(has_hash)).await;
+    let samples = poll_until(async || metrics::scrape_port(process.metrics).await.filter(has_hash)).await;
     process.stop().await;
     hash_in(&samples)
 }
@@ -131,7 +132,7 @@ async fn first_digits_of_sha256sum(file: &Path) -> String {
 
 #[tokio::test]
 async fn the_config_hash_metric_depends_only_on_the_file() {
-    let cluster = DevCluster::shared();
+    let cluster = TestCluster::shared();
     let shared = cluster.dir().join("config.yaml");
     let expected = first_digits_of_sha256sum(&shared).await;
     for service in ["pcs-controller", "pclq-controller"] {

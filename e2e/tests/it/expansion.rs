@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use e2e::{DevCluster, NamespaceState, in_namespace, propagation, snapshot};
+use e2e::{NamespaceState, TestCluster, in_namespace, propagation, snapshot};
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
@@ -138,7 +138,7 @@ async fn an_inference_graph_expands_as_recorded() {
 async fn a_set_with_every_field_expands_as_recorded() {
     let topology = "{metadata: {name: racks}, spec: {levels: [{domain: block, key: b}, {domain: rack, key: r}, {domain: host, key: h}]}}";
     let topology: ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
-    let topologies = Api::<ClusterTopology>::all(DevCluster::shared().client().await);
+    let topologies = Api::<ClusterTopology>::all(TestCluster::shared().client().await);
     topologies.create(&PostParams::default(), &topology).await.expect("the topology is created");
     expands_as_recorded("e2e-expand-all", folder().join("every-field.yaml")).await;
 }

@@ -2,5 +2,9 @@
 
 pub mod audit_log;
 pub mod http;
+pub mod kubeconfig;
 pub mod kubectl;
 pub mod live_objects;
+pub mod readiness_probe;
+pub mod state_file;
+pub mod wait;

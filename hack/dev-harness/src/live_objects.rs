@@ -1,4 +1,4 @@
-//! Objects of a namespace that watches keep up to date: the deltas of one kind as a stream, and all kinds of a set together.
+//! Objects of a namespace that watches keep up to date: the changes of one kind as a stream, and all kinds of a set together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -29,16 +29,16 @@ impl<K> Kind for K where
 
 /// One object that was created, changed or deleted.
 #[derive(Clone, Debug)]
-pub struct Delta<K> {
+pub struct ObjectChange<K> {
     /// The name of the object.
     pub name: String,
     /// The new state; `None` if the object was deleted.
     pub object: Option<K>,
 }
 
-/// Watches the objects of one kind. Each item has the deltas of one watch event; the first item is the initial list, and
+/// Watches the objects of one kind. Each item has the changes of one watch event; the first item is the initial list, and
 /// each further list is one item, too. The stream has no end: a failed watch starts again with backoff.
-pub fn deltas<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<Delta<K>>> + Send + 'static {
+pub fn changes<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = Vec<ObjectChange<K>>> + Send + 'static {
     let events = watcher(Api::<K>::namespaced(client.clone(), namespace), watcher::Config::default());
     let mut state = ListState::default();
     events
@@ -59,17 +59,17 @@ impl<K> Default for ListState<K> {
 }
 
 impl<K: Resource> ListState<K> {
-    fn apply(&mut self, event: Event<K>) -> Option<Vec<Delta<K>>> {
+    fn apply(&mut self, event: Event<K>) -> Option<Vec<ObjectChange<K>>> {
         match event {
             Event::Apply(object) => {
                 let name = object.name_any();
                 self.known.insert(name.clone());
-                Some(vec![Delta { name, object: Some(object) }])
+                Some(vec![ObjectChange { name, object: Some(object) }])
             }
             Event::Delete(object) => {
                 let name = object.name_any();
                 self.known.remove(&name);
-                Some(vec![Delta { name, object: None }])
+                Some(vec![ObjectChange { name, object: None }])
             }
             Event::Init => {
                 self.listed.clear();
@@ -83,14 +83,14 @@ impl<K: Resource> ListState<K> {
         }
     }
 
-    fn replace(&mut self) -> Vec<Delta<K>> {
+    fn replace(&mut self) -> Vec<ObjectChange<K>> {
         let listed = std::mem::take(&mut self.listed);
         let names = listed.iter().map(ResourceExt::name_any).collect();
         let before = std::mem::replace(&mut self.known, names);
-        let deleted = before.difference(&self.known).map(|name| Delta { name: name.clone(), object: None });
-        let mut deltas: Vec<Delta<K>> = deleted.collect();
-        deltas.extend(listed.into_iter().map(|object| Delta { name: object.name_any(), object: Some(object) }));
-        deltas
+        let deleted = before.difference(&self.known).map(|name| ObjectChange { name: name.clone(), object: None });
+        let mut changes: Vec<ObjectChange<K>> = deleted.collect();
+        changes.extend(listed.into_iter().map(|object| ObjectChange { name: object.name_any(), object: Some(object) }));
+        changes
     }
 }
 
@@ -116,7 +116,7 @@ pub struct LiveObjects {
     pub pods: Objects<Pod>,
 }
 
-/// The deltas of one watch event, of any kind of [`LiveObjects`].
+/// The changes of one watch event, of any kind of [`LiveObjects`].
 pub struct Update(Box<dyn FnOnce(&mut LiveObjects) + Send>);
 
 impl LiveObjects {
@@ -133,7 +133,7 @@ impl LiveObjects {
         all
     }
 
-    /// Applies the deltas of one watch event.
+    /// Applies the changes of one watch event.
     pub fn apply(&mut self, update: Update) {
         (update.0)(self);
     }
@@ -172,12 +172,12 @@ fn updates<K: Kind>(
     namespace: &str,
     kind: fn(&mut LiveObjects) -> &mut Objects<K>,
 ) -> BoxStream<'static, Update> {
-    let update = move |deltas| Update(Box::new(move |objects| apply(deltas, kind(objects))));
-    deltas(client, namespace).map(update).boxed()
+    let update = move |changes| Update(Box::new(move |objects| apply(changes, kind(objects))));
+    changes(client, namespace).map(update).boxed()
 }
 
-fn apply<K>(deltas: Vec<Delta<K>>, objects: &mut Objects<K>) {
-    for Delta { name, object } in deltas {
+fn apply<K>(changes: Vec<ObjectChange<K>>, objects: &mut Objects<K>) {
+    for ObjectChange { name, object } in changes {
         match object {
             Some(object) => objects.insert(name, object),
             None => objects.remove(&name),
@@ -220,7 +220,7 @@ pub fn is_available(set: &PodCliqueSet) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Delta, Event, ListState, Objects, apply};
+    use super::{Event, ListState, ObjectChange, Objects, apply};
     use k8s_openapi::api::core::v1::Service;
 
     fn service(name: &str) -> Service {
@@ -237,9 +237,9 @@ mod tests {
     fn a_list_replaces_the_known_objects_in_one_item() {
         let (mut state, mut objects) = (ListState::default(), Objects::new());
         let mut send = |event| {
-            let deltas: Option<Vec<Delta<Service>>> = state.apply(event);
-            let items = deltas.is_some();
-            apply(deltas.unwrap_or_default(), &mut objects);
+            let changes: Option<Vec<ObjectChange<Service>>> = state.apply(event);
+            let items = changes.is_some();
+            apply(changes.unwrap_or_default(), &mut objects);
             (items, names(&objects).concat())
         };
         assert_eq!(send(Event::Init), (false, String::new()));

@@ -1,7 +1,7 @@
 //! Forwards connections to the replicas of the webhook server, in place of kube-proxy.
 
-use crate::services::is_ready;
 use anyhow::{Context, Result, bail};
+use grove_dev_harness::readiness_probe;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +48,7 @@ fn probe(backend: Backend) -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
         while !sender.is_closed() {
-            sender.send_replace(is_ready(backend.probe_port).await);
+            sender.send_replace(readiness_probe::succeeds(backend.probe_port).await);
             sleep(PROBE_INTERVAL).await;
         }
     });

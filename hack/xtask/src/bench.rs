@@ -20,14 +20,13 @@ use crate::args::{Scale, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::{proc, workspace};
 use anyhow::{Context, Result, bail};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use grove_dev_harness::kubeconfig::client_config;
+use kube::Client;
 use pod_lister::PodLister;
 use recorded_objects::RecordedObjects;
 use samples::{Samples, Variant};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 
 const MIN_NODES: u32 = 100;
 const REPLICAS_PER_NODE: u32 = 50;
@@ -57,9 +56,11 @@ pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
         let mut conditions = machine::describe(cluster).await?;
         conditions.extend(args.list_pods.then(|| "Load: another client lists all pods twice a second".to_owned()));
         let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, args);
-        let client = connect(&cluster.kubectl.kubeconfig).await?;
-        let lister = connect(&cluster.kubectl.kubeconfig).await?;
-        let _lister = args.list_pods.then(|| PodLister::start(lister));
+        let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
+        // A retried request would count as one slow request.
+        config.default_retry = false;
+        let _lister = args.list_pods.then(|| Client::try_from(config.clone()).map(PodLister::start)).transpose()?;
+        let client = Client::try_from(config)?;
         let mut bench = Bench { cluster, client, double: args.double, samples: Samples::default() };
         bench.run(args.repeat, &sizes, report).await
     })
@@ -118,14 +119,4 @@ impl Bench<'_> {
         }
         Ok(())
     }
-}
-
-/// A plain client, as cluster admin. It does not retry requests.
-async fn connect(kubeconfig: &Path) -> Result<Client> {
-    // An error means that another client has installed the provider already.
-    _ = rustls::crypto::ring::default_provider().install_default();
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
 }

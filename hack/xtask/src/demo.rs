@@ -10,9 +10,9 @@ use crate::{suite, workspace};
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
+use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::live_objects::{LiveObjects, Update, owned_by};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use readiness::is_ready;
 use screen::Screen;
 use std::collections::BTreeSet;
@@ -69,8 +69,7 @@ impl<'a> Demo<'a> {
         cluster.kubectl.run(&wait).await?;
         // An interrupted demo leaves its sets.
         cluster.kubectl.run(&["delete", "pcs", "--all", "-n", NAMESPACE]).await?;
-        let kubeconfig = Kubeconfig::read_from(&cluster.kubectl.kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let config = client_config(&cluster.kubectl.kubeconfig).await?;
         Ok(Self {
             cluster,
             objects: LiveObjects::default(),

@@ -2,6 +2,7 @@
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};
+use grove_dev_harness::state_file::{self, PORTS};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -30,24 +31,18 @@ impl Ports {
         let missing: Vec<&String> = names.iter().filter(|name| !ports.contains_key(*name)).collect();
         let chosen = reserve(cache, missing.len())?;
         ports.extend(missing.into_iter().cloned().zip(chosen));
-        workspace::write_private(&file(dir), &format!("{}\n", serde_json::to_string_pretty(&ports)?))?;
+        workspace::write_private(&dir.join(PORTS), &format!("{}\n", serde_json::to_string_pretty(&ports)?))?;
         Ok(Self(ports))
     }
 
     /// The ports that an earlier [`Ports::choose`] has stored.
     pub(crate) fn load(dir: &Path) -> Result<Self> {
-        let file = file(dir);
-        let Ok(text) = std::fs::read_to_string(&file) else { return Ok(Self(BTreeMap::new())) };
-        serde_json::from_str(&text).map(Self).with_context(|| format!("{} is damaged", file.display()))
+        state_file::read(&dir.join(PORTS)).map(Self)
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<u16> {
         self.0.get(name).copied().with_context(|| format!("{name} has no port"))
     }
-}
-
-fn file(dir: &Path) -> std::path::PathBuf {
-    dir.join("ports.json")
 }
 
 /// Reserves `count` ports that can be bound now and that no dev cluster has reserved in the last hour.

@@ -3,8 +3,9 @@
 
 use crate::{proc, workspace};
 use anyhow::{Context, Error, Result, anyhow};
+use grove_dev_harness::state_file::{self, PROCESSES, ProcessEntry};
+use grove_dev_harness::wait;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
 /// A process that has not ended after this time is killed.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -37,40 +38,21 @@ pub(crate) enum EnsureOutcome {
     Started,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
-struct Entry {
-    pid: i32,
-    /// In clock ticks since boot.
-    started: u64,
-    /// A hash of the program, its arguments and its inputs.
-    fingerprint: String,
-}
-
-impl Entry {
-    fn is_alive(&self) -> bool {
-        proc::stat(self.pid).is_some_and(|stat| !stat.is_zombie && stat.start_time == self.started)
-    }
-}
-
 pub(crate) struct Processes {
     file: PathBuf,
     logs: PathBuf,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ProcessEntry>,
 }
 
 impl Processes {
     /// Reads DIR/pids.json.
     pub(crate) fn load(dir: &Path) -> Result<Self> {
-        let file = dir.join("pids.json");
-        let entries = match std::fs::read_to_string(&file) {
-            Ok(text) => serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?,
-            Err(_) => BTreeMap::new(),
-        };
-        Ok(Self { file, logs: dir.join("log"), entries })
+        let file = dir.join(PROCESSES);
+        Ok(Self { entries: state_file::read(&file)?, file, logs: dir.join("log") })
     }
 
     pub(crate) fn is_alive(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(Entry::is_alive)
+        self.entries.get(name).is_some_and(is_alive)
     }
 
     /// Whether `name` is registered with this pid.
@@ -82,7 +64,7 @@ impl Processes {
     pub(crate) fn running(&self) -> Vec<(String, i32)> {
         self.entries
             .iter()
-            .filter(|(_, entry)| entry.is_alive())
+            .filter(|(_, entry)| is_alive(entry))
             .map(|(name, entry)| (name.clone(), entry.pid))
             .collect()
     }
@@ -97,7 +79,7 @@ impl Processes {
         let fingerprint = fingerprint(spec)?;
         let mut outcome = EnsureOutcome::Started;
         if let Some(entry) = self.entries.get(&spec.name)
-            && entry.is_alive()
+            && is_alive(entry)
         {
             if entry.fingerprint == fingerprint {
                 return Ok(EnsureOutcome::AlreadyRunning);
@@ -107,7 +89,7 @@ impl Processes {
         }
         let pid = self.spawn(spec)?;
         let stat = proc::stat(pid).filter(|stat| !stat.is_zombie).ok_or_else(|| self.exit_report(&spec.name))?;
-        self.entries.insert(spec.name.clone(), Entry { pid, started: stat.start_time, fingerprint });
+        self.entries.insert(spec.name.clone(), ProcessEntry { pid, started: stat.start_time, fingerprint });
         self.save()?;
         Ok(outcome)
     }
@@ -128,7 +110,7 @@ impl Processes {
 
     /// Ends these processes at the same time, with SIGTERM and after the grace period with SIGKILL.
     pub(crate) async fn end(&mut self, names: &[String]) -> Result<()> {
-        let entries: Vec<Entry> = names.iter().filter_map(|name| self.entries.get(name)).cloned().collect();
+        let entries: Vec<ProcessEntry> = names.iter().filter_map(|name| self.entries.get(name)).cloned().collect();
         signal_all(&entries, Signal::TERM);
         if !have_exited(&entries, GRACE_PERIOD).await {
             signal_all(&entries, Signal::KILL);
@@ -140,23 +122,18 @@ impl Processes {
 
     /// Completes when a registered process is dead; the error has its last log lines.
     pub(crate) async fn wait_for_death(&self) -> Error {
-        loop {
-            if let Some(error) = self.find_dead() {
-                return error;
-            }
-            sleep(Duration::from_millis(200)).await;
-        }
+        wait::poll(Duration::from_millis(200), async || self.find_dead()).await
     }
 
     /// A registered process that is dead, as an error with its last log lines.
     pub(crate) fn find_dead(&self) -> Option<Error> {
-        self.entries.iter().find(|(_, entry)| !entry.is_alive()).map(|(name, _)| self.exit_report(name))
+        self.entries.iter().find(|(_, entry)| !is_alive(entry)).map(|(name, _)| self.exit_report(name))
     }
 
     /// Unregisters the dead processes and returns their names.
     pub(crate) fn remove_dead(&mut self) -> Result<Vec<String>> {
         let dead: Vec<String> =
-            self.entries.iter().filter(|(_, entry)| !entry.is_alive()).map(|(name, _)| name.clone()).collect();
+            self.entries.iter().filter(|(_, entry)| !is_alive(entry)).map(|(name, _)| name.clone()).collect();
         self.entries.retain(|name, _| !dead.contains(name));
         self.save()?;
         Ok(dead)
@@ -182,8 +159,12 @@ impl Processes {
     }
 }
 
-fn signal_all(entries: &[Entry], signal: Signal) {
-    for entry in entries.iter().filter(|entry| entry.is_alive()) {
+fn is_alive(entry: &ProcessEntry) -> bool {
+    proc::stat(entry.pid).is_some_and(|stat| !stat.is_zombie && stat.start_time == entry.started)
+}
+
+fn signal_all(entries: &[ProcessEntry], signal: Signal) {
+    for entry in entries.iter().filter(|entry| is_alive(entry)) {
         if let Some(pid) = Pid::from_raw(entry.pid) {
             // An error means that the process has ended in the meantime.
             _ = kill_process(pid, signal);
@@ -192,15 +173,9 @@ fn signal_all(entries: &[Entry], signal: Signal) {
 }
 
 /// Waits until all processes have exited; false after the timeout.
-async fn have_exited(entries: &[Entry], timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
-    while entries.iter().any(Entry::is_alive) {
-        if Instant::now() > deadline {
-            return false;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-    true
+async fn have_exited(entries: &[ProcessEntry], limit: Duration) -> bool {
+    let all_dead = async || (!entries.iter().any(is_alive)).then_some(());
+    timeout(limit, wait::poll(Duration::from_millis(20), all_dead)).await.is_ok()
 }
 
 fn fingerprint(spec: &ProcessSpec) -> Result<String> {

@@ -5,16 +5,14 @@ use crate::processes::{ProcessSpec, Processes};
 use crate::suite::{Replica, SERVICES};
 use crate::{service_accounts, webhooks, workspace};
 use anyhow::{Context, Result, bail};
-use grove_dev_harness::http;
 use grove_dev_harness::kubectl::Kubectl;
+use grove_dev_harness::readiness_probe;
 use std::path::Path;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// Bounds a hang. A machine may be many times slower than usual.
 const READY_TIMEOUT: Duration = Duration::from_mins(5);
-/// Bounds one readiness probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Compiles the services of this clone.
 pub(crate) async fn build() -> Result<()> {
@@ -102,20 +100,10 @@ pub(crate) fn process(dir: &Path, ports: &Ports, replica: Replica) -> Result<Pro
 /// Waits until the readiness probe of the replica succeeds.
 pub(crate) async fn wait_ready(processes: &Processes, ports: &Ports, replica: Replica) -> Result<()> {
     let (name, port) = (replica.name(), ports.get(&replica.probe_port())?);
-    let ready = async {
-        while !is_ready(port).await {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    if timeout(READY_TIMEOUT, ready).await.is_err() {
+    if timeout(READY_TIMEOUT, readiness_probe::wait_for_success(port)).await.is_err() {
         bail!("{name} is not ready after {READY_TIMEOUT:?}; its last log lines:\n{}", processes.log_tail(&name, 20));
     }
     Ok(())
-}
-
-/// Whether the readiness probe at this port succeeds.
-pub(crate) async fn is_ready(port: u16) -> bool {
-    matches!(timeout(PROBE_TIMEOUT, http::send(port, "GET", "/readyz", "")).await, Ok(Ok((200, _))))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use e2e::kubectl::kubectl;
 use e2e::propagation::{TOPOLOGY_NOT_CACHED, kubectl_until_success};
-use e2e::{DevCluster, in_namespace};
+use e2e::{TestCluster, in_namespace};
 use serde_json::{Value, json};
 
 use super::{set, yaml};
@@ -120,7 +120,7 @@ async fn both_forms_of_a_topology_constraint_are_accepted() {
             template(&mut set)["topologyConstraint"] = yaml(constraint);
             template(&mut set)["cliques"][0]["topologyConstraint"] = yaml(constraint);
             let create = ["create", "--dry-run=server", "-n", &ns.name, "-f", "-"];
-            kubectl_until_success(&DevCluster::shared(), &create, &set.to_string(), TOPOLOGY_NOT_CACHED).await;
+            kubectl_until_success(&TestCluster::shared(), &create, &set.to_string(), TOPOLOGY_NOT_CACHED).await;
         }
     })
     .await;

@@ -9,7 +9,7 @@ mod relaxed_crds;
 use std::collections::BTreeMap;
 
 use cluster_state::ClusterState;
-use e2e::DevCluster;
+use e2e::TestCluster;
 use e2e::service_replica::ServiceReplica;
 use policy_only::PolicyCases;
 use relaxed_crds::RelaxedCrds;
@@ -21,7 +21,7 @@ use grove_test_support::rows::{RowFacts, patches, rows, scales};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_enforces_the_admission_rules() {
     let cluster =
-        DevCluster::start_own_with("admission", &["--config", &configuration_file("first", &RowFacts::default())])
+        TestCluster::start_own_with("admission", &["--config", &configuration_file("first", &RowFacts::default())])
             .await;
     // The test stores objects only for validation, so the controllers must not reconcile them.
     for controller in ["pcs-controller", "pclq-controller"] {
@@ -118,7 +118,7 @@ fn configuration_file(name: &str, facts: &RowFacts) -> String {
         "network": { "autoMNNVLEnabled": !facts.mnnvl_disabled },
         "scheduler": { "profiles": profiles, "defaultProfileName": default },
     });
-    let folder = DevCluster::shared().dir().join("admission");
+    let folder = TestCluster::shared().dir().join("admission");
     std::fs::create_dir_all(&folder).expect("a folder for the files of this test");
     let file = folder.join(name).with_extension("yaml");
     std::fs::write(&file, configuration.to_string()).expect("the configuration is written");

@@ -5,8 +5,8 @@ mod devices;
 mod managed_rows;
 mod webhook_outage;
 
-use e2e::dev_cluster::poll_until;
-use e2e::{DevCluster, Namespace, audit, fixtures};
+use e2e::poll::poll_until;
+use e2e::{Namespace, TestCluster, audit, fixtures};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
@@ -20,7 +20,7 @@ const EXEMPT: &str = "system:serviceaccount:kube-system:job-controller";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
-    let cluster = DevCluster::start_own_with("authorizer", &["--config", &configuration_file()]).await;
+    let cluster = TestCluster::start_own_with("authorizer", &["--config", &configuration_file()]).await;
     let client = cluster.client().await;
     devices::install(&client).await;
     let ns = Namespace::create(&client, "e2e-authorizer").await;
@@ -120,7 +120,7 @@ fn configuration_file() -> String {
         "kind": "OperatorConfiguration",
         "authorizer": { "enabled": true, "exemptServiceAccountUserNames": [EXEMPT] },
     });
-    let file = DevCluster::shared().dir().join("authorizer.yaml");
+    let file = TestCluster::shared().dir().join("authorizer.yaml");
     std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
     file.display().to_string()
 }

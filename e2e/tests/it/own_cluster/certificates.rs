@@ -8,7 +8,7 @@ use grove_api_types::SYSTEM_NAMESPACE;
 use std::path::{Path, PathBuf};
 
 use e2e::service_replica::ServiceReplica;
-use e2e::{DevCluster, Namespace, audit, fixtures};
+use e2e::{Namespace, TestCluster, audit, fixtures};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
@@ -39,7 +39,7 @@ fn issue() -> Issued {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_cert_manager_are_served_and_reloaded() {
-    let cluster = DevCluster::start_own("certificates").await;
+    let cluster = TestCluster::start_own("certificates").await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-certificates").await;
     let component = component::apply(&cluster).await;

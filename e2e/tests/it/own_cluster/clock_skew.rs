@@ -5,7 +5,7 @@ use grove_api_types::SYSTEM_NAMESPACE;
 use std::os::unix::fs::FileExt;
 
 use e2e::service_replica::ServiceReplica;
-use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_ready};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -28,7 +28,7 @@ struct ReplicaWithClock {
 }
 
 impl ReplicaWithClock {
-    async fn take_over(cluster: &DevCluster, name: String, library: &str) -> Self {
+    async fn take_over(cluster: &TestCluster, name: String, library: &str) -> Self {
         let path = cluster.dir().join(format!("{name}.clock"));
         std::fs::write(&path, 0_i64.to_ne_bytes()).expect("the clock file");
         let (preload, clock_file) = (format!("LD_PRELOAD={library}"), format!("WALL_CLOCK={}", path.display()));
@@ -44,7 +44,7 @@ impl ReplicaWithClock {
 }
 
 /// Compiles `clock.c`. The cryptography library of the services needs a C compiler, too.
-async fn compile_clock(cluster: &DevCluster) -> String {
+async fn compile_clock(cluster: &TestCluster) -> String {
     let (source, library) =
         (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/own_cluster/clock_skew/clock.c"), "clock.so");
     let library = cluster.dir().join(library).display().to_string();
@@ -158,7 +158,7 @@ fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
     let config = format!("{}/tests/it/own_cluster/leader-kills.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = DevCluster::start_own_with("faults-clock-skew", &["--replicas", "2", "--config", &config]).await;
+    let cluster = TestCluster::start_own_with("faults-clock-skew", &["--replicas", "2", "--config", &config]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-clock-skew").await;
     let library = compile_clock(&cluster).await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use e2e::crash_injection::{CrashSchedule, CrashTarget};
 use e2e::fixtures::three_cliques_are_ready;
-use e2e::{DevCluster, Namespace, NamespaceState, fixtures, metrics, propagation};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, metrics, propagation};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::http;
@@ -22,7 +22,7 @@ const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 #[tokio::test(flavor = "multi_thread")]
 async fn services_survive_connection_loss_and_miss_no_change() {
     let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = DevCluster::start_own_with("faults-connection-loss", &["--config", &config]).await;
+    let cluster = TestCluster::start_own_with("faults-connection-loss", &["--config", &config]).await;
     let schedule = Arc::new(CrashSchedule::default());
     let mut services = Vec::new();
     for service in SERVICES {
@@ -42,7 +42,7 @@ async fn services_survive_connection_loss_and_miss_no_change() {
 }
 
 /// The services reconcile changes of the outage after it ends.
-async fn broken_for_a_while(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
+async fn broken_for_a_while(cluster: &TestCluster, ns: &Namespace, services: &[CrashTarget]) {
     for service in services {
         service.proxy().disconnect();
     }
@@ -57,7 +57,7 @@ async fn broken_for_a_while(cluster: &DevCluster, ns: &Namespace, services: &[Cr
 }
 
 /// A service that starts without a connection reports that and waits.
-async fn broken_at_the_start(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
+async fn broken_at_the_start(cluster: &TestCluster, ns: &Namespace, services: &[CrashTarget]) {
     for service in services {
         service.proxy().disconnect();
         service.kill();
@@ -75,7 +75,7 @@ async fn broken_at_the_start(cluster: &DevCluster, ns: &Namespace, services: &[C
 /// During the outage objects change and are deleted; then etcd is compacted and the API server restarts with an empty watch
 /// cache. No watch can resume, so the services list everything again. (A test cannot make the API server respond with 410 at
 /// a given moment.)
-async fn broken_beyond_compaction(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
+async fn broken_beyond_compaction(cluster: &TestCluster, ns: &Namespace, services: &[CrashTarget]) {
     let before = list_counts(cluster).await;
     for service in services {
         service.proxy().disconnect();
@@ -100,7 +100,7 @@ async fn broken_beyond_compaction(cluster: &DevCluster, ns: &Namespace, services
 
 /// A running watch outlives the permission; the next watch request is forbidden. The service reports the missing permission,
 /// and reconciles the missed changes when it has the permission again.
-async fn watch_forbidden(cluster: &DevCluster, ns: &Namespace, service: &CrashTarget) {
+async fn watch_forbidden(cluster: &TestCluster, ns: &Namespace, service: &CrashTarget) {
     let roles = Api::<ClusterRole>::all(ns.client.clone());
     let granted = roles.get("pclq-controller").await.expect("the ClusterRole");
     let mut restricted = granted.clone();
@@ -124,7 +124,7 @@ async fn watch_forbidden(cluster: &DevCluster, ns: &Namespace, service: &CrashTa
 }
 
 /// A service that starts before Grove's CRDs are installed reports that, and continues once they are.
-async fn crds_missing_at_the_start(cluster: &DevCluster, ns: &Namespace, services: &[CrashTarget]) {
+async fn crds_missing_at_the_start(cluster: &TestCluster, ns: &Namespace, services: &[CrashTarget]) {
     ns.delete_object::<PodCliqueSet>("llm").await;
     ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     for service in services {
@@ -153,7 +153,7 @@ async fn crds_missing_at_the_start(cluster: &DevCluster, ns: &Namespace, service
 }
 
 /// The number of lists so far, of each service.
-async fn list_counts(cluster: &DevCluster) -> Vec<f64> {
+async fn list_counts(cluster: &TestCluster) -> Vec<f64> {
     let mut counts = Vec::new();
     for service in SERVICES {
         let samples = metrics::scrape(cluster, service).await;
@@ -163,7 +163,7 @@ async fn list_counts(cluster: &DevCluster) -> Vec<f64> {
 }
 
 /// Compacts the history of etcd.
-async fn compact(cluster: &DevCluster) {
+async fn compact(cluster: &TestCluster) {
     let etcd = cluster.port("etcd");
     let (status, response) =
         http::send(etcd, "POST", "/v3/kv/range", r#"{"key": "AA=="}"#).await.expect("a response of etcd");

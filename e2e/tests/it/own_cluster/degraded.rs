@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use e2e::fixtures::three_cliques_are_ready;
 use e2e::service_replica::ServiceReplica;
-use e2e::{DevCluster, Namespace, fixtures, propagation};
+use e2e::{Namespace, TestCluster, fixtures, propagation};
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
@@ -25,7 +25,7 @@ const TOKEN_LIFETIME: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_reports_a_missing_requirement_and_recovers() {
-    let cluster = DevCluster::start_own("faults-degraded").await;
+    let cluster = TestCluster::start_own("faults-degraded").await;
     let ns = Namespace::create(&cluster.client().await, "e2e-degraded").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is ready", |state| three_cliques_are_ready(state, 1)).await;
@@ -42,7 +42,7 @@ async fn a_service_reports_a_missing_requirement_and_recovers() {
 }
 
 /// Pod creates are forbidden: the clique reports the message of the API server.
-async fn without_permission(cluster: &DevCluster, ns: &Namespace) {
+async fn without_permission(cluster: &TestCluster, ns: &Namespace) {
     let roles = Api::<ClusterRole>::all(ns.client.clone());
     let mut role = roles.get("pclq-controller").await.expect("the ClusterRole");
     for rule in role.rules.iter_mut().flatten().filter(|rule| rule.resources.as_deref() == Some(&["pods".to_owned()])) {
@@ -70,7 +70,7 @@ async fn without_permission(cluster: &DevCluster, ns: &Namespace) {
 
 /// The token of one service expires while the service runs. The `ServiceAccount`s of the others are recreated, which
 /// invalidates their tokens. No process restarts.
-async fn without_valid_token(cluster: &DevCluster, ns: &Namespace) {
+async fn without_valid_token(cluster: &TestCluster, ns: &Namespace) {
     let short_lived = tokens::short_lived(cluster, "pcs-controller", TOKEN_LIFETIME).await;
     tokens::replace(cluster, "pcs-controller", &short_lived);
     // Readiness shows that the API server accepted the token.
@@ -104,7 +104,7 @@ async fn recreate_account(ns: &Namespace, service: &str) {
 }
 
 /// One of the watched kinds is not served: sets that do not need it are still reconciled.
-async fn without_crd(cluster: &DevCluster, ns: &Namespace) {
+async fn without_crd(cluster: &TestCluster, ns: &Namespace) {
     let groups = PodCliqueScalingGroup::crd().name_any();
     propagation::delete_crd(&ns.client, &groups).await;
     ns.scale::<PodCliqueSet>("llm", 1).await;
@@ -116,7 +116,7 @@ async fn without_crd(cluster: &DevCluster, ns: &Namespace) {
 }
 
 /// A webhook server that starts without the CRDs of topologies reports that, and admits sets without a topology.
-async fn without_topology_crds(cluster: &DevCluster, ns: &Namespace) {
+async fn without_topology_crds(cluster: &TestCluster, ns: &Namespace) {
     for crd in [ClusterTopology::crd(), ClusterTopologyBinding::crd()] {
         propagation::delete_crd(&ns.client, &crd.name_any()).await;
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use e2e::namespace_state::TIMEOUT;
 use futures::{StreamExt, stream};
+use grove_dev_harness::wait;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -23,15 +24,11 @@ const SERVER_FIELDS: [&str; 5] = ["uid", "creationTimestamp", "generation", "res
 pub(super) async fn run_cases(client: &Client, cases: Vec<Case>) -> Vec<String> {
     let running = stream::iter(cases).map(|case| async move {
         let mut response = Response::default();
-        let attempts = async {
-            loop {
-                response = case.send(client).await;
-                if case.is_expected(&response) {
-                    return;
-                }
-                let _ = tokio::time::timeout(RETRY_INTERVAL, std::future::pending::<()>()).await;
-            }
-        };
+        // No watch reports what the caches of the webhook server have; only the response shows it.
+        let attempts = wait::poll(RETRY_INTERVAL, async || {
+            response = case.send(client).await;
+            case.is_expected(&response).then_some(())
+        });
         match tokio::time::timeout(TIMEOUT / 5, attempts).await {
             Ok(()) => None,
             Err(_) => Some(case.failure(&response)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use e2e::metrics::{self, Samples};
-use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_ready};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::live_objects::LiveObjects;
@@ -18,7 +18,7 @@ const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deleted_child_is_recreated_by_a_watch_event() {
-    let cluster = DevCluster::start_own("event-driven").await;
+    let cluster = TestCluster::start_own("event-driven").await;
     let ns = Namespace::create(&cluster.client().await, "e2e-event-driven").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is complete", is_complete).await;
@@ -35,7 +35,7 @@ async fn every_deleted_child_is_recreated_by_a_watch_event() {
 
 /// Deletes groups, their cliques and gangs, and autoscalers; of the pods those of the last scaled gang, which the base gang
 /// gates.
-async fn children_of_a_set_with_a_group_are_recreated(cluster: &DevCluster) {
+async fn children_of_a_set_with_a_group_are_recreated(cluster: &TestCluster) {
     let ns = Namespace::create(&cluster.client().await, "e2e-event-driven-groups").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
     ns.wait_for("the set is complete", is_complete_with_group).await;
@@ -54,7 +54,7 @@ async fn children_of_a_set_with_a_group_are_recreated(cluster: &DevCluster) {
 }
 
 /// A name conflict ends: the deletion of the foreign Service triggers the create.
-async fn released_name_is_used(cluster: &DevCluster) {
+async fn released_name_is_used(cluster: &TestCluster) {
     let ns = Namespace::create(&cluster.client().await, "e2e-event-driven-names").await;
     ns.create_yaml::<Service>("{metadata: {name: llm-0}, spec: {ports: [{port: 80}]}}").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
@@ -91,7 +91,7 @@ fn counts_other_triggers(sample: &str) -> bool {
         || (sample.starts_with("controller_runtime_reconcile_total") && !is_success)
 }
 
-async fn scrape_all(cluster: &DevCluster) -> BTreeMap<&'static str, Samples> {
+async fn scrape_all(cluster: &TestCluster) -> BTreeMap<&'static str, Samples> {
     let mut samples = BTreeMap::new();
     for service in SERVICES {
         samples.insert(service, metrics::scrape(cluster, service).await);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use e2e::crash_injection::{CrashSchedule, CrashTarget};
-use e2e::{DevCluster, Namespace, NamespaceState, namespace_state::is_ready, normalized};
+use e2e::{Namespace, NamespaceState, TestCluster, namespace_state::is_ready, normalized};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 
@@ -100,7 +100,7 @@ struct Reference {
 
 impl Run {
     async fn start(
-        cluster: &DevCluster,
+        cluster: &TestCluster,
         name: &str,
         schedule: &Arc<CrashSchedule>,
         kill_points: BTreeSet<usize>,
@@ -197,7 +197,7 @@ fn choose_kill_points(numbers: &mut Numbers, count: usize, writes: usize) -> BTr
 async fn series(cluster: &str, kills: usize, seed: u64) {
     println!("seed {seed}, {kills} kills");
     let config = format!("{}/tests/it/own_cluster/{cluster}.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = DevCluster::start_own_with(cluster, &["--config", &config]).await;
+    let cluster = TestCluster::start_own_with(cluster, &["--config", &config]).await;
     let schedule = Arc::new(CrashSchedule::default());
     let mut targets = Vec::new();
     for service in ["pcs-controller", "pclq-controller"] {
@@ -236,7 +236,7 @@ async fn leader_kills_after_a_write_do_not_change_the_end_state() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills`"]
 async fn many_kills_after_a_write_do_not_change_the_end_state() {
-    let count = |name: &str| e2e::dev_cluster::required_env(name).parse::<u64>().expect("a number");
+    let count = |name: &str| e2e::test_cluster::required_env(name).parse::<u64>().expect("a number");
     let kills = usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number");
     series("kills", kills, count("GROVE_SOAK_SEED")).await;
 }

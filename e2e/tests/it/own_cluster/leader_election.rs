@@ -1,6 +1,6 @@
 //! Two replicas of each service: one leads, the standby takes over, and no write is lost or duplicated.
 
-use e2e::{DevCluster, Namespace, NamespaceState, audit, fixtures};
+use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use grove_api_types::SYSTEM_NAMESPACE;
@@ -57,7 +57,7 @@ impl WatchedLease {
 
 /// Stops the leader and returns its successor. The leader releases the lease, so the successor does not wait for it to
 /// expire.
-async fn after_stop(cluster: &DevCluster, lease: &mut WatchedLease, leader: &str) -> String {
+async fn after_stop(cluster: &TestCluster, lease: &mut WatchedLease, leader: &str) -> String {
     cluster.send_sigterm(leader).await;
     let mut seen = lease.wait_for_holder(|holder| !holder.is_empty() && holder != leader).await;
     let (successor, acquired) = seen.pop().expect("the last holder");
@@ -88,7 +88,7 @@ async fn new_leaders_reconcile(ns: &Namespace) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_replica_takes_over_the_lease() {
     let config = format!("{}/tests/it/own_cluster/leader-election.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = DevCluster::start_own_with("leader-election", &["--replicas", "2", "--config", &config]).await;
+    let cluster = TestCluster::start_own_with("leader-election", &["--replicas", "2", "--config", &config]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-leader-election").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
@@ -145,7 +145,7 @@ async fn ca_bundle_is_restored(client: &Client) {
         let webhook = configuration.webhooks.as_ref().and_then(|webhooks| webhooks.first());
         webhook.and_then(|webhook| webhook.client_config.ca_bundle.clone())
     };
-    let before = e2e::dev_cluster::poll_until(async || bundle(&all.get(name).await.expect("a configuration"))).await;
+    let before = e2e::poll::poll_until(async || bundle(&all.get(name).await.expect("a configuration"))).await;
     let change = serde_json::json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
     let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
     all.patch(name, &PatchParams::default(), &patch).await.expect("the CA bundle is removed");
@@ -159,7 +159,7 @@ async fn ca_bundle_is_restored(client: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     const SERVICE: &str = "webhook-server";
-    let cluster = DevCluster::start_own_with("certificate-leader-election", &["--replicas", "2"]).await;
+    let cluster = TestCluster::start_own_with("certificate-leader-election", &["--replicas", "2"]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-certificate-leader-election").await;
     let mut lease = WatchedLease::start(&client, SERVICE);

@@ -3,7 +3,7 @@
 //! `PodGroup`.
 
 use e2e::kubectl::kubectl_on;
-use e2e::{DevCluster, Namespace};
+use e2e::{Namespace, TestCluster};
 
 use crate::it::composition::{NAMESPACE, creates_exactly_these_objects};
 
@@ -12,7 +12,7 @@ async fn native_gangs_auto_behaves_like_off() {
     let configuration = concat!(env!("CARGO_MANIFEST_DIR"), "/configuration.yaml");
     let text = std::fs::read_to_string(configuration).expect("the configuration of the shared cluster");
     assert!(text.contains("nativeGangs: auto"), "{text}");
-    let cluster = DevCluster::start_own_with("native-gangs", &["--native-gangs", "--config", configuration]).await;
+    let cluster = TestCluster::start_own_with("native-gangs", &["--native-gangs", "--config", configuration]).await;
     let groups = ["get", "podgroups.v1alpha2.scheduling.k8s.io", "--all-namespaces", "--output=name"];
     assert_eq!(
         kubectl_on(&cluster, &groups, "").await.as_deref(),

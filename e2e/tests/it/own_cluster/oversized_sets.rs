@@ -2,7 +2,7 @@
 //! reconciles other sets, and reconciles them once they are smaller.
 
 use e2e::kubectl::kubectl_on;
-use e2e::{DevCluster, Namespace, NamespaceState, fixtures, schema};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, schema};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
@@ -23,7 +23,7 @@ fn valid_set(name: &str) -> String {
 }
 
 /// Removes the webhooks, and the maxima from the CRDs.
-async fn disable_validation(cluster: &DevCluster, client: &Client) {
+async fn disable_validation(cluster: &TestCluster, client: &Client) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     kubectl_on(cluster, &["delete", kinds, "--all"], "").await.expect("the webhook configurations are deleted");
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
@@ -40,7 +40,7 @@ async fn disable_validation(cluster: &DevCluster, client: &Client) {
 async fn store(ns: &Namespace, set: &str) {
     let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
     let sets = ns.api::<PodCliqueSet>();
-    e2e::dev_cluster::poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
+    e2e::poll::poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
 }
 
 fn reports_too_many_objects(state: &NamespaceState, set: &str) -> bool {
@@ -68,7 +68,7 @@ fn has_only_llm(state: &NamespaceState) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
-    let cluster = DevCluster::start_own("oversized-sets").await;
+    let cluster = TestCluster::start_own("oversized-sets").await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-oversized-sets").await;
     disable_validation(&cluster, &client).await;

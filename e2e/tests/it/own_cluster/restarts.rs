@@ -1,6 +1,6 @@
 //! Restarts of the API server and of the services lose no change of a user.
 
-use e2e::{DevCluster, Namespace, NamespaceState, fixtures};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures};
 use grove_api_types::v1alpha1::PodCliqueSet;
 
 fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
@@ -14,7 +14,7 @@ fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
-    let cluster = DevCluster::start_own("faults-restarts").await;
+    let cluster = TestCluster::start_own("faults-restarts").await;
     let ns = Namespace::create(&cluster.client().await, "e2e-restarts").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is ready", is_settled(1)).await;

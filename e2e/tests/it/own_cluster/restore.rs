@@ -1,7 +1,7 @@
 //! The cluster is restored from an older backup while the services run: their caches contain changes that the cluster does
 //! not have.
 
-use e2e::{DevCluster, Namespace, NamespaceState, fixtures, namespace_state::is_ready};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use tokio::process::Command;
 
@@ -10,7 +10,7 @@ const COMPONENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_reconcile_a_cluster_restored_from_a_backup() {
-    let cluster = DevCluster::start_own("faults-restore").await;
+    let cluster = TestCluster::start_own("faults-restore").await;
     let ns = Namespace::create(&cluster.client().await, "e2e-restore").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("early", 1)).await;
@@ -48,13 +48,13 @@ fn are_settled(state: &NamespaceState, sets: &[(&str, usize)]) -> bool {
         && state.active_pods().filter(|pod| is_ready(pod)).count() == replicas * 5
 }
 
-async fn back_up(cluster: &DevCluster) {
+async fn back_up(cluster: &TestCluster) {
     cluster.kill("etcd").await;
     copy(cluster, "etcd", "backup").await;
     cluster.up_without_services().await;
 }
 
-async fn restore(cluster: &DevCluster) {
+async fn restore(cluster: &TestCluster) {
     for component in COMPONENTS.into_iter().chain(["kube-apiserver", "etcd"]) {
         cluster.kill(component).await;
     }
@@ -64,7 +64,7 @@ async fn restore(cluster: &DevCluster) {
 }
 
 /// Copies a folder within the cluster's folder.
-async fn copy(cluster: &DevCluster, from: &str, to: &str) {
+async fn copy(cluster: &TestCluster, from: &str, to: &str) {
     let [from, to] = [from, to].map(|name| cluster.dir().join(name));
     let status = Command::new("cp").arg("--archive").args([from, to]).status().await.expect("cp runs");
     assert!(status.success(), "the folder is copied");

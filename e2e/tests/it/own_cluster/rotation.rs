@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use e2e::service_replica::ServiceReplica;
-use e2e::{DevCluster, Namespace, dev_cluster, fixtures, namespace_state::TIMEOUT};
+use e2e::{Namespace, TestCluster, fixtures, namespace_state::TIMEOUT, test_cluster};
 use futures::StreamExt;
 use futures::future::join_all;
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -39,13 +39,13 @@ async fn no_request_fails_while_certificates_rotate_and_replicas_restart() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the number of rotations decides how long it takes"]
 async fn no_request_fails_during_many_rotations() {
-    let count = |variable: &str| dev_cluster::required_env(variable).parse().expect("a number");
+    let count = |variable: &str| test_cluster::required_env(variable).parse().expect("a number");
     let (rotations, restarts) = (count("GROVE_SOAK_ROTATIONS"), count("GROVE_SOAK_RESTARTS"));
     no_request_fails("soak-rotation", SOAK_PERIOD, (rotations, restarts)).await;
 }
 
 async fn no_request_fails(name: &str, period: &str, (rotations, restarts): (usize, usize)) {
-    let cluster = DevCluster::start_own_with(name, &["--replicas", "2"]).await;
+    let cluster = TestCluster::start_own_with(name, &["--replicas", "2"]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-rotation").await;
     let mut replicas = Vec::new();

@@ -8,7 +8,7 @@ mod webhook_outage;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use e2e::DevCluster;
+use e2e::TestCluster;
 use e2e::kubectl::kubectl_on;
 use e2e::propagation::{TOPOLOGY_NOT_CACHED, kubectl_until_success};
 use expect_test::expect;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_round_trip_unchanged() {
-    let cluster = DevCluster::start_own_with("round-trip", &["--config", &configuration_file()]).await;
+    let cluster = TestCluster::start_own_with("round-trip", &["--config", &configuration_file()]).await;
     for topology in ["grove-topology", "racks"] {
         let level = |domain: &str| json!({ "domain": domain, "key": domain });
         let levels = ["zone", "block", "rack", "host"].map(level);
@@ -38,7 +38,7 @@ async fn objects_round_trip_unchanged() {
     cluster.down().await;
 }
 
-async fn sets_are_stored_as_sent(cluster: &DevCluster) {
+async fn sets_are_stored_as_sent(cluster: &TestCluster) {
     let mut added = BTreeSet::new();
     let sets = sets();
     assert!(sets.len() > 8, "{}", sets.len());
@@ -146,11 +146,11 @@ fn compare(at: &str, sent: &Value, stored: &Value, added: &mut BTreeSet<String>)
     }
 }
 
-async fn run(cluster: &DevCluster, arguments: &[&str], input: &str) -> String {
+async fn run(cluster: &TestCluster, arguments: &[&str], input: &str) -> String {
     kubectl_on(cluster, arguments, input).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
 }
 
-async fn get(cluster: &DevCluster, object: &Value) -> Value {
+async fn get(cluster: &TestCluster, object: &Value) -> Value {
     let kind = object["kind"].as_str().expect("a kind");
     let (name, namespace) =
         (object["metadata"]["name"].as_str().expect("a name"), object["metadata"]["namespace"].as_str());
@@ -170,7 +170,7 @@ fn configuration_file() -> String {
         "scheduler": { "profiles": [{ "name": "default-scheduler" }, { "name": "kai-scheduler" }],
             "defaultProfileName": "default-scheduler" },
     });
-    let file = DevCluster::shared().dir().join("round-trip.yaml");
+    let file = TestCluster::shared().dir().join("round-trip.yaml");
     std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
     file.display().to_string()
 }

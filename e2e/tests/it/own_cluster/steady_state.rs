@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{DevCluster, Namespace, NamespaceState, audit, fixtures};
+use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::PodCliqueSet;
 
@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
-    let cluster = DevCluster::start_own("steady-state").await;
+    let cluster = TestCluster::start_own("steady-state").await;
     let ns = &Namespace::create(&cluster.client().await, "e2e-steady-state").await;
     let names: Vec<String> = (0..SETS).map(|index| format!("s{index}")).collect();
     join_all(names.iter().enumerate().map(|(at, name)| {
@@ -46,13 +46,11 @@ fn is_running(gang: &grove_api_types::scheduler_v1alpha1::PodGang) -> bool {
 }
 
 /// Waits for a minute without writes. Outstanding status writes and asynchronous events come before it.
-async fn wait_for_quiet_minute(cluster: &DevCluster) {
+async fn wait_for_quiet_minute(cluster: &TestCluster) {
     let mut last = Vec::new();
     let waiting = async {
         loop {
-            let mark = audit::mark(cluster.dir());
-            let _ = tokio::time::timeout(WINDOW, std::future::pending::<()>()).await;
-            last = audit::writes_since(cluster.dir(), mark);
+            last = audit::writes_during(cluster.dir(), WINDOW).await;
             if last.is_empty() {
                 return;
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use e2e::service_replica::ServiceReplica;
-use e2e::{DevCluster, Namespace, NamespaceState, dev_cluster, namespace_state::TIMEOUT, normalized};
+use e2e::{Namespace, NamespaceState, TestCluster, namespace_state::TIMEOUT, normalized, test_cluster};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -92,7 +92,7 @@ impl User<'_> {
 }
 
 async fn series(name: &str, kills: usize) {
-    let cluster = DevCluster::start_own_with(name, &["--replicas", "2"]).await;
+    let cluster = TestCluster::start_own_with(name, &["--replicas", "2"]).await;
     let client = cluster.client().await;
     let (ns, other) =
         (Namespace::create(&client, "e2e-webhook-kills").await, Namespace::create(&client, "e2e-load").await);
@@ -138,6 +138,6 @@ async fn webhook_server_kills_do_not_change_the_end_state() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --webhooks`"]
 async fn many_webhook_server_kills_do_not_change_the_end_state() {
-    let kills = dev_cluster::required_env("GROVE_SOAK_KILLS").parse().expect("a number");
+    let kills = test_cluster::required_env("GROVE_SOAK_KILLS").parse().expect("a number");
     series("soak-webhook-kills", kills).await;
 }

@@ -48,7 +48,7 @@ impl Baseline<'_> {
     }
 
     /// Creates all objects, and returns them in the order of their creation.
-    async fn deploy(&self, recorded: RecordedObjects, samples: &mut Samples) -> Result<Vec<Created>> {
+    async fn deploy(&self, recorded: RecordedObjects, samples: &mut Samples) -> Result<Vec<StoredObject>> {
         let RecordedObjects { children, pods } = recorded;
         let set = set(self.round.replicas)?;
         let mut meter = self.meter(Phase::Deploy)?;
@@ -78,14 +78,14 @@ impl Baseline<'_> {
     }
 
     /// Creates the objects of some kinds, whose owners exist.
-    async fn create(&self, kinds: Vec<KindObjects>, uids: &Uids) -> Result<Vec<Created>> {
+    async fn create(&self, kinds: Vec<KindObjects>, uids: &Uids) -> Result<Vec<StoredObject>> {
         let mut requests = Vec::new();
         for KindObjects { resource, objects } in kinds {
             let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), NAMESPACE, &resource);
             for mut object in objects {
                 set_owner_uids(&mut object, uids)?;
                 let (api, kind) = (api.clone(), resource.kind.clone());
-                requests.push(async move { Created::new(api, kind, object).await });
+                requests.push(async move { StoredObject::new(api, kind, object).await });
             }
         }
         stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect().await
@@ -93,14 +93,14 @@ impl Baseline<'_> {
 }
 
 /// An object that the API server has stored.
-struct Created {
+struct StoredObject {
     api: Api<DynamicObject>,
     kind: String,
     name: String,
     uid: String,
 }
 
-impl Created {
+impl StoredObject {
     async fn new(api: Api<DynamicObject>, kind: String, object: DynamicObject) -> Result<Self> {
         let name = object.name_any();
         let stored = api.create(&PostParams::default(), &object).await;
@@ -120,10 +120,10 @@ impl Created {
 }
 
 /// Deletes the objects in the opposite order of their creation.
-async fn delete(created: Vec<Created>) -> Result<()> {
-    stream::iter(created.into_iter().rev().map(Created::delete)).buffer_unordered(IN_FLIGHT).try_collect().await
+async fn delete(created: Vec<StoredObject>) -> Result<()> {
+    stream::iter(created.into_iter().rev().map(StoredObject::delete)).buffer_unordered(IN_FLIGHT).try_collect().await
 }
 
-fn uids(created: &[Created]) -> Uids {
+fn uids(created: &[StoredObject]) -> Uids {
     created.iter().map(|created| ((created.kind.clone(), created.name.clone()), created.uid.clone())).collect()
 }

@@ -7,7 +7,7 @@ use futures::stream::{BoxStream, SelectAll};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
-use grove_dev_harness::live_objects::{self, Delta, Kind, is_available, is_ready};
+use grove_dev_harness::live_objects::{self, Kind, ObjectChange, is_available, is_ready};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use std::collections::BTreeMap;
@@ -128,12 +128,13 @@ struct Contributions {
 }
 
 fn contributions<K: Kind>(client: &Client, count: fn(&K) -> Counts) -> BoxStream<'static, Contributions> {
-    let contribution =
-        move |Delta { name, object }: Delta<K>| (format!("{}/{name}", K::kind(&())), object.as_ref().map(count));
+    let contribution = move |ObjectChange { name, object }: ObjectChange<K>| {
+        (format!("{}/{name}", K::kind(&())), object.as_ref().map(count))
+    };
     let mut is_initial = true;
-    let items = live_objects::deltas::<K>(client, NAMESPACE).map(move |deltas| Contributions {
+    let items = live_objects::changes::<K>(client, NAMESPACE).map(move |changes| Contributions {
         is_initial: std::mem::take(&mut is_initial),
-        objects: deltas.into_iter().map(contribution).collect(),
+        objects: changes.into_iter().map(contribution).collect(),
     });
     items.boxed()
 }

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 /// The CPU time and memory of one process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Used {
+pub(super) struct ProcessUsage {
     pub(super) cpu_seconds: f64,
     pub(super) peak_mb: f64,
 }
 
 /// The usage of processes by name, and of the whole machine under [`MACHINE`].
-pub(super) type Usage = BTreeMap<String, Used>;
+pub(super) type Usage = BTreeMap<String, ProcessUsage>;
 
 pub(super) const MACHINE: &str = "machine";
 
@@ -22,14 +22,14 @@ pub(super) fn read(processes: &[(String, i32)]) -> Result<Usage> {
     for (name, pid) in processes {
         usage.insert(name.clone(), of(*pid).with_context(|| format!("cannot read the usage of {name}"))?);
     }
-    usage.insert(MACHINE.to_owned(), Used { cpu_seconds: proc::machine_cpu_seconds()?, peak_mb: 0.0 });
+    usage.insert(MACHINE.to_owned(), ProcessUsage { cpu_seconds: proc::machine_cpu_seconds()?, peak_mb: 0.0 });
     Ok(usage)
 }
 
 /// Reads the usage of one process.
-pub(super) fn of(pid: i32) -> Result<Used> {
+pub(super) fn of(pid: i32) -> Result<ProcessUsage> {
     let stat = proc::stat(pid).with_context(|| format!("no process has the pid {pid}"))?;
-    Ok(Used { cpu_seconds: stat.cpu_seconds, peak_mb: proc::memory(pid)?.peak_mb })
+    Ok(ProcessUsage { cpu_seconds: stat.cpu_seconds, peak_mb: proc::memory(pid)?.peak_mb })
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use crate::credentials;
 use anyhow::{Context, Result, bail};
+use grove_dev_harness::state_file::{PORTS, PROCESSES};
 use std::fs::File;
 use std::path::Path;
 
 /// State of the processes; it is removed when the last process has ended.
-const STATE: [&str; 7] = ["etcd", "pki", "sa", "kubectl-cache", "ports.json", "pids.json", "config.yaml"];
+const STATE: [&str; 7] = ["etcd", "pki", "sa", "kubectl-cache", PORTS, PROCESSES, "config.yaml"];
 /// Logs; they stay for inspection until the next dev cluster starts in the folder.
 const LOGS: [&str; 2] = ["log", "audit.log"];
 /// How the names of rotated audit logs begin.

@@ -8,9 +8,10 @@ use crate::processes::{EnsureOutcome, ProcessSpec, Processes};
 use crate::suite::{Replica, replicas};
 use crate::{binaries, credentials, nodes, service_accounts, services, webhooks, workspace};
 use anyhow::{Context, Result, bail};
+use grove_dev_harness::wait;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 const DEFAULT_NODES: u32 = 10;
 /// Bounds a hang. A machine may be many times slower than usual.
@@ -93,11 +94,9 @@ impl DevCluster {
     }
 
     async fn wait_for_api_server(&self) -> Result<()> {
-        let ready = async {
-            while self.kubectl.run(&["get", "--raw=/readyz"]).await.is_err() {
-                sleep(Duration::from_millis(100)).await;
-            }
-        };
+        let ready = wait::poll(Duration::from_millis(100), async || {
+            self.kubectl.run(&["get", "--raw=/readyz"]).await.is_ok().then_some(())
+        });
         timeout(API_SERVER_TIMEOUT, ready).await.with_context(|| {
             format!(
                 "the API server is not ready after {API_SERVER_TIMEOUT:?}; its last log lines:\n{}",

@@ -2,6 +2,7 @@
 
 use crate::{dev_cluster, workspace};
 use anyhow::{Context, Result, bail};
+use grove_dev_harness::state_file::PROCESSES;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +59,7 @@ impl DevClusters {
     /// Ends the dev clusters that failed tests did not end.
     pub(crate) async fn end_own(&self) -> Result<()> {
         let mut outcome = Ok(());
-        for dir in self.folders()?.iter().filter(|dir| **dir != self.shared && dir.join("pids.json").exists()) {
+        for dir in self.folders()?.iter().filter(|dir| **dir != self.shared && dir.join(PROCESSES).exists()) {
             outcome = dev_cluster::down(dir).await.and(outcome);
         }
         outcome

@@ -14,6 +14,9 @@ const UNFINISHED: [&str; 5] = [
     concat!("todo", "!"),
 ];
 
+/// A timeout of a future that never completes is a sleep, too.
+const SLEEPS: [&str; 3] = ["sleep(", "pending(", "pending::<"];
+
 const NAMES: &str = "crates/grove-api-types/src/names";
 
 fn unfinished(source: &Source) -> Vec<String> {
@@ -30,8 +33,9 @@ fn sleeps(source: &Source) -> Vec<String> {
     if !source.path.starts_with("e2e/tests/") {
         return Vec::new();
     }
-    let lines = source.code().lines_with("sleep(");
-    lines.into_iter().map(|line| format!("{}:{line}: wait for a state, not for time", source.path)).collect()
+    let code = source.code();
+    let lines = SLEEPS.iter().flat_map(|sleep| code.lines_with(sleep));
+    lines.map(|line| format!("{}:{line}: wait for a state, not for time", source.path)).collect()
 }
 
 /// Literals that join two values with a dash. Only `names.rs` builds names.
@@ -77,7 +81,12 @@ fn end_to_end_tests_do_not_sleep() {
 
 #[test]
 fn a_sleep_in_a_test_is_found() {
-    for call in ["std::thread::sleep(one)", "tokio::time::sleep(one).await", "sleep(one)"] {
+    for call in [
+        "std::thread::sleep(one)",
+        "tokio::time::sleep(one).await",
+        "sleep(one)",
+        "timeout(one, pending::<()>()).await",
+    ] {
         let planted = Source::new("e2e/tests/it/scale.rs", &format!("async fn a() {{ {call}; }}"));
         tree::assert_one(&sleeps(&planted), "wait for a state");
     }

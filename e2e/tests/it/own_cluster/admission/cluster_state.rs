@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::dev_cluster::poll_until;
+use e2e::poll::poll_until;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};

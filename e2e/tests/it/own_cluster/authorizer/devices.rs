@@ -1,7 +1,7 @@
 //! Kubernetes and the driver write parts of `ResourceClaim`s and `ComputeDomain`s: the scheduler, the `ResourceClaim`
 //! controller, the garbage collector and the driver update those of a set.
 
-use e2e::{Namespace, dev_cluster::poll_until, namespace_state::TIMEOUT};
+use e2e::{Namespace, namespace_state::TIMEOUT, poll::poll_until};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -1,7 +1,7 @@
 //! While no webhook server runs, only changes of objects with Grove's label fail, except for deletions of pods and
 //! `ComputeDomain`s.
 
-use e2e::DevCluster;
+use e2e::TestCluster;
 use e2e::kubectl::kubectl_on;
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Bounds a hang.
 const TIMEOUT: &str = "--timeout=10m";
 
-pub(super) async fn only_protected_changes_fail(cluster: &DevCluster) {
+pub(super) async fn only_protected_changes_fail(cluster: &TestCluster) {
     cluster.stop("webhook-server").await;
     for is_managed in [false, true] {
         for mut object in objects() {
@@ -49,11 +49,11 @@ fn objects() -> [Value; 4] {
     ]
 }
 
-async fn succeeds(cluster: &DevCluster, arguments: &[&str], input: &str) {
+async fn succeeds(cluster: &TestCluster, arguments: &[&str], input: &str) {
     kubectl_on(cluster, arguments, input).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"));
 }
 
-async fn fails(cluster: &DevCluster, arguments: &[&str]) {
+async fn fails(cluster: &TestCluster, arguments: &[&str]) {
     let error = kubectl_on(cluster, arguments, "").await.expect_err("no webhook server runs");
     assert!(error.contains("failed calling webhook \"authorizer.webhooks.grove.io\""), "{arguments:?}: {error}");
 }

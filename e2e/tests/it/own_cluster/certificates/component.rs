@@ -2,8 +2,8 @@
 //! where webhook-server is a local process.
 
 use e2e::kubectl::kubectl_on;
-use e2e::kustomize::{Rendered, differences, overlay, render};
-use e2e::{DevCluster, propagation};
+use e2e::kustomize::{RenderedManifests, differences, overlay, render};
+use e2e::{TestCluster, propagation};
 use expect_test::expect;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
@@ -17,7 +17,7 @@ pub(super) struct Component {
     pub(super) flag: String,
 }
 
-pub(super) async fn apply(cluster: &DevCluster) -> Component {
+pub(super) async fn apply(cluster: &TestCluster) -> Component {
     let folder = overlay(cluster, "webhook-server", &["authorizer", "cert-manager"]);
     let (plain, with_component) =
         (render(cluster, &overlay(cluster, "webhook-server", &[])).await, render(cluster, &folder).await);
@@ -64,7 +64,7 @@ pub(super) async fn apply(cluster: &DevCluster) -> Component {
 }
 
 /// The Certificate, the Deployment and the webhook configurations agree on the Secret, its mount and the DNS names.
-fn assert_consistent(rendered: &Rendered) {
+fn assert_consistent(rendered: &RenderedManifests) {
     let certificate = &rendered["Certificate/webhook-server"]["spec"];
     let pod = &rendered["Deployment/webhook-server"]["spec"]["template"]["spec"];
     let defaults = grove_api_types::configuration::OperatorConfiguration::default().server.webhooks;
@@ -89,7 +89,7 @@ fn assert_consistent(rendered: &Rendered) {
 }
 
 /// Creates CRDs for the kinds of cert-manager, with the fields that matter here.
-async fn create_crds(cluster: &DevCluster) {
+async fn create_crds(cluster: &TestCluster) {
     let definitions = Api::<CustomResourceDefinition>::all(cluster.client().await);
     for (kind, plural) in [("Issuer", "issuers"), ("Certificate", "certificates")] {
         let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -106,6 +106,6 @@ async fn create_crds(cluster: &DevCluster) {
     }
 }
 
-async fn run(cluster: &DevCluster, arguments: &[&str], input: &str) {
+async fn run(cluster: &TestCluster, arguments: &[&str], input: &str) {
     kubectl_on(cluster, arguments, input).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"));
 }

@@ -2,7 +2,7 @@
 
 use e2e::service_replica::ServiceReplica;
 use e2e::standalone::StandaloneService;
-use e2e::{DevCluster, Namespace};
+use e2e::{Namespace, TestCluster};
 use grove_api_types::SYSTEM_NAMESPACE;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::three_cliques_are_ready;
 
 /// Renewals are forbidden: the leader reports that, stops writing, and leads again when they are allowed.
-pub(super) async fn forbidden(cluster: &DevCluster, ns: &Namespace, service: &str) {
+pub(super) async fn forbidden(cluster: &TestCluster, ns: &Namespace, service: &str) {
     let roles = Api::<Role>::namespaced(ns.client.clone(), SYSTEM_NAMESPACE);
     let granted = roles.get(service).await.expect("the Role");
     let mut restricted = granted.clone();
@@ -39,7 +39,7 @@ fn covers_leases(rule: &PolicyRule) -> bool {
 
 /// Another holder acquires the lease of a running leader: the process exits with code 1, and its successor waits for the
 /// lease.
-pub(super) async fn acquired_by_another(cluster: &DevCluster, ns: &Namespace) {
+pub(super) async fn acquired_by_another(cluster: &TestCluster, ns: &Namespace) {
     let service = "pcs-controller";
     let replica = ServiceReplica::take_over(cluster, service, &[]).await;
     let leases = Api::<Lease>::namespaced(ns.client.clone(), SYSTEM_NAMESPACE);
@@ -58,7 +58,7 @@ pub(super) async fn acquired_by_another(cluster: &DevCluster, ns: &Namespace) {
 }
 
 /// Two processes have the same identity: the first exits with code 1 and logs how to fix it.
-pub(super) async fn duplicate_identity(cluster: &DevCluster, ns: &Namespace) {
+pub(super) async fn duplicate_identity(cluster: &TestCluster, ns: &Namespace) {
     let service = "pcs-controller";
     let first = ServiceReplica::take_over(cluster, service, &[]).await;
     ns.scale::<PodCliqueSet>("llm", 3).await;

@@ -3,7 +3,7 @@
 use grove_api_types::SYSTEM_NAMESPACE;
 use std::time::Duration;
 
-use e2e::DevCluster;
+use e2e::TestCluster;
 use e2e::kubectl::kubectl_on;
 use k8s_openapi::ByteString;
 use rcgen::{KeyPair, SigningKey};
@@ -13,18 +13,18 @@ use serde_json::Value;
 const LEEWAY: Duration = Duration::from_mins(1);
 
 /// Replaces the token that a service reads.
-pub(super) fn replace(cluster: &DevCluster, service: &str, token: &str) {
+pub(super) fn replace(cluster: &TestCluster, service: &str, token: &str) {
     std::fs::write(cluster.dir().join("sa").join(service).join("token"), token).expect("the token file");
 }
 
 /// A new token of the API server.
-pub(super) async fn issue(cluster: &DevCluster, service: &str) -> String {
+pub(super) async fn issue(cluster: &TestCluster, service: &str) -> String {
     let issued = kubectl_on(cluster, &["--namespace", SYSTEM_NAMESPACE, "create", "token", service], "").await;
     issued.expect("a token").trim().to_owned()
 }
 
 /// A new token with another expiry, signed with the key of the API server. The API server accepts it for `lifetime`.
-pub(super) async fn short_lived(cluster: &DevCluster, service: &str, lifetime: Duration) -> String {
+pub(super) async fn short_lived(cluster: &TestCluster, service: &str, lifetime: Duration) -> String {
     let issued = issue(cluster, service).await;
     let parts: Vec<_> = issued.split('.').collect();
     let [head, claims, _] = parts[..] else { panic!("not a token: {issued}") };

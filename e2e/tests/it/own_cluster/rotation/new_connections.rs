@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use e2e::DevCluster;
+use e2e::TestCluster;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{Api, Client};
 use rustls::pki_types::pem::PemObject;
@@ -25,7 +25,7 @@ pub(super) struct NewConnections {
 
 impl NewConnections {
     /// Starts connecting through the load balancer, which alternates between the ready replicas.
-    pub(super) fn start(cluster: &DevCluster, client: &Client) -> Self {
+    pub(super) fn start(cluster: &TestCluster, client: &Client) -> Self {
         let stopped = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(connect_repeatedly(client.clone(), cluster.port("balancer"), Arc::clone(&stopped)));
         Self { stopped, task }

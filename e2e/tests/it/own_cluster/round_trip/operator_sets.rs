@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use e2e::{DevCluster, Namespace, NamespaceState, propagation};
+use e2e::{Namespace, NamespaceState, TestCluster, propagation};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use kube::ResourceExt;
 
 use crate::it::expansion::{describe, desired_pods};
 
-pub(super) async fn operator_sets_are_expanded(cluster: &DevCluster) {
+pub(super) async fn operator_sets_are_expanded(cluster: &TestCluster) {
     let ns = Namespace::create(&cluster.client().await, "inference").await;
     for shape in ["components", "multinode"] {
         let manifest = folder("../crates/grove-api-types/tests/admission/examples").join(shape).with_extension("yaml");

@@ -1,7 +1,7 @@
 //! CRDs that are newer than the webhook server: fields that it does not know survive creates, replacements and patches, also
 //! when other fields are defaulted.
 
-use e2e::DevCluster;
+use e2e::TestCluster;
 use e2e::propagation::kubectl_until_success;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -20,7 +20,7 @@ const NEW_SET_FIELDS: [&str; 5] = [
 ];
 const NEW_TOPOLOGY_FIELDS: [&str; 2] = ["spec", "spec.levels.items"];
 
-pub(super) async fn survive(cluster: &DevCluster) {
+pub(super) async fn survive(cluster: &TestCluster) {
     extend(cluster, "podcliquesets.grove.io", &NEW_SET_FIELDS).await;
     extend(cluster, "clustertopologies.grove.io", &NEW_TOPOLOGY_FIELDS).await;
     sets(cluster).await;
@@ -28,7 +28,7 @@ pub(super) async fn survive(cluster: &DevCluster) {
 }
 
 /// Adds the field `tomorrow`, an object with a string, at each path of a CRD.
-async fn extend(cluster: &DevCluster, crd: &str, paths: &[&str]) {
+async fn extend(cluster: &TestCluster, crd: &str, paths: &[&str]) {
     let field = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     let root = "/spec/versions/0/schema/openAPIV3Schema";
     let pointer = |path: &str| {
@@ -48,7 +48,7 @@ fn new_field(text: &str) -> Value {
     json!({ "text": text })
 }
 
-async fn sets(cluster: &DevCluster) {
+async fn sets(cluster: &TestCluster) {
     let pod = json!({ "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }] });
     let clique = |name: &str| json!({ "name": name, "tomorrow": new_field("a clique"), "spec": { "tomorrow": new_field("its spec"), "podSpec": pod } });
     let group = json!({ "name": "model", "cliqueNames": ["worker"], "tomorrow": new_field("a group") });
@@ -103,7 +103,7 @@ fn add_defaults(set: &mut Value) {
 }
 
 /// The webhook server sorts the levels and keeps their unknown fields.
-async fn topologies(cluster: &DevCluster) {
+async fn topologies(cluster: &TestCluster) {
     let level = |domain: &str| json!({ "domain": domain, "key": domain, "tomorrow": new_field(domain) });
     let topology = |levels: [&str; 3]| {
         let levels = levels.map(level);
@@ -123,7 +123,7 @@ async fn topologies(cluster: &DevCluster) {
 }
 
 /// Waits until the API server knows the new fields, a moment after the CRD is stored.
-async fn wait_until_known(cluster: &DevCluster, object: &Value) {
+async fn wait_until_known(cluster: &TestCluster, object: &Value) {
     let create = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
     kubectl_until_success(cluster, &create, &object.to_string(), "unknown field").await;
 }

@@ -1,6 +1,6 @@
 //! While no webhook server runs, requests that no rule concerns pass: the webhook configurations do not match them.
 
-use e2e::DevCluster;
+use e2e::TestCluster;
 use e2e::kubectl::kubectl_on;
 use grove_api_types::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const TOPOLOGY: &str = "clustertopology/newer";
 /// Bounds a hang.
 const TIMEOUT: &str = "--timeout=10m";
 
-pub(super) async fn requests_without_rules_pass(cluster: &DevCluster) {
+pub(super) async fn requests_without_rules_pass(cluster: &TestCluster) {
     for how in ["label", "annotate"] {
         run(cluster, &[how, SET, &format!("{KAI_QUEUE}=queue")], "").await;
     }
@@ -23,7 +23,7 @@ pub(super) async fn requests_without_rules_pass(cluster: &DevCluster) {
     updates_of_terminating_objects_pass(cluster).await;
 }
 
-async fn unmatched_requests_pass(cluster: &DevCluster) {
+async fn unmatched_requests_pass(cluster: &TestCluster) {
     patch(cluster, SET, &["--subresource=status"], &json!({ "status": { "replicas": 7 } })).await;
     patch(cluster, SET, &[], &json!({ "metadata": { "finalizers": ["test.grove.io/keep"] } })).await;
     patch(cluster, TOPOLOGY, &[], &json!({ "metadata": { "labels": { "a": "b" } } })).await;
@@ -35,7 +35,7 @@ async fn unmatched_requests_pass(cluster: &DevCluster) {
     patch(cluster, "service/unrelated", &[], &json!({ "metadata": { "labels": { "a": "b" } } })).await;
 }
 
-async fn matched_requests_fail(cluster: &DevCluster) {
+async fn matched_requests_fail(cluster: &TestCluster) {
     let set = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": { "name": "webhook-outage" },
         "spec": { "template": { "cliques": [{ "name": "a", "spec": { "podSpec": { "containers": [{ "name": "a" }] } } }] } } });
     let topology = json!({ "spec": { "levels": [{ "domain": "host", "key": "host" }] } }).to_string();
@@ -58,7 +58,7 @@ async fn matched_requests_fail(cluster: &DevCluster) {
 }
 
 /// Updates of terminating objects are not matched.
-async fn updates_of_terminating_objects_pass(cluster: &DevCluster) {
+async fn updates_of_terminating_objects_pass(cluster: &TestCluster) {
     let finalizer = json!({ "metadata": { "finalizers": ["test.grove.io/keep"] } });
     let topology = json!({ "spec": { "levels": [{ "domain": "host", "key": "other" }] } });
     let set = json!({ "metadata": { "labels": { KAI_QUEUE: "left" } }, "spec": { "template": { "terminationDelay": "3h" } } });
@@ -71,13 +71,13 @@ async fn updates_of_terminating_objects_pass(cluster: &DevCluster) {
     }
 }
 
-async fn patch(cluster: &DevCluster, object: &str, how: &[&str], patch: &Value) {
+async fn patch(cluster: &TestCluster, object: &str, how: &[&str], patch: &Value) {
     let patch = patch.to_string();
     run(cluster, &[&["patch", object, "--type=merge", "-p", &patch], how].concat(), "").await;
 }
 
 /// A webhook configuration matches the request, so it fails without a webhook server.
-async fn fails(cluster: &DevCluster, arguments: &[&str], input: &str) {
+async fn fails(cluster: &TestCluster, arguments: &[&str], input: &str) {
     let error = kubectl_on(cluster, arguments, input).await.expect_err("no webhook server runs");
     assert!(error.contains("failed calling webhook"), "{arguments:?}: {error}");
 }

@@ -3,21 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use grove_dev_harness::kubeconfig::client_config;
+use grove_dev_harness::readiness_probe;
+use grove_dev_harness::state_file::{self, PORTS, PROCESSES, ProcessEntry};
+use kube::Client;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use grove_dev_harness::http;
+use crate::poll::poll_until_contains;
 
 /// Limits how many own clusters run at a time: each needs almost a gigabyte of memory.
 static OWN_CLUSTERS: Semaphore = Semaphore::const_new(2);
 
-/// Between two polls of a source without a watch.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
-
 /// A control plane and the services on it.
-pub struct DevCluster {
+pub struct TestCluster {
     dir: PathBuf,
     /// `None` for the shared cluster, which tests do not disturb.
     own: Option<SemaphorePermit<'static>>,
@@ -25,7 +24,7 @@ pub struct DevCluster {
     flags: Vec<String>,
 }
 
-impl DevCluster {
+impl TestCluster {
     /// The cluster that all tests of a run share.
     ///
     /// # Panics
@@ -43,7 +42,7 @@ impl DevCluster {
         Self::start_own_with(name, &[]).await
     }
 
-    /// Like [`DevCluster::start_own`], with flags for `cargo xtask up`.
+    /// Like [`TestCluster::start_own`], with flags for `cargo xtask up`.
     ///
     /// # Panics
     /// If the cluster does not start.
@@ -89,7 +88,7 @@ impl DevCluster {
         self.xtask("up", &flags).await;
     }
 
-    /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`DevCluster::up`] starts it again.
+    /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`TestCluster::up`] starts it again.
     ///
     /// # Panics
     /// If there is no such process.
@@ -175,10 +174,9 @@ impl DevCluster {
         assert!(status.success(), "{process} was not running");
     }
 
-    fn pid(&self, process: &str) -> u64 {
-        let text = std::fs::read_to_string(self.dir.join("pids.json")).expect("the process list of the cluster");
-        let pids: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        pids[process]["pid"].as_u64().unwrap_or_else(|| panic!("no pid of {process} in {text}"))
+    fn pid(&self, process: &str) -> i32 {
+        let entries = state_file::read::<ProcessEntry>(&self.dir.join(PROCESSES)).expect("a list of processes");
+        entries.get(process).unwrap_or_else(|| panic!("no process {process} in {entries:?}")).pid
     }
 
     /// Stops an own cluster.
@@ -207,9 +205,8 @@ impl DevCluster {
     /// # Panics
     /// If the list lacks the name.
     pub fn port(&self, name: &str) -> u16 {
-        let text = std::fs::read_to_string(self.dir.join("ports.json")).expect("the ports of the cluster");
-        let ports: std::collections::BTreeMap<String, u16> = serde_json::from_str(&text).expect("JSON");
-        *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {text}"))
+        let ports = state_file::read::<u16>(&self.dir.join(PORTS)).expect("a list of ports");
+        *ports.get(name).unwrap_or_else(|| panic!("no port {name} in {ports:?}"))
     }
 
     /// Waits until the readiness probe of a service returns this text.
@@ -218,8 +215,7 @@ impl DevCluster {
     /// If it does not in time; the message shows the last response.
     pub async fn wait_for_readiness(&self, service: &str, text: &str) {
         let port = self.port(&format!("{service}-probe"));
-        let read =
-            async || http::send(port, "GET", "/readyz", "").await.map_or_else(|e| e.to_string(), |(_, body)| body);
+        let read = async || readiness_probe::send(port).await.map_or_else(|e| e.to_string(), |(_, body)| body);
         poll_until_contains(service, text, read).await;
     }
 
@@ -242,48 +238,8 @@ impl DevCluster {
     /// # Panics
     /// If the cluster's kubeconfig cannot be read.
     pub async fn client(&self) -> Client {
-        // It fails if a provider is already installed, which is sufficient.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig =
-            Kubeconfig::read_from(self.dir.join("admin.kubeconfig")).expect("the kubeconfig of the cluster");
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
-    }
-}
-
-/// Polls until there is a value.
-///
-/// # Panics
-/// If there is none in time.
-pub async fn poll_until<T>(read: impl AsyncFn() -> Option<T>) -> T {
-    let polling = async {
-        loop {
-            if let Some(value) = read().await {
-                return value;
-            }
-            // There is no watch for the source.
-            let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
-        }
-    };
-    tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.expect("a value")
-}
-
-/// Polls until the output of a source contains this text.
-///
-/// # Panics
-/// If it does not in time; the message shows the last lines.
-pub(crate) async fn poll_until_contains(source: &str, text: &str, read: impl AsyncFn() -> String) {
-    let mut output = String::new();
-    let polling = async {
-        while !output.contains(text) {
-            output = read().await;
-            // There is no watch for the source.
-            let _ = tokio::time::timeout(POLL_INTERVAL, std::future::pending::<()>()).await;
-        }
-    };
-    if tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.is_err() {
-        let last: Vec<&str> = output.lines().rev().take(20).collect();
-        panic!("the output of {source} does not contain {text:?}; its last lines, newest first:\n{}", last.join("\n"));
+        let config = client_config(&self.dir.join("admin.kubeconfig")).await.expect("the kubeconfig of the cluster");
+        Client::try_from(config).expect("a client")
     }
 }
 
