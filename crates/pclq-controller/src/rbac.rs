@@ -11,7 +11,7 @@ pub fn rules() -> Vec<PolicyRule> {
     vec![
         PolicyRule::for_resource::<PodClique>(
             &[Get, List, Watch],
-            "reconcile the cliques; get confirms their deletion",
+            "reconcile the cliques; get confirms their deletion and reads the owner before an adoption",
         ),
         PolicyRule::for_resource::<PodClique>(&[Patch], "update the status").status(),
         PolicyRule::for_resource::<PodClique>(&[Update], "create pods that block the deletion of their clique")
@@ -19,11 +19,11 @@ pub fn rules() -> Vec<PolicyRule> {
             .implied(),
         PolicyRule::for_resource::<Pod>(
             &[Get, List, Watch, Create, Patch, Delete],
-            "create, update and delete the pods of a clique; get reads the owner of a pod whose name conflicts",
+            "manage the pods of a clique; get reads the live pod after a name conflict and before an adoption",
         ),
         PolicyRule::for_resource::<PodGang>(
             &[List, Watch, Patch],
-            "patch the pod references in the pod group of a clique",
+            "read the gang and the base gang of a clique; patch the pod references in the pod group of a clique",
         ),
         PolicyRule::lease(),
         PolicyRule::events(),

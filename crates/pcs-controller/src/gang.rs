@@ -2,8 +2,7 @@
 //!
 //! The reconciler of sets creates and deletes gangs; this one writes only their status. [`triggers()`] lists what enqueues a
 //! gang. [`reconcile()`] takes a snapshot of the gang and its cliques from the caches (`observe`) and writes the new status.
-//! Gangs have a work queue of their own, so that the status of a thousand gangs of one set is written like the status of a
-//! thousand sets with one gang.
+//! Gangs have a controller of their own, so that the gangs of one set are queued and throttled separately.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ rules! {
     HostnameLength = "hostname-length",
     /// No two generated `PodClique`s and no two autoscalers have the same name.
     NameCollision = "name-collision",
-    /// The replicas of a clique are greater than 0.
+    /// After defaulting, which turns 0 into 1, the replicas of a clique are greater than 0.
     CliqueReplicas = "clique-replicas",
     /// The `minAvailable` of a clique is greater than 0 and at most its replicas.
     CliqueMinAvailable = "clique-min-available",

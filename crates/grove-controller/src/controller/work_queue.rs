@@ -1,7 +1,8 @@
 //! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles.
 //!
 //! A key is in one of these states: queued, delayed until a time, or processed by a worker. A trigger that arrives while a
-//! worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it again. Pure: the caller passes the time.
+//! worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it again. The queue reads no clock: the
+//! caller passes the time. Its only side effect is that it counts Prometheus metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,8 +1,9 @@
 //! The reflector (client-go's `ListAndWatch`): lists one kind, then watches it. It lists again when the server does not
 //! know the resource version of the last event any more.
 //!
-//! kube's `watcher` cannot replace it: it lists again at once when the server closes a watch, and it never lists again when
-//! the server answers the watch request itself with 410.
+//! kube's `watcher` cannot replace it. When the server closes a watch, the `watcher` starts the next one at once and returns
+//! no event, so no backoff of its caller has an effect. When the server answers the watch request itself with 410, the
+//! `watcher` repeats that request and never lists again.
 
 use std::{
     fmt::{self, Debug, Display, Formatter},
