@@ -39,7 +39,6 @@ use crate::{
     predicates::metadata_or_generation_changed,
     status_policy::StatusPolicy,
     triggers::Trigger,
-    work_queue_metrics::QueueMetrics,
 };
 
 /// Inputs that the queue accepts before the controller polls the workers again.
@@ -146,8 +145,7 @@ where
         let mut controller = Controller {
             leadership: manager.leadership().clone(),
             cache,
-            queue: WorkQueue::new(StatusPolicy::DEFAULT, concurrency.into(), queue_metrics.clone()),
-            queue_metrics,
+            queue: WorkQueue::new(StatusPolicy::DEFAULT, concurrency.into(), queue_metrics),
             rate_limiter: Arc::clone(&rate_limiter),
             deleted,
             deleted_during_reconcile: BTreeMap::new(),
@@ -183,7 +181,6 @@ struct Controller<K> {
     leadership: Leadership,
     cache: Cache<K>,
     queue: WorkQueue,
-    queue_metrics: QueueMetrics,
     rate_limiter: Arc<FailureRateLimiter>,
     deleted: mpsc::UnboundedSender<Arc<K>>,
     /// Objects that were deleted during a reconcile that has not ended.
@@ -206,15 +203,12 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
         }
     }
 
-    fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue, has_failed }: ReconcileOutcome) {
+    fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue }: ReconcileOutcome) {
         let now = Instant::now();
         self.queue.done(&key, elapsed, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
             // The reconcile may have created children and stored state after its dependents were deleted.
             self.report_deletion(object);
-        }
-        if has_failed {
-            self.queue_metrics.retried();
         }
         if let Some((delay, priority)) = requeue {
             self.queue.add_after(key, delay, priority, now);

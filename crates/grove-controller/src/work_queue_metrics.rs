@@ -1,10 +1,14 @@
 //! The metrics of a work queue, with client-go's names.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
 };
+use tokio::time::Instant;
 
 /// Buckets of client-go's work queue histograms: 10 ns to 1000 s.
 const BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
@@ -18,6 +22,7 @@ pub(crate) struct QueueMetrics {
     retries: IntCounter,
     queue_duration: Histogram,
     work_duration: Histogram,
+    in_flight: InFlight,
 }
 
 /// The metrics of all work queues of a process.
@@ -28,6 +33,7 @@ pub(crate) struct WorkQueueMetrics {
     retries: IntCounterVec,
     queue_duration: HistogramVec,
     work_duration: HistogramVec,
+    in_flight: Arc<Mutex<BTreeMap<String, InFlight>>>,
 }
 
 impl WorkQueueMetrics {
@@ -50,7 +56,9 @@ impl WorkQueueMetrics {
             retries: IntCounterVec::new(retries, &["name"])?,
             queue_duration: HistogramVec::new(queue_duration, &["name"])?,
             work_duration: HistogramVec::new(work_duration, &["name"])?,
+            in_flight: Arc::default(),
         };
+        registry.register(Box::new(InFlightCollector::new(Arc::clone(&metrics.in_flight))?))?;
         registry.register(Box::new(metrics.depth.clone()))?;
         registry.register(Box::new(metrics.adds.clone()))?;
         registry.register(Box::new(metrics.retries.clone()))?;
@@ -68,6 +76,7 @@ impl WorkQueueMetrics {
             retries: self.retries.with_label_values(&[name]),
             queue_duration: self.queue_duration.with_label_values(&[name]),
             work_duration: self.work_duration.with_label_values(&[name]),
+            in_flight: self.in_flight.lock().entry(name.to_owned()).or_default().clone(),
         }
     }
 }
@@ -85,16 +94,69 @@ impl QueueMetrics {
         self.retries.inc();
     }
 
-    pub(crate) fn started(&self, waited: Duration) {
+    /// The processing of an item that was queued for `waited` starts.
+    pub(crate) fn started(&self, waited: Duration, now: Instant) {
         self.queue_duration.observe(waited.as_secs_f64());
+        self.in_flight.0.lock().push(now);
     }
 
-    pub(crate) fn finished(&self, took: Duration) {
+    /// The processing of an item that started at `since` ends.
+    pub(crate) fn finished(&self, since: Instant, took: Duration) {
         self.work_duration.observe(took.as_secs_f64());
+        let mut in_flight = self.in_flight.0.lock();
+        if let Some(index) = in_flight.iter().position(|other| *other == since) {
+            in_flight.swap_remove(index);
+        }
     }
 
     pub(crate) fn set_depth(&self, reconciles: usize, statuses: usize) {
         self.reconciles.set(i64::try_from(reconciles).unwrap_or(i64::MAX));
         self.statuses.set(i64::try_from(statuses).unwrap_or(i64::MAX));
+    }
+}
+
+/// When the processing of each item in progress started. A clone shares it.
+#[derive(Clone, Debug, Default)]
+struct InFlight(Arc<Mutex<Vec<Instant>>>);
+
+/// Computes the ages of the items in progress when the metrics are scraped.
+struct InFlightCollector {
+    queues: Arc<Mutex<BTreeMap<String, InFlight>>>,
+    unfinished: GaugeVec,
+    longest: GaugeVec,
+}
+
+impl InFlightCollector {
+    fn new(queues: Arc<Mutex<BTreeMap<String, InFlight>>>) -> Result<Self, prometheus::Error> {
+        let unfinished = Opts::new(
+            "workqueue_unfinished_work_seconds",
+            "How many seconds of work is in progress and has not been observed by work_duration",
+        );
+        let longest = Opts::new(
+            "workqueue_longest_running_processor_seconds",
+            "How many seconds has the longest running processor for workqueue been running",
+        );
+        Ok(Self {
+            queues,
+            unfinished: GaugeVec::new(unfinished, &["name"])?,
+            longest: GaugeVec::new(longest, &["name"])?,
+        })
+    }
+}
+
+impl Collector for InFlightCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        [&self.unfinished, &self.longest].into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let now = Instant::now();
+        for (name, in_flight) in self.queues.lock().iter() {
+            let ages: Vec<_> = in_flight.0.lock().iter().map(|since| now.duration_since(*since)).collect();
+            let longest = ages.iter().max().copied().unwrap_or_default();
+            self.unfinished.with_label_values(&[name]).set(ages.iter().sum::<Duration>().as_secs_f64());
+            self.longest.with_label_values(&[name]).set(longest.as_secs_f64());
+        }
+        [&self.unfinished, &self.longest].into_iter().flat_map(Collector::collect).collect()
     }
 }

@@ -62,6 +62,7 @@ pub(super) struct WorkQueue {
 /// A key that a worker processes.
 #[derive(Debug)]
 struct InFlightKey {
+    since: Instant,
     priority: Priority,
     dirty: Option<Priority>,
     /// The object was deleted during the processing.
@@ -87,13 +88,11 @@ impl WorkQueue {
 
     /// Enqueues the key. A status-only reconcile that waits is merged into it.
     pub(super) fn add(&mut self, key: Key, now: Instant) {
-        self.metrics.added();
         self.enqueue(key, now);
     }
 
     /// Enqueues the key for a status-only reconcile after a debounce, and not before its cooldown ends.
     pub(super) fn add_status(&mut self, key: Key, now: Instant) {
-        self.metrics.added();
         if let Some(processing) = self.processing.get_mut(&key) {
             processing.mark_dirty(Priority::StatusOnly);
             return;
@@ -108,7 +107,7 @@ impl WorkQueue {
 
     /// Enqueues the key after a delay. If the key is already delayed, the earlier time applies.
     pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
-        self.metrics.added();
+        self.metrics.retried();
         if let Some(processing) = self.processing.get_mut(&key) {
             processing.mark_dirty(priority);
         } else if !self.queued.contains(&key) {
@@ -125,7 +124,7 @@ impl WorkQueue {
     pub(super) fn get(&mut self, now: Instant) -> Option<Key> {
         while let Some((due, key)) = self.due_reconciles.first().filter(|(due, _)| *due <= now).cloned() {
             self.remove_delayed(&key);
-            self.enqueue(key, due);
+            self.push(key, due);
         }
         if self.processing.len() >= self.concurrency {
             return None;
@@ -134,8 +133,8 @@ impl WorkQueue {
             Some(due) if self.queue.is_empty() || due + self.policy.max_wait <= now => self.pop_status()?,
             _ => self.pop_reconcile()?,
         };
-        self.metrics.started(now.saturating_duration_since(since));
-        self.processing.insert(key.clone(), InFlightKey { priority, dirty: None, is_removed: false });
+        self.metrics.started(now.saturating_duration_since(since), now);
+        self.processing.insert(key.clone(), InFlightKey { since: now, priority, dirty: None, is_removed: false });
         self.update_depth();
         Some(key)
     }
@@ -152,8 +151,8 @@ impl WorkQueue {
 
     /// A worker has processed the key.
     pub(super) fn done(&mut self, key: &Key, elapsed: ReconcileDuration, now: Instant) {
-        let Some(InFlightKey { priority: _, dirty, is_removed }) = self.processing.remove(key) else { return };
-        self.metrics.finished(elapsed.duration);
+        let Some(InFlightKey { since, priority: _, dirty, is_removed }) = self.processing.remove(key) else { return };
+        self.metrics.finished(since, elapsed.duration);
         if !is_removed {
             self.drop_expired_cooldowns(now);
             let cooldown = self.policy.cooldown(elapsed.duration, elapsed.cpu);
@@ -187,26 +186,43 @@ impl WorkQueue {
             processing.mark_dirty(Priority::Reconcile);
             return;
         }
-        self.remove_delayed(&key);
-        if self.queued.insert(key.clone()) {
+        let was_delayed = self.remove_delayed(&key);
+        if self.push(key, since) {
+            self.count_add(was_delayed);
+        }
+    }
+
+    /// Returns whether the key was not queued.
+    fn push(&mut self, key: Key, since: Instant) -> bool {
+        let is_new = self.queued.insert(key.clone());
+        if is_new {
             self.queue.push_back((key, since));
         }
         self.update_depth();
+        is_new
     }
 
     fn delay_until(&mut self, key: Key, due: Instant, priority: Priority) {
         if self.delayed.get(&key).is_some_and(|(earlier, _)| *earlier <= due) {
             return;
         }
-        self.remove_delayed(&key);
+        let was_delayed = self.remove_delayed(&key);
         self.due(priority).insert((due, key.clone()));
         self.delayed.insert(key, (due, priority));
+        self.count_add(was_delayed);
         self.update_depth();
     }
 
-    fn remove_delayed(&mut self, key: &Key) {
-        if let Some((due, priority)) = self.delayed.remove(key) {
-            self.due(priority).remove(&(due, key.clone()));
+    /// Returns whether the key was delayed.
+    fn remove_delayed(&mut self, key: &Key) -> bool {
+        let Some((due, priority)) = self.delayed.remove(key) else { return false };
+        self.due(priority).remove(&(due, key.clone()))
+    }
+
+    /// Counts a key that was neither queued nor delayed. Like client-go, the queue counts after deduplication.
+    fn count_add(&self, was_delayed: bool) {
+        if !was_delayed {
+            self.metrics.added();
         }
     }
 

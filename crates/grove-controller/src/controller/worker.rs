@@ -33,7 +33,6 @@ pub(super) struct ReconcileOutcome {
     pub(super) key: Key,
     pub(super) elapsed: ReconcileDuration,
     pub(super) requeue: Option<(Duration, Priority)>,
-    pub(super) has_failed: bool,
 }
 
 impl Worker {
@@ -57,7 +56,6 @@ impl Worker {
                 Ok(Requeue::After(_)) => ReconcileResult::RequeueAfter,
                 Err(_) => ReconcileResult::Error,
             });
-            let has_failed = result.is_err();
             let requeue = match result {
                 Ok(requeue) => {
                     self.rate_limiter.forget(&*object);
@@ -65,7 +63,7 @@ impl Worker {
                 }
                 Err(error) => Some((self.retry_delay(&*object, &error), Priority::Reconcile)),
             };
-            ReconcileOutcome { key, elapsed, requeue, has_failed }
+            ReconcileOutcome { key, elapsed, requeue }
         };
         attempt.instrument(span).await
     }

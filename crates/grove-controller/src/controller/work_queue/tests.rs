@@ -10,9 +10,23 @@ fn key(name: &str) -> Key {
 }
 
 fn queue(concurrency: usize) -> WorkQueue {
-    let registry = prometheus::Registry::new();
-    let metrics = crate::work_queue_metrics::WorkQueueMetrics::register(&registry).unwrap();
+    queue_with_metrics(concurrency, &prometheus::Registry::new())
+}
+
+fn queue_with_metrics(concurrency: usize, registry: &prometheus::Registry) -> WorkQueue {
+    let metrics = crate::work_queue_metrics::WorkQueueMetrics::register(registry).unwrap();
     WorkQueue::new(POLICY, concurrency, metrics.of_queue("test"))
+}
+
+/// The value of each counter and gauge `workqueue_{name}`.
+fn metrics<const N: usize>(registry: &prometheus::Registry, names: [&str; N]) -> [String; N] {
+    let families = registry.gather();
+    names.map(|name| {
+        let family = families.iter().find(|family| family.name() == format!("workqueue_{name}")).unwrap();
+        let values =
+            family.get_metric().iter().map(|metric| metric.get_counter().get_value() + metric.get_gauge().get_value());
+        values.sum::<f64>().to_string()
+    })
 }
 
 /// The names of all keys that workers get at this time.
@@ -181,4 +195,24 @@ fn expired_cooldowns_are_dropped() {
         now += Duration::from_millis(50);
     }
     assert!(queue.cooldowns.len() <= MIN_COOLDOWNS, "{} cooldowns", queue.cooldowns.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_count_keys_after_deduplication_and_the_work_in_progress() {
+    let registry = prometheus::Registry::new();
+    let (mut queue, now) = (queue_with_metrics(10, &registry), Instant::now());
+    for name in ["a", "b", "a"] {
+        queue.add_after(key(name), MS, Priority::Reconcile, now);
+    }
+    queue.add_status(key("c"), now);
+    queue.add_status(key("c"), now);
+    assert_eq!(metrics(&registry, ["adds_total", "retries_total", "depth"]), ["3", "3", "1"]);
+    assert_eq!(names(&mut queue, now + MS), ["a", "b"]);
+    assert_eq!(metrics(&registry, ["adds_total", "depth"]), ["3", "1"], "a due key is not added again");
+    queue.done(&key("a"), took(MS), now + MS);
+    tokio::time::advance(MS * 1001).await;
+    let in_progress = ["unfinished_work_seconds", "longest_running_processor_seconds"];
+    assert_eq!(metrics(&registry, in_progress), ["1", "1"]);
+    queue.done(&key("b"), took(MS), now + MS * 1001);
+    assert_eq!(metrics(&registry, in_progress), ["0", "0"]);
 }
