@@ -110,10 +110,11 @@ impl StatusWriter {
 
 #[cfg(test)]
 mod tests {
-    use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangStatus};
     use grove_runtime::{api_error::ApiError, metrics::Metrics};
     use grove_test_support::mock_api_server::{self, MockResponse, config_map};
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::{
+        NamespaceResourceScope, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -167,21 +168,51 @@ mod tests {
         ExecutionResult { steps: vec![StepResult { stage: "s", verb: "create", target, result }] }
     }
 
+    /// An object with a status.
+    struct Example {
+        metadata: ObjectMeta,
+        status: Option<Value>,
+    }
+
+    impl k8s_openapi::Resource for Example {
+        const API_VERSION: &'static str = "example.io/v1";
+        const GROUP: &'static str = "example.io";
+        const KIND: &'static str = "Example";
+        const VERSION: &'static str = "v1";
+        const URL_PATH_SEGMENT: &'static str = "examples";
+        type Scope = NamespaceResourceScope;
+    }
+
+    impl k8s_openapi::Metadata for Example {
+        type Ty = ObjectMeta;
+        fn metadata(&self) -> &ObjectMeta {
+            &self.metadata
+        }
+        fn metadata_mut(&mut self) -> &mut ObjectMeta {
+            &mut self.metadata
+        }
+    }
+
+    impl HasStatus for Example {
+        type Status = Value;
+        fn status(&self) -> Option<&Value> {
+            self.status.as_ref()
+        }
+        fn status_mut(&mut self) -> &mut Option<Value> {
+            &mut self.status
+        }
+    }
+
     /// The result of `write_after`, and the number of requests.
     async fn write_after(result: ExecutionResult, pending: bool, is_terminating: bool) -> (Option<Requeue>, usize) {
         let (writer, log) = writer(200);
-        let metadata = json!({ "name": "g", "namespace": "ns", "uid": "u" });
-        let gang: PodGang =
-            serde_json::from_value(json!({ "metadata": metadata, "spec": { "podgroups": [] } })).unwrap();
+        let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
+        let example = Example { metadata: object().metadata, status: None };
         let since = pending.then(tokio::time::Instant::now);
-        let status = |_: &ExecutionResult| {
-            let status = PodGangStatus { placement_score: Some(0.5), ..PodGangStatus::default() };
-            (status, StatusChange::Significant)
-        };
         let pending = PendingCreates { since, ..PendingCreates::default() };
         let (plan, pending_creates) = (Plan::new(), Some(&pending));
         let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating };
-        let requeue = writer.write_after(&gang, executed, status).await;
+        let requeue = writer.write_after(&example, executed, status).await;
         (requeue.ok(), log.requests().len())
     }
 
