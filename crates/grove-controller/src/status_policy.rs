@@ -51,7 +51,7 @@ impl StatusPolicy {
         progress_interval: Duration::from_millis(500),
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),
-        loaded_latency_factor: 3,
+        loaded_latency_factor: 6,
         max_progress_delay: Duration::from_secs(30),
         max_stale_delay: Duration::from_secs(10),
     };
