@@ -1,5 +1,6 @@
 //! Children whose create the API server rejected. Each owner retries them with exponential backoff, and sooner when an object
-//! of the namespace is deleted, since that may free quota.
+//! of the namespace is deleted, since that may free quota. A create in a terminating namespace is no rejection: the executor
+//! ignores it.
 //!
 //! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
 //! decides whether that reconcile sends the create. Until the backoff ends, the plan omits the create and requeues the owner.

@@ -1,5 +1,6 @@
 //! The last step of a reconcile: the status of the reconciled object. It is written only if it differs, not more often than the
-//! throttle admits, and not from stale caches.
+//! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
+//! ([`Executor::patch_status`]).
 
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ impl StatusWriter {
     /// stale: the status waits for these events, at most [`StatusPolicy::max_stale_delay`].
     ///
     /// # Errors
-    /// The error of the status write, otherwise the first failed write of the plan.
+    /// The error of the status write, unless it is a conflict or the object no longer exists; otherwise the first failed write
+    /// of the plan.
     pub async fn write_after<K>(
         &self,
         object: &K,
@@ -232,6 +234,13 @@ mod tests {
         let (writer, _log) = writer(500);
         let result = writer.write(&object(), None, &status(1), StatusChange::Significant).await;
         assert!(matches!(result, Err(ReconcileError::WriteStatus(_))), "{result:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_is_no_error_because_its_watch_event_triggers_the_next_reconcile() {
+        let (writer, log) = writer(409);
+        let delay = writer.write(&object(), None, &status(1), StatusChange::Significant).await.unwrap();
+        assert_eq!((delay, log.requests().len()), (None, 1));
     }
 
     #[tokio::test(start_paused = true)]

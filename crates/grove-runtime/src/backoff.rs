@@ -24,7 +24,8 @@ impl Backoff {
         Self::new(Duration::from_millis(500), Duration::from_secs(10), Duration::from_mins(1))
     }
 
-    /// For the reconciliations of one object: 500 ms to 1 min. The caller drops it after a success.
+    /// For the reconciliations of one object: 500 ms to 1 min. The caller drops it after a success. A
+    /// `Retry-After` of the API server can prolong a delay (`controller/worker.rs`).
     pub fn for_objects() -> Self {
         Self::new(Duration::from_millis(500), Duration::from_mins(1), Duration::from_hours(1))
     }

@@ -1,4 +1,5 @@
 //! Compares the requests that the API server allowed, as read from audit logs, with the RBAC rules of the services. Pure.
+//! `check_permissions` in `test.rs` calls it after a complete test run.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};

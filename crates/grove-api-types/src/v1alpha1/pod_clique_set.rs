@@ -1,4 +1,5 @@
-//! `PodCliqueSet`: the object in which a user describes a workload.
+//! `PodCliqueSet`: the object in which a user describes a workload. `MAX_REPLICAS` limits its replicas, and
+//! `expansion::object_count::MAX_OBJECTS` the number of objects that it expands to.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! One reconcile: its span, its metrics, and how its result requeues the object.
+//! One reconcile: its span, its metrics, how its result requeues the object, and the delay of its retry.
 
 use std::{
     error::Error,

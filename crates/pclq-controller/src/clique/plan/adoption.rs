@@ -1,5 +1,8 @@
-//! Restores the owner reference and the labels of pods from which users have removed them. `observe` selects
-//! the orphans. Before the adoption, the executor reads the clique and the pod from the API server (`Executor::adopt`).
+//! Restores the owner reference and the labels of pods from which users have removed them.
+//!
+//! An orphan is a pod without a controller that is not terminating and has the labels `managed-by` and pod clique of this
+//! clique (`observe.rs`, `pod::labelled_clique`). Before the adoption, the executor reads the clique and the pod from the API
+//! server (`Executor::adopt`).
 
 use grove_api_types::ownership::controller_owner_reference;
 use grove_controller::plan::{Step, Target};

@@ -15,7 +15,7 @@ use crate::children::drift::{self, difference};
 
 /// The permissions on cliques.
 pub(crate) fn rules() -> Vec<PolicyRule> {
-    let reason = "create, update and delete the cliques of each replica and of its scaling groups";
+    let reason = "create, patch and delete the cliques of each replica and of its scaling groups";
     vec![PolicyRule::for_resource::<PodClique>(&Verb::MANAGE, reason)]
 }
 

@@ -36,7 +36,7 @@ impl ChildKind for Autoscalers {
     };
 
     fn rules() -> Vec<PolicyRule> {
-        let reason = "create, update and delete the autoscalers of cliques and scaling groups";
+        let reason = "create, patch and delete the autoscalers of cliques and scaling groups";
         vec![PolicyRule::for_resource::<HorizontalPodAutoscaler>(&Verb::MANAGE, reason)]
     }
 

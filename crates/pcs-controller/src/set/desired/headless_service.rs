@@ -32,7 +32,7 @@ impl ChildKind for HeadlessServices {
     };
 
     fn rules() -> Vec<PolicyRule> {
-        let reason = "create, update and delete the headless Service of each replica";
+        let reason = "create, patch and delete the headless Service of each replica";
         vec![PolicyRule::for_resource::<Service>(&Verb::MANAGE, reason)]
     }
 

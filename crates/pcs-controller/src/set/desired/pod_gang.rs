@@ -35,7 +35,7 @@ impl ChildKind for PodGangs {
     };
 
     fn rules() -> Vec<PolicyRule> {
-        vec![PolicyRule::for_resource::<PodGang>(&Verb::MANAGE, "create, update and delete the gangs of each replica")]
+        vec![PolicyRule::for_resource::<PodGang>(&Verb::MANAGE, "create, patch and delete the gangs of each replica")]
     }
 
     fn desired<'r, 'a: 'r>(

@@ -32,7 +32,7 @@ impl ChildKind for ScalingGroups {
     };
 
     fn rules() -> Vec<PolicyRule> {
-        let reason = "create, update and delete the scaling groups of each replica";
+        let reason = "create, patch and delete the scaling groups of each replica";
         vec![PolicyRule::for_resource::<PodCliqueScalingGroup>(&Verb::MANAGE, reason)]
     }
 
