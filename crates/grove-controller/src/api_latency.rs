@@ -69,8 +69,8 @@ impl ApiLatency {
         is_recent && average > f64::from(factor) * baseline
     }
 
-    /// The delay after the publication of an event, which took `latency`: zero if the API server is not loaded, otherwise
-    /// longer for a higher latency. A publication that took less than the baseline sent no request, and needs no delay.
+    /// The delay after the publication of an event, which took `latency`: zero up to [`HEALTHY_RATIO`], then longer for a
+    /// higher latency. A publication that took less than the baseline sent no request, and needs no delay.
     pub fn throttle_delay(&self, latency: Duration) -> Duration {
         let latencies = self.0.lock();
         let (Some(average), Some(baseline)) = (latencies.average, latencies.baseline()) else { return Duration::ZERO };

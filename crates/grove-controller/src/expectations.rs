@@ -4,12 +4,11 @@
 //! instead of counts, so that an event of another object with the same name fulfils nothing. If they are lost, each child
 //! costs at most one rejected create: its name is a function of the observed state, so a second create has the same name.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use crate::{
     executor::ExecutionResult,
@@ -40,8 +39,6 @@ struct PendingCreate {
     deleted_uid: Option<String>,
     /// The number of relists of the child's cache before the request.
     relists: u64,
-    /// When the request was planned.
-    since: Instant,
 }
 
 /// The expectations of all owners of one controller, by the UID of the owner. An entry is removed when the cache has the child,
@@ -55,12 +52,11 @@ impl Expectations {
     /// Expects the creates of the plan, before they are executed. `relists` is the number of relists of the cache of a kind.
     pub fn expect_creations<Owner: Resource>(&self, owner: &Owner, plan: &Plan, relists: impl Fn(&str) -> u64) {
         let creates = plan.steps().filter(|step| matches!(step, Step::Create(_)));
-        let since = Instant::now();
         let expected: BTreeMap<_, _> = creates
             .map(|step| {
                 let key = ChildKey::of(step.target());
                 let relists = relists(&key.kind);
-                (key, PendingCreate { uid: None, deleted_uid: None, relists, since })
+                (key, PendingCreate { uid: None, deleted_uid: None, relists })
             })
             .collect();
         if !expected.is_empty() {
@@ -94,20 +90,24 @@ impl Expectations {
     pub fn drop_deleted<Child: Resource<DynamicType = ()>>(&self, child: &Child) {
         let mut by_owner_uid = self.by_owner_uid.lock();
         let key = ChildKey { kind: Child::kind(&()).into_owned(), name: child.name_any() };
-        let drop_from = |pending: &mut BTreeMap<ChildKey, PendingCreate>| {
-            match pending.get_mut(&key) {
-                Some(create) if create.uid.is_none() => create.deleted_uid = child.uid(),
-                Some(create) if create.uid == child.uid() => drop(pending.remove(&key)),
-                Some(_) | None => {}
-            }
-            !pending.is_empty()
-        };
         let Some(owner) = controller_of(child.meta()) else {
-            // The child may have lost its controller reference since its creation.
-            by_owner_uid.retain(|_, pending| drop_from(pending));
+            // The child may have lost its controller reference since its creation, so its owner is unknown.
+            by_owner_uid.retain(|_, pending| {
+                let is_deleted = |create: &PendingCreate| create.uid.is_some() && create.uid == child.uid();
+                if pending.get(&key).is_some_and(is_deleted) {
+                    pending.remove(&key);
+                }
+                !pending.is_empty()
+            });
             return;
         };
-        if by_owner_uid.get_mut(&owner.uid).is_some_and(|pending| !drop_from(pending)) {
+        let Some(pending) = by_owner_uid.get_mut(&owner.uid) else { return };
+        match pending.get_mut(&key) {
+            Some(create) if create.uid.is_none() => create.deleted_uid = child.uid(),
+            Some(create) if create.uid == child.uid() => drop(pending.remove(&key)),
+            Some(_) | None => {}
+        }
+        if pending.is_empty() {
             by_owner_uid.remove(&owner.uid);
         }
     }
@@ -127,11 +127,10 @@ impl Expectations {
             !is_fulfilled && create.relists == relists(&key.kind)
         });
         let children = pending.keys().cloned().collect();
-        let since = pending.values().map(|create| create.since).min();
         if pending.is_empty() {
             by_owner_uid.remove(&uid(owner));
         }
-        PendingCreates { children, since }
+        PendingCreates { children }
     }
 
     /// Drops the expectations of a deleted owner.
@@ -149,20 +148,12 @@ fn uid(owner: &impl Resource) -> String {
 pub struct PendingCreates {
     /// The children, sorted by kind and name.
     pub children: Vec<ChildKey>,
-    /// When the oldest create was planned; `None` if there is none.
-    pub since: Option<Instant>,
 }
 
 impl PendingCreates {
     /// Whether the cache has all children that the owner created.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty()
-    }
-
-    /// How much longer the status of the owner waits for the watch events, if it waits at most `max_delay`. A watch that fails
-    /// delivers no events until the informer has listed again.
-    pub fn status_delay(&self, max_delay: Duration) -> Option<Duration> {
-        max_delay.checked_sub(self.since?.elapsed()).filter(|delay| !delay.is_zero())
     }
 
     /// Whether the watch event of this child is pending.
@@ -263,19 +254,6 @@ mod tests {
         (child.metadata.uid, child.metadata.owner_references) = (Some("1".into()), None);
         expectations.drop_deleted(&child);
         assert!(expectations.by_owner_uid.lock().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_status_waits_for_pending_creates_no_longer_than_the_bound() {
-        let bound = Duration::from_secs(10);
-        assert_eq!(PendingCreates::default().status_delay(bound), None);
-        let expectations = expecting(&[("a", Some("1"))]);
-        let status_delay = || expectations.pending(&object("o"), |_, _| false, |_| 1).status_delay(bound);
-        assert_eq!(status_delay(), Some(bound));
-        tokio::time::advance(bound / 2).await;
-        assert_eq!(status_delay(), Some(bound / 2));
-        tokio::time::advance(bound / 2).await;
-        assert_eq!(status_delay(), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-/// The delays of status writes. They reduce the number of writes in a busy cluster. Each delay has an upper bound.
+/// The delays of status writes. They reduce the number of writes in a busy cluster. Each timer has an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusPolicy {
     /// A status-only trigger waits this long for further triggers of the same object.
@@ -34,7 +34,8 @@ pub struct StatusPolicy {
     pub loaded_latency_factor: u32,
     /// Progress is written this long after its first observation, even if the API server is loaded.
     pub max_progress_delay: Duration,
-    /// A status waits this long for the watch events of created children. A watch that fails delivers none.
+    /// A status is withheld this long while watch events of created or deleted children are pending. The next reconcile after
+    /// this time writes it. A watch that fails delivers no events.
     pub max_stale_delay: Duration,
 }
 

@@ -122,16 +122,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loaded_api_server_delays_progress_up_to_a_deadline() {
         let latency = ApiLatency::default();
-        let load = || [5].into_iter().chain([50; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
+        let load =
+            |average| [5].into_iter().chain([average; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
         let throttle = StatusThrottle::new(POLICY, latency.clone());
         let began = Instant::now();
         while let Err(delay) = throttle.admit(&object("a"), StatusChange::Progress) {
             assert_eq!(delay, INTERVAL);
             tokio::time::advance(delay).await;
-            load();
+            load(50);
         }
         assert_eq!(began.elapsed(), POLICY.max_progress_delay);
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(
+            throttle.admit(&object("b"), StatusChange::Progress),
+            Err(INTERVAL + POLICY.progress_interval_per_object)
+        );
+        tokio::time::advance(INTERVAL * 2).await;
+        load(20);
+        assert_eq!(
+            throttle.admit(&object("b"), StatusChange::Progress),
+            Ok(()),
+            "progress writes cause such a latency"
+        );
         assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL * 2).await;

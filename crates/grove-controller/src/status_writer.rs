@@ -2,10 +2,12 @@
 //! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
 //! ([`Executor::patch_status`]).
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use kube::{Resource, core::object::HasStatus};
+use kube::{Resource, ResourceExt, core::object::HasStatus};
+use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::{
     controller::Requeue,
@@ -34,6 +36,8 @@ pub struct ExecutedPlan<'a> {
 pub struct StatusWriter {
     executor: Executor,
     policy: StatusPolicy,
+    /// When the first of the withheld statuses of an object was withheld, by UID.
+    withheld_since: Mutex<BTreeMap<String, Instant>>,
     throttle: StatusThrottle,
 }
 
@@ -41,14 +45,15 @@ impl StatusWriter {
     /// A writer without delayed statuses.
     pub fn new(executor: Executor, policy: StatusPolicy) -> Self {
         let throttle = StatusThrottle::new(policy, executor.api_latency());
-        Self { executor, policy, throttle }
+        Self { executor, policy, withheld_since: Mutex::default(), throttle }
     }
 
     /// Writes the status after a plan was executed, and returns when to reconcile the object again. `status` computes the new
     /// status and how it differs from that of the object.
     ///
     /// A terminating object gets no status. While watch events of created or deleted children are pending, the caches are
-    /// stale: the status waits for these events, at most [`StatusPolicy::max_stale_delay`].
+    /// stale and the status is withheld. These events trigger the next reconcile. A reconcile that the object gets
+    /// [`StatusPolicy::max_stale_delay`] after the first withheld status writes the status in any case.
     ///
     /// # Errors
     /// The error of the status write, unless it is a conflict or the object no longer exists; otherwise the first failed write
@@ -64,21 +69,29 @@ impl StatusWriter {
         K::Status: Serialize + PartialEq,
     {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
-        let max_delay = self.policy.max_stale_delay;
-        let stale_delay = pending_creates.and_then(|pending| pending.status_delay(max_delay));
+        let has_own_writes = result.has_pending_watch_events();
+        let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
+        let stale_delay = if is_stale && !is_terminating { self.withhold(object) } else { None };
         let delay = if is_terminating {
             self.forget(object);
             None
-        } else if result.has_pending_watch_events() {
-            Some(max_delay)
         } else if stale_delay.is_some() {
-            stale_delay
+            // The events of own writes trigger the next reconcile, so it needs no timer.
+            stale_delay.filter(|_| !has_own_writes)
         } else {
+            self.withheld_since.lock().remove(&uid(object));
             let (status, change) = status(&result);
             self.write(object, object.status(), &status, change).await?
         };
         result.into_result().map_err(ReconcileError::Execute)?;
         Ok(Requeue::after(plan, delay))
+    }
+
+    /// How long the status is still withheld; `None` if the bound has elapsed.
+    fn withhold<K: Resource>(&self, object: &K) -> Option<Duration> {
+        let mut withheld_since = self.withheld_since.lock();
+        let since = withheld_since.entry(uid(object)).or_insert_with(Instant::now);
+        self.policy.max_stale_delay.checked_sub(since.elapsed()).filter(|delay| !delay.is_zero())
     }
 
     /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
@@ -107,7 +120,12 @@ impl StatusWriter {
     /// Drops the delayed status of an object that was deleted, or that has the status again.
     pub fn forget<K: Resource>(&self, object: &K) {
         self.throttle.forget(object);
+        self.withheld_since.lock().remove(&uid(object));
     }
+}
+
+fn uid(object: &impl Resource) -> String {
+    object.uid().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -120,7 +138,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{events::EventBroadcaster, executor::StepResult, plan::Target};
+    use crate::{events::EventBroadcaster, executor::StepResult, expectations::ChildKey, plan::Target};
 
     const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
 
@@ -162,6 +180,13 @@ mod tests {
             let delay = writer.write(&object(), Some(&status(0)), &new, StatusChange::Significant).await.unwrap();
             assert_eq!((delay, log.requests().len()), (None, requests));
         }
+        let progress =
+            async |new| writer.write(&object(), Some(&status(0)), &new, StatusChange::Progress).await.unwrap();
+        let delay = progress(status(1)).await;
+        tokio::time::advance(POLICY.progress_interval / 2).await;
+        assert_eq!(progress(status(0)).await, None, "nothing is left to write");
+        assert_eq!(progress(status(1)).await, delay, "a new interval begins");
+        assert_eq!(log.requests().len(), 1);
     }
 
     fn created(code: Option<u16>) -> ExecutionResult {
@@ -205,28 +230,53 @@ mod tests {
         }
     }
 
-    /// The result of `write_after`, and the number of requests.
-    async fn write_after(result: ExecutionResult, pending: bool, is_terminating: bool) -> (Option<Requeue>, usize) {
-        let (writer, log) = writer(200);
-        let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
+    /// A reconcile whose status differs: the result of its plan, whether creates were pending before, and whether the object
+    /// is terminating. Returns when to reconcile again, and the number of requests.
+    async fn reconcile(
+        (writer, log): &(StatusWriter, mock_api_server::RequestLog),
+        result: ExecutionResult,
+        pending: bool,
+        is_terminating: bool,
+    ) -> (Option<Requeue>, usize) {
         let example = Example { metadata: object().metadata, status: None };
-        let since = pending.then(tokio::time::Instant::now);
-        let pending = PendingCreates { since, ..PendingCreates::default() };
+        let child = ChildKey { kind: "ConfigMap".to_owned(), name: "a".to_owned() };
+        let pending = PendingCreates { children: pending.then_some(child).into_iter().collect() };
         let (plan, pending_creates) = (Plan::new(), Some(&pending));
         let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating };
-        let requeue = writer.write_after(&example, executed, status).await;
-        (requeue.ok(), log.requests().len())
+        let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
+        let (before, requeue) = (log.requests().len(), writer.write_after(&example, executed, status).await);
+        (requeue.ok(), log.requests().len() - before)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_status_waits_for_watch_events_and_a_terminating_object_gets_none() {
+        let writer = writer(200);
         let none = ExecutionResult::default;
-        assert_eq!(write_after(none(), false, false).await, (Some(Requeue::AwaitChange), 1));
-        assert_eq!(write_after(none(), false, true).await, (Some(Requeue::AwaitChange), 0));
-        let bounded = Requeue::StatusAfter(POLICY.max_stale_delay);
-        assert_eq!(write_after(created(None), false, false).await, (Some(bounded), 0));
-        assert_eq!(write_after(none(), true, false).await, (Some(bounded), 0));
-        assert_eq!(write_after(created(Some(403)), false, false).await, (None, 1), "the status reports the failure");
+        assert_eq!(reconcile(&writer, none(), false, false).await, (Some(Requeue::AwaitChange), 1));
+        assert_eq!(reconcile(&writer, none(), false, true).await, (Some(Requeue::AwaitChange), 0));
+        assert_eq!(reconcile(&writer, created(None), true, true).await, (Some(Requeue::AwaitChange), 0));
+        assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(Requeue::AwaitChange), 0));
+        assert_eq!(
+            reconcile(&writer, created(Some(403)), false, false).await,
+            (None, 1),
+            "the status reports the failure"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_is_withheld_for_a_bounded_time_after_its_first_reconcile() {
+        let (writer, none) = (writer(200), ExecutionResult::default);
+        let half = POLICY.max_stale_delay / 2;
+        assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(Requeue::AwaitChange), 0));
+        tokio::time::advance(half).await;
+        assert_eq!(reconcile(&writer, none(), true, false).await, (Some(Requeue::StatusAfter(half)), 0));
+        assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 0));
+        tokio::time::advance(half).await;
+        assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 1));
+        let bound = Requeue::StatusAfter(POLICY.max_stale_delay);
+        assert_eq!(reconcile(&writer, none(), true, false).await, (Some(bound), 0), "the bound begins again");
+        writer.0.forget(&object());
+        assert!(writer.0.withheld_since.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -70,5 +70,6 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
 /// Drops the in-memory state of a deleted set, and plans the deletion of its children.
 fn cleanup_plan(ctx: &Context<SetOwner>, deleted: &PodCliqueSet) -> Plan {
     ctx.children.forget(deleted);
+    ctx.status_writer.forget(deleted);
     plan::delete_children(deleted, &ctx.children.children(deleted))
 }

@@ -11,7 +11,7 @@ pub enum Requeue {
     AwaitChange,
     /// After this time, unless a trigger names it before.
     After(Duration),
-    /// After this time, to write a status that the throttle delayed.
+    /// After this time, to write a status that was delayed.
     StatusAfter(Duration),
 }
 

@@ -213,6 +213,11 @@ async fn the_metrics_count_keys_after_deduplication_and_the_work_in_progress() {
     tokio::time::advance(MS * 1001).await;
     let in_progress = ["unfinished_work_seconds", "longest_running_processor_seconds"];
     assert_eq!(metrics(&registry, in_progress), ["1", "1"]);
-    queue.done(&key("b"), took(MS), now + MS * 1001);
+    assert_eq!(names(&mut queue, Instant::now()), ["c"]);
+    tokio::time::advance(MS * 1000).await;
+    assert_eq!(metrics(&registry, in_progress), ["3", "2"]);
+    queue.done(&key("b"), took(MS), Instant::now());
+    assert_eq!(metrics(&registry, in_progress), ["1", "1"]);
+    queue.done(&key("c"), took(MS), Instant::now());
     assert_eq!(metrics(&registry, in_progress), ["0", "0"]);
 }
