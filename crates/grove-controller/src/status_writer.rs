@@ -71,8 +71,8 @@ impl StatusWriter {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
-        let stale_delay = if is_stale { self.withhold(object) } else { None };
-        let delay = if stale_delay.is_none() && is_terminating {
+        let stale_delay = if is_stale && !is_terminating { self.withhold(object) } else { None };
+        let delay = if is_terminating {
             self.forget(object);
             None
         } else if stale_delay.is_some() {
