@@ -279,7 +279,7 @@ impl Runtime {
         work: Pin<&mut impl Future<Output = anyhow::Result<()>>>,
         mut signals: Signals,
     ) -> anyhow::Result<()> {
-        tracing::info!("stopping; a second signal ends the process immediately");
+        tracing::info!("stopping; a second signal ends the wait for running reconciles and requests");
         self.shutdown().cancel();
         tokio::select! {
             result = work => result,
