@@ -1,4 +1,4 @@
-//! Children whose create the API server rejected. Each owner retries them with exponential backoff, and sooner when an object
+//! Creates of children that the API server rejected. Each owner retries them with exponential backoff, and sooner when an object
 //! of the namespace is deleted, since that may free quota. A create in a terminating namespace is no rejection: the executor
 //! ignores it.
 //!
@@ -19,7 +19,7 @@ use crate::{
     plan::{Plan, Target},
 };
 
-/// A child whose create was rejected, and the error.
+/// A child with a rejected create, and the error.
 pub type RejectedCreate = (Target, ApiError);
 
 /// The children of one owner that wait for their retry.
@@ -123,7 +123,7 @@ impl OwnerVersion {
     }
 }
 
-/// The children of one owner whose creates were rejected, and their backoff.
+/// The children of one owner with rejected creates, and their backoff.
 #[derive(Debug)]
 struct RejectedCreates {
     namespace: String,

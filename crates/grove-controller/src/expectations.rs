@@ -1,4 +1,4 @@
-//! Creates whose watch events are pending: objects that exist on the API server, but not yet in a stale cache.
+//! Creates with pending watch events: objects that exist on the API server, but not yet in a stale cache.
 //!
 //! Like client-go's `UIDTrackingControllerExpectations`, they prevent a controller from creating a child twice. They track UIDs
 //! instead of counts, so that an event of another object with the same name fulfils nothing. If they are lost, each child
@@ -78,7 +78,7 @@ impl Expectations {
                 (_, None) => {}
             }
         }
-        // Creates that were not executed, or whose result is unknown, are not waited for.
+        // Nothing waits for creates that were not executed or have an unknown result.
         pending.retain(|_, create| create.uid.is_some());
         if pending.is_empty() {
             by_owner_uid.remove(&uid(owner));
@@ -112,7 +112,7 @@ impl Expectations {
         }
     }
 
-    /// The children of `owner` whose watch events are pending. `is_cached` is whether the cache of the kind has the UID, and
+    /// The children of `owner` with pending watch events. `is_cached` is whether the cache of the kind has the UID, and
     /// `relists` the number of its relists: a list contains every child that still exists.
     pub fn pending<Owner: Resource>(
         &self,
@@ -143,7 +143,7 @@ fn uid(owner: &impl Resource) -> String {
     owner.uid().unwrap_or_default()
 }
 
-/// The children of one owner whose watch events are pending.
+/// The children of one owner with pending watch events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingCreates {
     /// The children, sorted by kind and name.

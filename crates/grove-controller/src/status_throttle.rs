@@ -1,5 +1,5 @@
 //! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and later while
-//! the API server is loaded.
+//! the API server is loaded. A status from stale caches is withheld for a bounded time.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,6 +24,8 @@ pub struct StatusThrottle {
     policy: StatusPolicy,
     latency: ApiLatency,
     unwritten_by_uid: Mutex<BTreeMap<String, UnwrittenProgress>>,
+    /// When the first status since the last admitted one was withheld.
+    withheld_since_by_uid: Mutex<BTreeMap<String, Instant>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +37,26 @@ struct UnwrittenProgress {
 }
 
 impl StatusThrottle {
-    /// A throttle without unwritten progress.
+    /// A throttle without delayed statuses.
     pub fn new(policy: StatusPolicy, latency: ApiLatency) -> Self {
-        Self { policy, latency, unwritten_by_uid: Mutex::default() }
+        Self { policy, latency, unwritten_by_uid: Mutex::default(), withheld_since_by_uid: Mutex::default() }
     }
 
-    /// Whether the status of the object may be written now.
+    /// How much longer the status of the object is withheld because the caches are stale; `None` if the bound has elapsed.
+    pub fn withhold<K: Resource>(&self, object: &K) -> Option<Duration> {
+        let mut withheld_since_by_uid = self.withheld_since_by_uid.lock();
+        let since = withheld_since_by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Instant::now);
+        self.policy.max_stale_delay.checked_sub(since.elapsed()).filter(|delay| !delay.is_zero())
+    }
+
+    /// Whether the status of the object may be written now. The status is not stale, or its bound has elapsed.
     ///
     /// # Errors
     /// The time after which it may be written.
     pub fn admit<K: Resource>(&self, object: &K, change: StatusChange) -> Result<(), Duration> {
         let uid = object.uid().unwrap_or_default();
         let now = Instant::now();
+        self.withheld_since_by_uid.lock().remove(&uid);
         let mut unwritten_by_uid = self.unwritten_by_uid.lock();
         let others = unwritten_by_uid.len() - usize::from(unwritten_by_uid.contains_key(&uid));
         let interval = self.policy.progress_interval(others);
@@ -65,9 +75,11 @@ impl StatusThrottle {
         Ok(())
     }
 
-    /// Drops the unwritten progress of a deleted object.
+    /// Drops the delayed status of an object that was deleted, or that has the status again.
     pub fn forget<K: Resource>(&self, object: &K) {
-        self.unwritten_by_uid.lock().remove(&object.uid().unwrap_or_default());
+        let uid = object.uid().unwrap_or_default();
+        self.unwritten_by_uid.lock().remove(&uid);
+        self.withheld_since_by_uid.lock().remove(&uid);
     }
 }
 
@@ -148,5 +160,17 @@ mod tests {
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL * 2).await;
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn no_entry_about_a_withheld_status_stays_after_the_object_or_the_write() {
+        let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
+        for _ in 0..2 {
+            assert_eq!(throttle.withhold(&object("a")), Some(POLICY.max_stale_delay));
+            throttle.forget(&object("a"));
+            assert!(throttle.withheld_since_by_uid.lock().is_empty());
+            assert_eq!(throttle.withhold(&object("a")), Some(POLICY.max_stale_delay));
+            assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()));
+            assert!(throttle.withheld_since_by_uid.lock().is_empty());
+        }
     }
 }

@@ -2,12 +2,10 @@
 //! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
 //! ([`Executor::patch_status`]).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use kube::{Resource, ResourceExt, core::object::HasStatus};
-use parking_lot::Mutex;
+use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::{
     controller::Requeue,
@@ -26,7 +24,7 @@ pub struct ExecutedPlan<'a> {
     pub plan: &'a Plan,
     /// The results of its steps.
     pub result: ExecutionResult,
-    /// The creates whose watch events were pending before the execution; `None` for a kind without children.
+    /// The creates with watch events that were pending before the execution; `None` for a kind without children.
     pub pending_creates: Option<&'a PendingCreates>,
     /// Whether the object is terminating, or is about to be deleted with its owner. Such an object gets no status.
     pub is_terminating: bool,
@@ -35,9 +33,6 @@ pub struct ExecutedPlan<'a> {
 /// Writes the statuses of the objects of one controller.
 pub struct StatusWriter {
     executor: Executor,
-    policy: StatusPolicy,
-    /// When the first of the withheld statuses of an object was withheld, by UID.
-    withheld_since: Mutex<BTreeMap<String, Instant>>,
     throttle: StatusThrottle,
 }
 
@@ -45,7 +40,7 @@ impl StatusWriter {
     /// A writer without delayed statuses.
     pub fn new(executor: Executor, policy: StatusPolicy) -> Self {
         let throttle = StatusThrottle::new(policy, executor.api_latency());
-        Self { executor, policy, withheld_since: Mutex::default(), throttle }
+        Self { executor, throttle }
     }
 
     /// Writes the status after a plan was executed, and returns when to reconcile the object again. `status` computes the new
@@ -71,7 +66,7 @@ impl StatusWriter {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
-        let stale_delay = if is_stale && !is_terminating { self.withhold(object) } else { None };
+        let stale_delay = if is_stale && !is_terminating { self.throttle.withhold(object) } else { None };
         let delay = if is_terminating {
             self.forget(object);
             None
@@ -79,19 +74,11 @@ impl StatusWriter {
             // The events of own writes trigger the next reconcile, so it needs no timer.
             stale_delay.filter(|_| !has_own_writes)
         } else {
-            self.withheld_since.lock().remove(&uid(object));
             let (status, change) = status(&result);
             self.write(object, object.status(), &status, change).await?
         };
         result.into_result().map_err(ReconcileError::Execute)?;
         Ok(Requeue::after(plan, delay))
-    }
-
-    /// How long the status is still withheld; `None` if the bound has elapsed.
-    fn withhold<K: Resource>(&self, object: &K) -> Option<Duration> {
-        let mut withheld_since = self.withheld_since.lock();
-        let since = withheld_since.entry(uid(object)).or_insert_with(Instant::now);
-        self.policy.max_stale_delay.checked_sub(since.elapsed()).filter(|delay| !delay.is_zero())
     }
 
     /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
@@ -120,12 +107,7 @@ impl StatusWriter {
     /// Drops the delayed status of an object that was deleted, or that has the status again.
     pub fn forget<K: Resource>(&self, object: &K) {
         self.throttle.forget(object);
-        self.withheld_since.lock().remove(&uid(object));
     }
-}
-
-fn uid(object: &impl Resource) -> String {
-    object.uid().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -230,7 +212,7 @@ mod tests {
         }
     }
 
-    /// A reconcile whose status differs: the result of its plan, whether creates were pending before, and whether the object
+    /// A reconcile that computes another status: the result of its plan, whether creates were pending before, and whether the object
     /// is terminating. Returns when to reconcile again, and the number of requests.
     async fn reconcile(
         (writer, log): &(StatusWriter, mock_api_server::RequestLog),
@@ -276,8 +258,9 @@ mod tests {
         assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 1));
         let bound = Requeue::StatusAfter(POLICY.max_stale_delay);
         assert_eq!(reconcile(&writer, none(), true, false).await, (Some(bound), 0), "the bound begins again");
+        tokio::time::advance(half).await;
         writer.0.forget(&object());
-        assert!(writer.0.withheld_since.lock().is_empty());
+        assert_eq!(reconcile(&writer, none(), true, false).await, (Some(bound), 0), "the object is new");
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ const EXCEPTIONS: [(&str, &str); 4] = [
 
 const KEYWORDS: [&str; 3] = ["struct", "enum", "trait"];
 
-/// The structs, enums and traits of a file whose name is one word that ends in `ed` or `ing`, with their lines.
+/// The structs, enums and traits of a file with a name of one word that ends in `ed` or `ing`, each with its line.
 fn participles(source: &Source) -> Vec<(usize, String)> {
     let is_checked = ["crates/", "hack/"].iter().any(|folder| source.path.starts_with(folder));
     if !is_checked || !source.path.contains("/src/") {
