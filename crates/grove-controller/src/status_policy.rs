@@ -1,4 +1,9 @@
-//! When a status is written: every constant that delays a status write. Pure.
+//! When a status is written: the constants that delay a status write. Pure.
+//!
+//! The progress constants delay only a change that `status_change` in `<kind>/status.rs` classifies as
+//! [`StatusChange::Progress`](crate::status_throttle::StatusChange): the first deployment of a gang, and partial progress of a
+//! clique or a group. Every change of a set is significant, so only the debounce, the cooldown and pending watch events delay it.
+//! After a failed write, the backoff of failed reconciles applies (`grove-runtime/src/backoff.rs`).
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile
 //! writes no status ([`StatusWriter::write_after`](crate::status_writer::StatusWriter::write_after)). If the reconciled object

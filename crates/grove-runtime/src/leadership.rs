@@ -1,8 +1,8 @@
 //! Whether this process leads. A leader knows in advance when its leadership expires, so it stops writing in time even if
 //! no request reaches the API server.
 //!
-//! Without leadership, the controllers drop their triggers, and the executor sends no write. The informers continue, so
-//! the caches stay synced.
+//! Without leadership, the controllers drop their triggers (`grove-controller/src/controller.rs`), and the executor sends no
+//! write (`grove-controller/src/executor.rs`). The informers continue, so the caches stay synced.
 
 use std::{future::Future, time::Duration};
 

@@ -1,5 +1,6 @@
 //! Deletes the dependents of deleted objects, after a live GET has confirmed the deletion ([`Executor::confirm_deleted`]).
-//! Kubernetes' garbage collector would do so too, but later.
+//! Kubernetes' garbage collector would do so too, but later. The children of an owner that is still terminating are deleted by
+//! its reconcile: see `<kind>/plan.rs`.
 //!
 //! If the deletion orphans its dependents, the plan is empty, and they stay: see `plan::delete_children` of the reconciler.
 

@@ -14,7 +14,8 @@ mod scaling_group;
 /// and groups come before their autoscalers.
 ///
 /// To add a kind, add a file here that implements [`ChildKind`](grove_controller::children::ChildKind), its `mod` line
-/// and its row in this table (ADR 18).
+/// and its row in this table. ADR 18 lists the places for new names,
+/// events and limits, and the generated files.
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
     &headless_service::HeadlessServices,
     &pod_gang::PodGangs,
