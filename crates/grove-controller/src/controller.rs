@@ -33,6 +33,7 @@ use self::{
     worker::{ReconcileOutcome, Worker},
 };
 use crate::{
+    api_latency::ApiLatency,
     children::{ChildTracker, OwnerKind},
     manager::Manager,
     plan::Plan,
@@ -146,6 +147,7 @@ where
             leadership: manager.leadership().clone(),
             cache,
             queue: WorkQueue::new(StatusPolicy::DEFAULT, concurrency.into(), queue_metrics),
+            latency: manager.executor().api_latency(),
             rate_limiter: Arc::clone(&rate_limiter),
             deleted,
             deleted_during_reconcile: BTreeMap::new(),
@@ -165,7 +167,7 @@ where
                     () = &mut stopped => break,
                     Some(outcome) = in_progress.next() => controller.finish(outcome),
                     Some(batch) = inputs.next() => batch.into_iter().for_each(|input| controller.accept(input)),
-                    () = sleep_until_some(controller.queue.next_due()) => {}
+                    () = sleep_until_some(controller.next_due()) => {}
                 }
             }
             while in_progress.next().await.is_some() {}
@@ -181,6 +183,7 @@ struct Controller<K> {
     leadership: Leadership,
     cache: Cache<K>,
     queue: WorkQueue,
+    latency: ApiLatency,
     rate_limiter: Arc<FailureRateLimiter>,
     deleted: mpsc::UnboundedSender<Arc<K>>,
     /// Objects that were deleted during a reconcile that has not ended.
@@ -192,7 +195,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     fn next_object(&mut self) -> Option<(Key, Arc<K>)> {
         loop {
             let now = Instant::now();
-            let key = self.queue.get(now)?;
+            let key = self.queue.get(now, self.is_loaded())?;
             match self.cache.get(&key.namespace, &key.name) {
                 Some(object) if self.leadership.is_held() => return Some((key, object)),
                 Some(_) | None => {
@@ -201,6 +204,15 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
                 }
             }
         }
+    }
+
+    /// When a key may be due although nothing else changes.
+    fn next_due(&self) -> Option<Instant> {
+        self.queue.next_due(Instant::now(), self.is_loaded())
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.latency.exceeds_baseline_by(StatusPolicy::DEFAULT.loaded_latency_factor)
     }
 
     fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue }: ReconcileOutcome) {

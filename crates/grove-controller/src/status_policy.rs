@@ -29,6 +29,8 @@ pub struct StatusPolicy {
     pub concurrency: usize,
     /// A status-only reconcile that is due and has waited this long for a worker runs before other reconciles.
     pub max_wait: Duration,
+    /// Reconciles of one controller that run at once to write progress. Few of them do not load the API server.
+    pub progress_concurrency: usize,
     /// Progress that no user waits for is written this long after its first observation, if the API server is not loaded.
     pub progress_interval: Duration,
     /// The progress interval grows by this for each other object with unwritten progress.
@@ -53,11 +55,12 @@ impl StatusPolicy {
         cpu_factor: 100,
         max_delay: Duration::from_secs(1),
         concurrency: 4,
-        max_wait: Duration::from_millis(250),
+        max_wait: Duration::from_secs(5),
+        progress_concurrency: 2,
         progress_interval: Duration::from_millis(500),
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),
-        loaded_latency_factor: 6,
+        loaded_latency_factor: 4,
         max_progress_delay: Duration::from_secs(30),
         max_stale_delay: Duration::from_secs(10),
     };

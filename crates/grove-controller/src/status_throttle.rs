@@ -63,12 +63,12 @@ impl StatusThrottle {
         if change == StatusChange::Progress {
             let deadline = now + self.policy.max_progress_delay;
             let first = UnwrittenProgress { due: now + interval, deadline };
-            let progress = unwritten_by_uid.entry(uid.clone()).or_insert(first);
-            if progress.due <= now && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
-                progress.due = (now + interval).min(progress.deadline);
-            }
+            let progress = *unwritten_by_uid.entry(uid.clone()).or_insert(first);
             if progress.due > now {
                 return Err(progress.due - now);
+            }
+            if progress.deadline > now && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
+                return Err(self.policy.progress_interval.min(progress.deadline - now));
             }
         }
         unwritten_by_uid.remove(&uid);
@@ -161,6 +161,7 @@ mod tests {
         tokio::time::advance(INTERVAL * 2).await;
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
     }
+
     #[tokio::test(start_paused = true)]
     async fn no_entry_about_a_withheld_status_stays_after_the_object_or_the_write() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());

@@ -67,18 +67,19 @@ impl StatusWriter {
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
         let stale_delay = if is_stale && !is_terminating { self.throttle.withhold(object) } else { None };
-        let delay = if is_terminating {
+        let requeue = if is_terminating {
             self.forget(object);
-            None
-        } else if stale_delay.is_some() {
+            Requeue::AwaitChange
+        } else if let Some(delay) = stale_delay {
             // The events of own writes trigger the next reconcile, so it needs no timer.
-            stale_delay.filter(|_| !has_own_writes)
+            if has_own_writes { Requeue::AwaitChange } else { Requeue::StatusAfter(delay) }
         } else {
             let (status, change) = status(&result);
-            self.write(object, object.status(), &status, change).await?
+            let delay = self.write(object, object.status(), &status, change).await?;
+            delay.map_or(Requeue::AwaitChange, Requeue::ProgressAfter)
         };
         result.into_result().map_err(ReconcileError::Execute)?;
-        Ok(Requeue::after(plan, delay))
+        Ok(Requeue::after(plan, requeue))
     }
 
     /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.

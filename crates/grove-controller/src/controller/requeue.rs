@@ -11,18 +11,45 @@ pub enum Requeue {
     AwaitChange,
     /// After this time, unless a trigger names it before.
     After(Duration),
-    /// After this time, to write a status that was delayed.
+    /// After this time, to write a status that was withheld.
     StatusAfter(Duration),
+    /// After this time, to write a status that shows progress. The queue delays it further while the API server is loaded.
+    ProgressAfter(Duration),
 }
 
 impl Requeue {
-    /// The earlier of the plan's deadline and the delay of the status.
-    pub fn after(plan: &Plan, status_delay: Option<Duration>) -> Self {
-        match (plan.requeue_after, status_delay) {
-            (Some(deadline), Some(status_delay)) if status_delay < deadline => Self::StatusAfter(status_delay),
-            (Some(deadline), _) => Self::After(deadline),
-            (None, Some(status_delay)) => Self::StatusAfter(status_delay),
-            (None, None) => Self::AwaitChange,
+    /// When to reconcile for the plan's deadline and for its `status`, the earlier of both. Progress waits in the queue without a
+    /// bound that is short enough for a deadline, so together with a deadline it is an ordinary status.
+    pub fn after(plan: &Plan, status: Self) -> Self {
+        let Some(deadline) = plan.requeue_after else { return status };
+        match status {
+            Self::After(delay) | Self::StatusAfter(delay) | Self::ProgressAfter(delay) if delay < deadline => {
+                Self::StatusAfter(delay)
+            }
+            _ => Self::After(deadline),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earlier_of_deadline_and_status_counts_and_progress_never_delays_a_deadline() {
+        const EARLY: Duration = Duration::from_secs(1);
+        const LATE: Duration = Duration::from_secs(2);
+        for (deadline, status, expected) in [
+            (None, Requeue::AwaitChange, Requeue::AwaitChange),
+            (None, Requeue::StatusAfter(LATE), Requeue::StatusAfter(LATE)),
+            (None, Requeue::ProgressAfter(LATE), Requeue::ProgressAfter(LATE)),
+            (Some(LATE), Requeue::AwaitChange, Requeue::After(LATE)),
+            (Some(LATE), Requeue::StatusAfter(EARLY), Requeue::StatusAfter(EARLY)),
+            (Some(LATE), Requeue::ProgressAfter(EARLY), Requeue::StatusAfter(EARLY)),
+            (Some(EARLY), Requeue::ProgressAfter(LATE), Requeue::After(EARLY)),
+        ] {
+            let plan = Plan { requeue_after: deadline, ..Plan::default() };
+            assert_eq!(Requeue::after(&plan, status), expected, "{deadline:?} {status:?}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles.
+//! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles and
+//! these before writes of progress.
 //!
 //! A key is in one of these states: queued, delayed until a time, or processed by a worker. A trigger that arrives while a
 //! worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it again. The queue reads no clock: the
@@ -23,9 +24,13 @@ pub(super) struct Key {
     pub(super) name: String,
 }
 
-/// The order of keys. A status-only key runs behind reconciles, but waits for them at most [`StatusPolicy::max_wait`].
+/// The order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
+    /// The key has unwritten progress. It runs behind all others, and not while the API server is loaded, but waits for both at
+    /// most [`StatusPolicy::max_progress_delay`].
+    Progress,
+    /// Runs behind reconciles, but waits for them at most [`StatusPolicy::max_wait`].
     StatusOnly,
     Reconcile,
 }
@@ -51,6 +56,7 @@ pub(super) struct WorkQueue {
     /// The delayed keys in order of time, by priority.
     due_reconciles: BTreeSet<(Instant, Key)>,
     due_statuses: BTreeSet<(Instant, Key)>,
+    due_progress: BTreeSet<(Instant, Key)>,
     /// Keys that workers process, each with the trigger that arrived during the processing.
     processing: BTreeMap<Key, InFlightKey>,
     /// When a status-only reconcile of the key may run again.
@@ -80,6 +86,7 @@ impl WorkQueue {
             delayed: BTreeMap::new(),
             due_reconciles: BTreeSet::new(),
             due_statuses: BTreeSet::new(),
+            due_progress: BTreeSet::new(),
             processing: BTreeMap::new(),
             cooldowns: BTreeMap::new(),
             max_cooldowns: MIN_COOLDOWNS,
@@ -105,7 +112,8 @@ impl WorkQueue {
         }
     }
 
-    /// Enqueues the key after a delay. If the key is already delayed, the earlier time applies.
+    /// Enqueues the key after a delay. If the key is already delayed, the earlier time applies. Progress replaces nothing, and
+    /// everything else replaces progress.
     pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
         self.metrics.retried();
         if let Some(processing) = self.processing.get_mut(&key) {
@@ -120,8 +128,8 @@ impl WorkQueue {
         self.processing.contains_key(key)
     }
 
-    /// The next key for a worker, if one is free and a key is due.
-    pub(super) fn get(&mut self, now: Instant) -> Option<Key> {
+    /// The next key for a worker, if one is free and a key is due. `is_loaded` is whether the API server is loaded.
+    pub(super) fn get(&mut self, now: Instant, is_loaded: bool) -> Option<Key> {
         while let Some((due, key)) = self.due_reconciles.first().filter(|(due, _)| *due <= now).cloned() {
             self.remove_delayed(&key);
             self.push(key, due);
@@ -129,9 +137,20 @@ impl WorkQueue {
         if self.processing.len() >= self.concurrency {
             return None;
         }
-        let (key, since, priority) = match self.due_status(now) {
-            Some(due) if self.queue.is_empty() || due + self.policy.max_wait <= now => self.pop_status()?,
-            _ => self.pop_reconcile()?,
+        let (status, progress) = (self.due(Priority::StatusOnly, now), self.due(Priority::Progress, now));
+        let waited = |due: Option<Instant>, max: Duration| due.is_some_and(|due| due + max <= now);
+        let (key, since, priority) = if waited(status, self.policy.max_wait) {
+            self.pop_delayed(Priority::StatusOnly)?
+        } else if waited(progress, self.policy.max_progress_delay) {
+            self.pop_delayed(Priority::Progress)?
+        } else if !self.queue.is_empty() {
+            self.pop_reconcile()?
+        } else if status.is_some() {
+            self.pop_delayed(Priority::StatusOnly)?
+        } else if progress.is_some() && !is_loaded {
+            self.pop_delayed(Priority::Progress)?
+        } else {
+            return None;
         };
         self.metrics.started(now.saturating_duration_since(since), now);
         self.processing.insert(key.clone(), InFlightKey { since: now, priority, dirty: None, is_removed: false });
@@ -139,14 +158,18 @@ impl WorkQueue {
         Some(key)
     }
 
-    /// When [`WorkQueue::get`] may return another key although nothing else changes.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    /// When [`WorkQueue::get`] may return another key although nothing else changes. While the API server is loaded, progress that
+    /// is due is checked again after [`StatusPolicy::progress_interval`]; this check only reads a flag.
+    pub(super) fn next_due(&self, now: Instant, is_loaded: bool) -> Option<Instant> {
         if self.processing.len() >= self.concurrency {
             return None;
         }
-        let status = self.due_statuses.first().filter(|_| self.has_status_worker());
-        let reconcile = self.due_reconciles.first();
-        status.into_iter().chain(reconcile).map(|(due, _)| *due).min()
+        let first = |delayed: &BTreeSet<(Instant, Key)>| delayed.first().map(|(due, _)| *due);
+        let reconcile = first(&self.due_reconciles);
+        let status = first(&self.due_statuses).filter(|_| self.has_worker(Priority::StatusOnly));
+        let progress = first(&self.due_progress).filter(|_| self.has_worker(Priority::Progress));
+        let progress = progress.map(|due| if is_loaded { due.max(now + self.policy.progress_interval) } else { due });
+        [reconcile, status, progress].into_iter().flatten().min()
     }
 
     /// A worker has processed the key.
@@ -162,7 +185,7 @@ impl WorkQueue {
         }
         match dirty {
             Some(Priority::Reconcile) => self.enqueue(key.clone(), now),
-            Some(Priority::StatusOnly) => self.add_status(key.clone(), now),
+            Some(Priority::StatusOnly | Priority::Progress) => self.add_status(key.clone(), now),
             None => {}
         }
     }
@@ -203,11 +226,16 @@ impl WorkQueue {
     }
 
     fn delay_until(&mut self, key: Key, due: Instant, priority: Priority) {
-        if self.delayed.get(&key).is_some_and(|(earlier, _)| *earlier <= due) {
-            return;
+        if let Some((earlier, existing)) = self.delayed.get(&key) {
+            let is_progress = |priority| priority == Priority::Progress;
+            let stays =
+                if is_progress(priority) == is_progress(*existing) { *earlier <= due } else { is_progress(priority) };
+            if stays {
+                return;
+            }
         }
         let was_delayed = self.remove_delayed(&key);
-        self.due(priority).insert((due, key.clone()));
+        self.delayed_keys(priority).insert((due, key.clone()));
         self.delayed.insert(key, (due, priority));
         self.count_add(was_delayed);
         self.update_depth();
@@ -216,7 +244,7 @@ impl WorkQueue {
     /// Returns whether the key was delayed.
     fn remove_delayed(&mut self, key: &Key) -> bool {
         let Some((due, priority)) = self.delayed.remove(key) else { return false };
-        self.due(priority).remove(&(due, key.clone()))
+        self.delayed_keys(priority).remove(&(due, key.clone()))
     }
 
     /// Counts a key that was neither queued nor delayed. Like client-go, the queue counts after deduplication.
@@ -226,27 +254,33 @@ impl WorkQueue {
         }
     }
 
-    fn due(&mut self, priority: Priority) -> &mut BTreeSet<(Instant, Key)> {
+    fn delayed_keys(&mut self, priority: Priority) -> &mut BTreeSet<(Instant, Key)> {
         match priority {
             Priority::Reconcile => &mut self.due_reconciles,
             Priority::StatusOnly => &mut self.due_statuses,
+            Priority::Progress => &mut self.due_progress,
         }
     }
 
-    fn due_status(&self, now: Instant) -> Option<Instant> {
-        let (due, _) = self.due_statuses.first().filter(|(due, _)| *due <= now && self.has_status_worker())?;
-        Some(*due)
+    /// Since when a key of this priority is due, if a worker is free for it.
+    fn due(&mut self, priority: Priority, now: Instant) -> Option<Instant> {
+        let due = self.delayed_keys(priority).first().map(|(due, _)| *due)?;
+        (due <= now && self.has_worker(priority)).then_some(due)
     }
 
-    fn has_status_worker(&self) -> bool {
-        let statuses = self.processing.values().filter(|processing| processing.priority == Priority::StatusOnly);
-        statuses.count() < self.policy.concurrency
+    fn has_worker(&self, priority: Priority) -> bool {
+        let concurrency = match priority {
+            Priority::Reconcile => self.concurrency,
+            Priority::StatusOnly => self.policy.concurrency,
+            Priority::Progress => self.policy.progress_concurrency,
+        };
+        self.processing.values().filter(|processing| processing.priority == priority).count() < concurrency
     }
 
-    fn pop_status(&mut self) -> Option<(Key, Instant, Priority)> {
-        let (due, key) = self.due_statuses.first().cloned()?;
+    fn pop_delayed(&mut self, priority: Priority) -> Option<(Key, Instant, Priority)> {
+        let (due, key) = self.delayed_keys(priority).first().cloned()?;
         self.remove_delayed(&key);
-        Some((key, due, Priority::StatusOnly))
+        Some((key, due, priority))
     }
 
     fn pop_reconcile(&mut self) -> Option<(Key, Instant, Priority)> {
@@ -264,7 +298,7 @@ impl WorkQueue {
     }
 
     fn update_depth(&self) {
-        self.metrics.set_depth(self.queue.len(), self.due_statuses.len());
+        self.metrics.set_depth(self.queue.len(), self.due_statuses.len() + self.due_progress.len());
     }
 }
 

@@ -52,7 +52,9 @@ impl Worker {
             let mut timer = self.metrics.start_reconcile(self.controller);
             let (result, elapsed) = measure(reconcile).await;
             timer.set_result(match &result {
-                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_)) => ReconcileResult::Success,
+                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_) | Requeue::ProgressAfter(_)) => {
+                    ReconcileResult::Success
+                }
                 Ok(Requeue::After(_)) => ReconcileResult::RequeueAfter,
                 Err(_) => ReconcileResult::Error,
             });
@@ -87,6 +89,7 @@ fn delay(requeue: Requeue) -> Option<(Duration, Priority)> {
         Requeue::AwaitChange => None,
         Requeue::After(delay) => Some((delay, Priority::Reconcile)),
         Requeue::StatusAfter(delay) => Some((delay, Priority::StatusOnly)),
+        Requeue::ProgressAfter(delay) => Some((delay, Priority::Progress)),
     }
 }
 

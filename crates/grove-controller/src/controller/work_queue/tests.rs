@@ -31,7 +31,11 @@ fn metrics<const N: usize>(registry: &prometheus::Registry, names: [&str; N]) ->
 
 /// The names of all keys that workers get at this time.
 fn names(queue: &mut WorkQueue, now: Instant) -> Vec<String> {
-    std::iter::from_fn(|| queue.get(now)).map(|key| key.name).collect()
+    names_under_load(queue, now, false)
+}
+
+fn names_under_load(queue: &mut WorkQueue, now: Instant, is_loaded: bool) -> Vec<String> {
+    std::iter::from_fn(|| queue.get(now, is_loaded)).map(|key| key.name).collect()
 }
 
 fn took(duration: Duration) -> ReconcileDuration {
@@ -73,7 +77,7 @@ fn reconciles_run_before_status_only_reconciles_and_replace_them() {
 fn a_status_only_reconcile_waits_behind_reconciles_for_a_bounded_time() {
     let (mut queue, now) = (queue(1), Instant::now());
     queue.add_status(key("status"), now);
-    let due = queue.next_due().unwrap();
+    let due = queue.next_due(now, false).unwrap();
     for number in 0..10 {
         queue.add(key(&number.to_string()), now);
     }
@@ -86,7 +90,7 @@ fn a_status_only_reconcile_waits_behind_reconciles_for_a_bounded_time() {
 fn status_only_triggers_of_one_object_are_merged() {
     let (mut queue, now) = (queue(10), Instant::now());
     queue.add_status(key("a"), now);
-    assert_eq!(queue.next_due(), Some(now + POLICY.debounce));
+    assert_eq!(queue.next_due(now, false), Some(now + POLICY.debounce));
     queue.add_status(key("a"), now + POLICY.debounce / 2);
     assert_eq!(names(&mut queue, now + POLICY.debounce - MS), Vec::<String>::new());
     assert_eq!(names(&mut queue, now + POLICY.debounce), ["a"]);
@@ -103,9 +107,65 @@ fn concurrent_status_only_reconciles_are_limited() {
     let later = now + POLICY.max_delay;
     let first = names(&mut queue, later);
     assert_eq!(first.len(), POLICY.concurrency);
-    assert_eq!(queue.next_due(), None, "the next one starts when one of them is done");
+    assert_eq!(queue.next_due(now, false), None, "the next one starts when one of them is done");
     queue.done(&key(&first[0]), ReconcileDuration::default(), later);
     assert_eq!(names(&mut queue, later).len(), 1);
+}
+
+#[test]
+fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() {
+    let (mut queue, now) = (queue(1), Instant::now());
+    queue.add_after(key("progress"), MS, Priority::Progress, now);
+    queue.add_status(key("status"), now);
+    let due = now + POLICY.debounce;
+    queue.add(key("reconcile"), due);
+    for expected in ["reconcile", "status"] {
+        assert_eq!(names(&mut queue, due), [expected]);
+        queue.done(&key(expected), ReconcileDuration::default(), due);
+    }
+    let bound = now + MS + POLICY.max_progress_delay;
+    assert_eq!(names_under_load(&mut queue, bound - MS, true), Vec::<String>::new());
+    queue.add(key("reconcile"), now);
+    assert_eq!(names_under_load(&mut queue, bound, true), ["progress"]);
+    queue.done(&key("progress"), ReconcileDuration::default(), bound);
+    assert_eq!(names_under_load(&mut queue, bound, true), ["reconcile"]);
+}
+
+#[test]
+fn progress_that_is_due_under_load_is_checked_again_after_an_interval() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    queue.add_after(key("a"), MS, Priority::Progress, now);
+    assert_eq!(queue.next_due(now, false), Some(now + MS));
+    assert_eq!(queue.next_due(now, true), Some(now + POLICY.progress_interval));
+    assert_eq!(names(&mut queue, now + MS), ["a"]);
+}
+
+#[test]
+fn few_keys_write_progress_at_once() {
+    let (mut queue, now) = (queue(100), Instant::now());
+    for number in 0..20 {
+        queue.add_after(key(&number.to_string()), MS, Priority::Progress, now);
+    }
+    let later = now + MS;
+    assert_eq!(names(&mut queue, later).len(), POLICY.progress_concurrency);
+    assert_eq!(queue.next_due(later, false), None, "the next one starts when one of them is done");
+}
+
+#[test]
+fn progress_replaces_no_other_trigger_and_every_other_trigger_replaces_progress() {
+    for progress_is_first in [true, false] {
+        let (mut queue, now) = (queue(10), Instant::now());
+        for is_progress in [progress_is_first, !progress_is_first] {
+            if is_progress {
+                queue.add_after(key("a"), MS, Priority::Progress, now);
+            } else {
+                queue.add_status(key("a"), now);
+            }
+        }
+        assert_eq!(names_under_load(&mut queue, now + POLICY.debounce, true), ["a"]);
+        queue.done(&key("a"), ReconcileDuration::default(), now + POLICY.debounce);
+        assert!(queue.delayed.is_empty() && queue.due_progress.is_empty());
+    }
 }
 
 #[test]
@@ -122,12 +182,12 @@ fn the_cooldown_follows_the_duration_and_the_cpu_time_of_the_last_reconcile_up_t
         assert_eq!(names(&mut queue, now), ["a"]);
         queue.done(&key("a"), elapsed, now);
         queue.add_status(key("a"), now);
-        assert_eq!(queue.next_due(), Some(now + expected), "{elapsed:?}");
+        assert_eq!(queue.next_due(now, false), Some(now + expected), "{elapsed:?}");
         let later = now + POLICY.max_delay * 10;
         assert_eq!(names(&mut queue, later), ["a"]);
         queue.done(&key("a"), ReconcileDuration::default(), later);
         queue.add_status(key("a"), later);
-        assert_eq!(queue.next_due(), Some(later + POLICY.debounce), "an old reconcile causes no cooldown");
+        assert_eq!(queue.next_due(now, false), Some(later + POLICY.debounce), "an old reconcile causes no cooldown");
     }
 }
 
@@ -138,7 +198,7 @@ fn a_status_trigger_during_a_reconcile_leads_to_another_one_after_the_cooldown()
     assert_eq!(names(&mut queue, now), ["a"]);
     queue.add_status(key("a"), now);
     queue.done(&key("a"), took(Duration::from_millis(50)), now);
-    assert_eq!(queue.next_due(), Some(now + POLICY.cooldown(Duration::from_millis(50), Duration::ZERO)));
+    assert_eq!(queue.next_due(now, false), Some(now + POLICY.cooldown(Duration::from_millis(50), Duration::ZERO)));
 }
 
 #[test]
@@ -147,11 +207,11 @@ fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
     queue.add_after(key("a"), Duration::from_mins(1), Priority::Reconcile, now);
     queue.add_after(key("a"), Duration::from_secs(5), Priority::Reconcile, now);
     queue.add_after(key("a"), Duration::from_secs(30), Priority::Reconcile, now);
-    assert_eq!(queue.next_due(), Some(now + Duration::from_secs(5)));
+    assert_eq!(queue.next_due(now, false), Some(now + Duration::from_secs(5)));
     queue.add(key("a"), now);
     assert_eq!(names(&mut queue, now), ["a"]);
     queue.done(&key("a"), ReconcileDuration::default(), now);
-    assert_eq!(queue.next_due(), None);
+    assert_eq!(queue.next_due(now, false), None);
 }
 
 #[test]
@@ -161,7 +221,7 @@ fn no_more_keys_are_processed_than_workers_exist() {
         queue.add(key(name), now);
     }
     assert_eq!(names(&mut queue, now), ["a", "b"]);
-    assert_eq!(queue.next_due(), None);
+    assert_eq!(queue.next_due(now, false), None);
     queue.done(&key("b"), ReconcileDuration::default(), now);
     assert_eq!(names(&mut queue, now), ["c"]);
 }
@@ -173,14 +233,16 @@ fn the_state_of_a_deleted_object_is_dropped() {
         queue.add(key(name), now);
     }
     queue.add_status(key("delayed"), now);
+    queue.add_after(key("progress"), MS, Priority::Progress, now);
     assert_eq!(names(&mut queue, now), ["processed"]);
     queue.add(key("processed"), now);
-    for name in ["processed", "queued", "delayed"] {
+    for name in ["processed", "queued", "delayed", "progress"] {
         queue.remove(&key(name));
     }
     queue.done(&key("processed"), took(Duration::from_secs(1)), now);
     assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
-    assert!(queue.queued.is_empty() && queue.delayed.is_empty() && queue.due_statuses.is_empty());
+    assert!(queue.queued.is_empty() && queue.delayed.is_empty());
+    assert!(queue.due_statuses.is_empty() && queue.due_progress.is_empty());
     assert!(queue.processing.is_empty() && queue.cooldowns.is_empty());
 }
 
@@ -190,7 +252,7 @@ fn expired_cooldowns_are_dropped() {
     for number in 0..1000 {
         let key = key(&number.to_string());
         queue.add(key.clone(), now);
-        assert!(queue.get(now).is_some());
+        assert!(queue.get(now, false).is_some());
         queue.done(&key, took(Duration::from_millis(50)), now);
         now += Duration::from_millis(50);
     }
