@@ -232,7 +232,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool {
-        let Ok(mut object) = serde_json::from_str::<C::Object>(create.object.text()) else { return false };
+        let Ok(mut object) = serde_json::from_str::<C::Object>(&create.object.text()) else { return false };
         stored(object.meta_mut());
         children.extend([Arc::new(object)]);
         true
