@@ -53,9 +53,11 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   of the pod has scaled cliques and the pod has just been scheduled;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update), and the scaled cliques of the gang;
-/// - a change of the number of scheduled pods of another clique, if this one is a scaled clique of the gang of that clique;
+/// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
+///   clique;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
-/// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
+/// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota. Each deletion
+///   enqueues only the few cliques that wait longest.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
     let creates = ctx.creates.clone();
@@ -77,6 +79,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
     ctx.write_history.record_creates(observed.uid(), &plan);
+    ctx.replacements.record_creates(observed.uid(), &plan);
     ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
     let result = ctx.executor.execute(&*clique, &plan).await;
     ctx.creates.record(&clique, &observed.backed_off, &result);
@@ -100,6 +103,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
     ctx.creates.forget(deleted);
     ctx.write_history.forget(&uid);
+    ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))

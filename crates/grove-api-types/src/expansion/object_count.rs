@@ -11,6 +11,10 @@ use kube::ResourceExt;
 /// The largest number of objects that a set may expand to, pods included.
 pub const MAX_OBJECTS: u64 = 100_000;
 
+/// The largest number of pods of a gang. The `PodGang` has a reference to each of them, and the API server stores no object of more
+/// than 1.5 MB. The namespace and the name of a pod have at most 63 characters each, so a reference needs at most 155 bytes.
+pub const MAX_GANG_PODS: usize = 8_000;
+
 /// Counts the objects of a template by its parts.
 pub struct ObjectCount<'a> {
     /// The standalone cliques.
