@@ -38,6 +38,7 @@ pub(crate) const CONTROLLER: &str = "podclique-controller";
 
 /// Reconciles cliques until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
+    manager.state_metrics().add_all(CONTROLLER, &ctx, &STATE_MAPS);
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
         .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
@@ -97,6 +98,17 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
     ctx.status_writer.write_after(&*clique, executed, status).await
 }
+
+/// The maps of the context, each with a function that counts its entries. An entry ends with its clique at the latest: see
+/// [`cleanup_plan`].
+const STATE_MAPS: [(&str, fn(&Context) -> usize); 6] = [
+    ("rejected_creates", |ctx| ctx.creates.backoff.len()),
+    ("expectations", |ctx| ctx.creates.expectations.len()),
+    ("write_history", |ctx| ctx.write_history.len()),
+    ("replacement_backoff", |ctx| ctx.replacements.len()),
+    ("delayed_statuses", |ctx| ctx.status_writer.delayed_statuses()),
+    ("tombstones", |ctx| ctx.caches.tombstones.len()),
+];
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {

@@ -26,6 +26,7 @@ use crate::write_history::{CliqueWrites, WriteHistory};
 mod adoption;
 mod gates;
 mod interleavings;
+mod memory;
 mod names;
 mod pod;
 mod references;
