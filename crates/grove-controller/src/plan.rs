@@ -303,6 +303,16 @@ impl Step {
         }
     }
 
+    /// The number of bytes of the manifest or of the change.
+    pub fn stored_bytes(&self) -> usize {
+        match self {
+            Self::Create(Create { target: _, object }) => object.stored_bytes(),
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => change.to_string().len(),
+            Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => json!(change).to_string().len(),
+            Self::Delete(_) | Self::Adopt(_) => 0,
+        }
+    }
+
     /// The verb in RBAC and metrics: `create`, `patch` or `delete`.
     pub fn verb(&self) -> &'static str {
         match self {
