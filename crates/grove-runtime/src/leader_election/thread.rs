@@ -54,7 +54,7 @@ impl PendingElection {
 /// Runs the future of `elect` on a thread of its own, and returns its result.
 async fn run_on_own_thread<F>(elect: impl FnOnce() -> F + Send + 'static) -> anyhow::Result<()>
 where
-    F: Future<Output = anyhow::Result<()>>,
+    F: Future<Output = anyhow::Result<()>> + 'static,
 {
     let (sender, result) = oneshot::channel();
     let run = move || {
