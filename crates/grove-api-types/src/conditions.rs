@@ -39,7 +39,8 @@ pub mod available {
     pub const NAME_CONFLICT: &str = "NameConflict";
     /// A terminating object has the name of a child; Grove creates the child after its deletion.
     pub const NAME_TERMINATING: &str = "NameTerminating";
-    /// The set expands to more objects than a set may have; Grove changes nothing until the set is smaller.
+    /// The set expands to more objects than a set may have, or the clique has more replicas than a clique may have; Grove changes
+    /// nothing until it is smaller.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
     /// The `PodCliqueSet` that controls a group does not exist.
     pub const POD_CLIQUE_SET_NOT_FOUND: &str = "PodCliqueSetNotFound";
@@ -49,6 +50,10 @@ pub mod available {
     pub const POD_GROUP_NOT_FOUND: &str = "PodGroupNotFound";
     /// The pods of a scaled gang wait until the base gang is scheduled.
     pub const BASE_GANG_NOT_SCHEDULED: &str = "BaseGangNotScheduled";
+    /// Pods ended soon after they started, and Grove replaces them with exponential backoff.
+    pub const POD_REPLACEMENT_BACKOFF: &str = "PodReplacementBackoff";
+    /// The `PodGang` of a clique has no space for the references of all pods. The pods run without references.
+    pub const TOO_MANY_POD_REFERENCES: &str = "TooManyPodReferences";
     /// A clique lacks a label that its pods need.
     pub const LABEL_MISSING: &str = "LabelMissing";
 

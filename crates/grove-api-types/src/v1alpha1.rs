@@ -35,4 +35,4 @@ pub use status::LastError;
 pub use topology_constraint::{TopologyConstraint, TopologyPackConstraint};
 
 /// The upper limit of each field `replicas`.
-const MAX_REPLICAS: i32 = 100_000;
+pub const MAX_REPLICAS: i32 = 100_000;

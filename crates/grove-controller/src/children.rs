@@ -4,6 +4,7 @@
 mod child_kinds;
 mod child_plan;
 mod observed;
+mod step_budget;
 mod tracker;
 
 use std::{borrow::Cow, fmt::Debug};
@@ -16,6 +17,7 @@ pub use self::{
     child_kinds::{AnyChildKind, ChildKinds},
     child_plan::ChildPlan,
     observed::{ByName, ObservedChildren},
+    step_budget::StepBudget,
     tracker::ChildTracker,
 };
 use crate::{

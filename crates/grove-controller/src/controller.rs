@@ -9,7 +9,13 @@ mod requeue;
 mod work_queue;
 mod worker;
 
-use std::{collections::BTreeMap, error::Error, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures::{
     Stream, StreamExt,
@@ -143,6 +149,9 @@ where
         let (deleted, deleted_objects) = mpsc::unbounded();
         let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
         let queue_metrics = manager.work_queue_metrics().of_queue(name);
+        let (failing, cooldowns) = (Arc::clone(&rate_limiter), queue_metrics.cooldowns());
+        manager.state_metrics().add(name, "failing_objects", move || failing.len());
+        manager.state_metrics().add(name, "cooldowns", move || cooldowns.load(Ordering::Relaxed));
         let mut controller = Controller {
             leadership: manager.leadership().clone(),
             cache,

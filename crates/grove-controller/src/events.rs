@@ -1,6 +1,13 @@
 //! Publishes `events.k8s.io/v1` events in the background, so that no reconcile waits for them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -24,6 +31,11 @@ const PAUSE_FACTOR: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A warning with the same normalized message about the same object is not repeated within this time.
 const DEDUP_WINDOW: Duration = Duration::from_mins(10);
+/// The broadcaster remembers at most this many warnings.
+const MAX_REMEMBERED_WARNINGS: usize = 4096;
+/// A recorder stores each event that it published, about two kilobytes, and drops it only when it publishes another one six minutes
+/// later. So the broadcaster replaces the recorder after this many events. Until then, an equal event becomes a series.
+const EVENTS_PER_RECORDER: usize = 128;
 
 /// Accepts events and publishes them one after the other. Cheap to clone; all clones share one queue.
 #[derive(Clone, Debug)]
@@ -32,6 +44,8 @@ pub struct EventBroadcaster {
     reporting_controller: &'static str,
     /// Whether a flush is waiting.
     draining: watch::Sender<bool>,
+    /// The number of warnings that the broadcaster remembers.
+    remembered_warnings: Arc<AtomicUsize>,
 }
 
 enum Job {
@@ -50,9 +64,10 @@ impl EventBroadcaster {
     /// Starts the task that publishes the events. Needs a tokio runtime.
     pub fn start(client: Client, reporting_controller: &'static str, latency: ApiLatency) -> Self {
         let (queue, jobs) = mpsc::channel(QUEUE_CAPACITY);
-        let draining = watch::Sender::new(false);
-        tokio::spawn(publish_all(client, jobs, draining.subscribe(), latency));
-        Self { queue, reporting_controller, draining }
+        let (draining, remembered_warnings) = (watch::Sender::new(false), Arc::new(AtomicUsize::new(0)));
+        let correlator = EventCorrelator { published: BTreeMap::new(), count: Arc::clone(&remembered_warnings) };
+        tokio::spawn(publish_all(client, jobs, draining.subscribe(), latency, correlator));
+        Self { queue, reporting_controller, draining, remembered_warnings }
     }
 
     /// The same broadcaster, whose events carry another reporting controller: a process runs several controllers.
@@ -63,7 +78,13 @@ impl EventBroadcaster {
 
     /// A broadcaster that discards all events.
     pub fn discarding() -> Self {
-        Self { queue: mpsc::channel(1).0, reporting_controller: "", draining: watch::Sender::new(false) }
+        let (queue, draining) = (mpsc::channel(1).0, watch::Sender::new(false));
+        Self { queue, reporting_controller: "", draining, remembered_warnings: Arc::default() }
+    }
+
+    /// The number of warnings that the broadcaster remembers.
+    pub(crate) fn remembered_warnings(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.remembered_warnings)
     }
 
     /// Queues an event about an object, without waiting.
@@ -86,25 +107,21 @@ impl EventBroadcaster {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the recorder writes the events of this queue")]
 async fn publish_all(
     client: Client,
     mut jobs: mpsc::Receiver<Job>,
     mut draining: watch::Receiver<bool>,
     latency: ApiLatency,
+    mut correlator: EventCorrelator,
 ) {
-    let mut correlator = EventCorrelator::default();
-    let mut recorders = BTreeMap::new();
+    let mut recorders = Recorders::new(client);
     while let Some(job) = jobs.recv().await {
         match job {
             Job::Publish(queued) => {
                 let QueuedEvent { reporting_controller, regarding, event } = *queued;
-                let recorder = recorders
-                    .entry(reporting_controller)
-                    .or_insert_with(|| Recorder::new(client.clone(), reporting_controller.into()));
                 if correlator.should_publish(&regarding, &event) {
                     let began = Instant::now();
-                    if !publish(recorder, &regarding, &event).await {
+                    if !publish(recorders.next(reporting_controller), &regarding, &event).await {
                         correlator.forget(&regarding, &event);
                     }
                     let took = began.elapsed();
@@ -117,6 +134,30 @@ async fn publish_all(
             // The receiver may have stopped waiting.
             Job::Flush(done) => drop(done.send(())),
         }
+    }
+}
+
+/// The recorder of each reporting controller, and the number of its events.
+struct Recorders {
+    client: Client,
+    by_controller: BTreeMap<&'static str, (Recorder, usize)>,
+}
+
+impl Recorders {
+    fn new(client: Client) -> Self {
+        Self { client, by_controller: BTreeMap::new() }
+    }
+
+    /// The recorder for the next event of the controller.
+    #[expect(clippy::disallowed_methods, reason = "the recorder writes the events of this queue")]
+    fn next(&mut self, controller: &'static str) -> &Recorder {
+        let new = || (Recorder::new(self.client.clone(), controller.into()), 0);
+        let (recorder, events) = self.by_controller.entry(controller).or_insert_with(new);
+        if *events == EVENTS_PER_RECORDER {
+            (*recorder, *events) = new();
+        }
+        *events += 1;
+        recorder
     }
 }
 
@@ -135,6 +176,8 @@ async fn publish(recorder: &Recorder, regarding: &ObjectReference, event: &Event
 #[derive(Default)]
 struct EventCorrelator {
     published: BTreeMap<(String, String, String), Instant>,
+    /// The number of the warnings, for a metric.
+    count: Arc<AtomicUsize>,
 }
 
 /// The message without the words that contain digits: names and numbers. A retry is rejected with other names and numbers, but
@@ -155,13 +198,18 @@ impl EventCorrelator {
         if self.published.contains_key(&key) {
             return false;
         }
+        if self.published.len() >= MAX_REMEMBERED_WARNINGS {
+            self.published.clear();
+        }
         self.published.insert(key, now);
+        self.count.store(self.published.len(), Ordering::Relaxed);
         true
     }
 
     /// Forgets an event whose publication failed, so that the next equal event is published.
     fn forget(&mut self, regarding: &ObjectReference, event: &Event) {
         self.published.remove(&key(regarding, event));
+        self.count.store(self.published.len(), Ordering::Relaxed);
     }
 }
 
@@ -280,6 +328,29 @@ mod tests {
         let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
         assert!(correlator.should_publish(&regarding, &event(EventType::Normal, "Created Pod: a")));
         assert!(correlator.should_publish(&regarding, &event(EventType::Normal, "Created Pod: a")));
+    }
+
+    #[tokio::test]
+    async fn a_recorder_is_replaced_before_it_stores_many_events() {
+        let (client, _) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
+        let mut recorders = Recorders::new(client);
+        for _ in 0..EVENTS_PER_RECORDER {
+            recorders.next("a");
+        }
+        assert_eq!(recorders.by_controller["a"].1, EVENTS_PER_RECORDER);
+        recorders.next("a");
+        recorders.next("b");
+        assert_eq!((recorders.by_controller["a"].1, recorders.by_controller["b"].1), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_remembered_warnings_is_limited() {
+        let (mut correlator, regarding) = (EventCorrelator::default(), ObjectReference::default());
+        for nth in 0..MAX_REMEMBERED_WARNINGS + 10 {
+            let letters = format!("{nth:b}").replace('0', "a").replace('1', "b");
+            correlator.should_publish(&regarding, &event(EventType::Warning, &letters));
+            assert!(correlator.published.len() <= MAX_REMEMBERED_WARNINGS);
+        }
     }
 
     #[tokio::test(start_paused = true)]

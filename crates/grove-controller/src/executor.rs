@@ -1,13 +1,15 @@
 //! Executes plans, and patches statuses: all writes of the reconcilers. Besides it, only events, leader election and
 //! certificates write to the API server.
 //!
-//! The executor retries nothing. If a step fails, the rest of its stage is still executed, and later stages are not, at
-//! least in the same failure domain. The rate limiter of the controller then enqueues the object again;
+//! The executor retries nothing. If a step fails, the rest of its stage is still executed, except for creates of alike objects
+//! ([`SlowStart`](crate::plan::SlowStart)). Later stages are not executed, at least in the same failure domain, unless the stages of
+//! the plan are independent. The rate limiter of the controller then enqueues the object again;
 //! [`create_backoff`](crate::create_backoff) decides when a rejected create is sent again.
 
 mod execution_result;
 mod requests;
 mod stage_events;
+mod step_queue;
 
 use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 
@@ -28,7 +30,7 @@ use tokio::{
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
-use self::{execution_result::Effect, stage_events::stage_events};
+use self::{execution_result::Effect, stage_events::stage_events, step_queue::StepQueue};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
@@ -39,6 +41,9 @@ use crate::{
 /// Writes that are in flight at the same time.
 pub const MAX_IN_FLIGHT_WRITES: usize = MAX_IN_FLIGHT_PERMITS as usize;
 const MAX_IN_FLIGHT_PERMITS: u32 = 32;
+
+/// A step that was sent, and its result.
+type ExecutedStep<'a> = (&'a Step, Result<Effect, ApiError>);
 
 /// Executes plans. Cheap to clone; all clones share the limit of writes in flight.
 #[derive(Clone)]
@@ -86,8 +91,9 @@ impl Executor {
         Self { events: self.events.named(controller), ..self.clone() }
     }
 
-    /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan;
-    /// if the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain.
+    /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan. If
+    /// the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain. If the
+    /// stages are independent, a rejection ends nothing.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
         for stage in &plan.stages {
@@ -95,13 +101,13 @@ impl Executor {
             if stage.steps.is_empty() {
                 continue;
             }
-            let results = self.execute_steps(&stage.steps).await;
+            let results = self.execute_steps(&stage).await;
             self.publish_events(subject, &stage, &results);
-            let failed = stage.steps.iter().zip(&results).filter(|(_, result)| result.is_err());
+            let failed = results.iter().filter(|(_, result)| result.is_err());
             blocked_domains.extend(failed.filter_map(|(step, _)| plan.failure_domain_of(step)));
-            let results = stage.steps.iter().zip(results).map(|(step, result)| step_result(&stage, step, result));
-            execution.steps.extend(results);
-            let ends_plan = plan.failure_domains.is_empty() && !execution.succeeded();
+            execution.steps.extend(results.into_iter().map(|(step, result)| step_result(&stage, step, result)));
+            let is_one_domain = plan.failure_domains.is_empty() && !plan.has_independent_stages;
+            let ends_plan = is_one_domain && !execution.succeeded();
             if ends_plan || execution.failures().any(|error| !error.is_object_specific()) {
                 break;
             }
@@ -149,23 +155,25 @@ impl Executor {
         Ok(live.is_none_or(|live| live.uid() != target.uid))
     }
 
-    /// The results in the order of the steps. A future is created only when its write may start, because each future is large.
-    async fn execute_steps(&self, steps: &[Step]) -> Vec<Result<Effect, ApiError>> {
-        let (mut remaining, mut in_flight) = (steps.iter().enumerate(), FuturesUnordered::new());
-        let mut results = Vec::with_capacity(steps.len());
+    /// The executed steps and their results, in the order of the steps. A future is created only when its write may start, because
+    /// each future is large.
+    async fn execute_steps<'a>(&self, stage: &'a Stage) -> Vec<ExecutedStep<'a>> {
+        let (mut queue, mut in_flight) = (StepQueue::of(stage), FuturesUnordered::new());
+        let mut results = Vec::with_capacity(stage.steps.len());
         loop {
-            for (at, step) in remaining.by_ref().take(MAX_IN_FLIGHT_WRITES - in_flight.len()) {
-                in_flight.push(self.execute_step_at(at, step));
+            for (position, step) in queue.take(in_flight.len()) {
+                in_flight.push(self.execute_step_at(position, step));
             }
-            let Some(result) = in_flight.next().await else { break };
-            results.push(result);
+            let Some((position, executed)) = in_flight.next().await else { break };
+            queue.observe(position, &executed.1);
+            results.push((position, executed));
         }
-        results.sort_unstable_by_key(|(at, _)| *at);
-        results.into_iter().map(|(_, result)| result).collect()
+        results.sort_unstable_by_key(|(position, _)| *position);
+        results.into_iter().map(|(_, executed)| executed).collect()
     }
 
-    async fn execute_step_at(&self, at: usize, step: &Step) -> (usize, Result<Effect, ApiError>) {
-        (at, self.execute_step(step).await)
+    async fn execute_step_at<'a>(&self, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
+        (position, (step, self.execute_step(step).await))
     }
 
     async fn execute_step(&self, step: &Step) -> Result<Effect, ApiError> {
@@ -295,12 +303,7 @@ impl Executor {
         api_of(self.client.clone(), resource, namespace.as_deref())
     }
 
-    fn publish_events<K: Resource<DynamicType = ()>>(
-        &self,
-        subject: &K,
-        stage: &Stage,
-        results: &[Result<Effect, ApiError>],
-    ) {
+    fn publish_events<K: Resource<DynamicType = ()>>(&self, subject: &K, stage: &Stage, results: &[ExecutedStep<'_>]) {
         // Users need no event about the rejected writes of a replica that lost its lease.
         if !self.leadership.is_held() {
             return;
@@ -317,7 +320,7 @@ fn without_blocked_steps<'a>(plan: &Plan, stage: &'a Stage, blocked_domains: &BT
         return Cow::Borrowed(stage);
     }
     let steps = stage.steps.iter().filter(|step| !plan.is_blocked(step, blocked_domains)).cloned().collect();
-    Cow::Owned(Stage { name: stage.name, steps, events: stage.events.clone() })
+    Cow::Owned(Stage { name: stage.name, steps, events: stage.events.clone(), slow_start: stage.slow_start })
 }
 
 /// The span of one write. It is in traces, and in the log at level `debug`.

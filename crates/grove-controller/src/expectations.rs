@@ -133,6 +133,16 @@ impl Expectations {
         PendingCreates { children }
     }
 
+    /// The number of creates with pending watch events.
+    pub fn len(&self) -> usize {
+        self.by_owner_uid.lock().values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether no watch event is pending.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Drops the expectations of a deleted owner.
     pub fn forget<Owner: Resource>(&self, owner: &Owner) {
         self.by_owner_uid.lock().remove(&uid(owner));

@@ -37,4 +37,6 @@ pub mod status_policy;
 pub mod status_throttle;
 pub mod status_writer;
 
+pub mod state_metrics;
+
 pub mod slim_pod;

@@ -1,13 +1,17 @@
 //! The manager, as in controller-runtime: the objects that the controllers of one process share. These are the runtime, the
 //! executor and the event broadcaster.
 
-use std::ops::Deref;
+use std::{ops::Deref, sync::atomic::Ordering};
 
 use grove_runtime::runtime::{Drain, Runtime};
 
 use crate::{
-    api_latency::ApiLatency, events::EventBroadcaster, executor::Executor, work_queue_metrics::WorkQueueMetrics,
+    api_latency::ApiLatency, events::EventBroadcaster, executor::Executor, state_metrics::StateMetrics,
+    work_queue_metrics::WorkQueueMetrics,
 };
+
+/// The label of the maps of the event broadcaster, in place of a controller.
+const EVENT_BROADCASTER: &str = "event-broadcaster";
 
 /// The runtime of a process together with its executor. Cheap to clone; all clones share everything.
 #[derive(Clone)]
@@ -16,25 +20,34 @@ pub struct Manager {
     executor: Executor,
     events: EventBroadcaster,
     work_queue_metrics: WorkQueueMetrics,
+    state_metrics: StateMetrics,
 }
 
 impl Manager {
     /// Starts the event broadcaster, and creates the executor. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the metrics of the work queues are already registered.
+    /// If the metrics of the work queues or of the maps are already registered.
     pub fn new(runtime: &Runtime) -> anyhow::Result<Self> {
         let latency = ApiLatency::default();
         let events = EventBroadcaster::start(runtime.client(), runtime.name(), latency.clone());
         let executor = Executor::new(runtime.client(), events.clone(), runtime.metrics().clone());
         let executor = executor.gated_by_leadership(runtime.leadership().clone()).with_latency_tracker(latency);
         let work_queue_metrics = WorkQueueMetrics::register(runtime.metrics().registry())?;
-        Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics })
+        let state_metrics = StateMetrics::register(runtime.metrics().registry())?;
+        let remembered = events.remembered_warnings();
+        state_metrics.add(EVENT_BROADCASTER, "remembered_warnings", move || remembered.load(Ordering::Relaxed));
+        Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics, state_metrics })
     }
 
     /// The executor of the process.
     pub fn executor(&self) -> &Executor {
         &self.executor
+    }
+
+    /// The metric about the maps that the controllers store in memory.
+    pub fn state_metrics(&self) -> &StateMetrics {
+        &self.state_metrics
     }
 
     pub(crate) fn work_queue_metrics(&self) -> &WorkQueueMetrics {

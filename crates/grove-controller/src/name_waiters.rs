@@ -99,6 +99,16 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
         waiting.into_iter().map(|waiter| ObjectRef::new(&waiter.name).within(&waiter.namespace)).collect()
     }
 
+    /// The number of registrations.
+    pub fn len(&self) -> usize {
+        self.waiters.lock().values().map(BTreeSet::len).sum()
+    }
+
+    /// Whether no owner waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Removes all registrations of an owner after its deletion.
     pub fn forget(&self, owner: &Owner) {
         let waiter = Waiter::new(owner);

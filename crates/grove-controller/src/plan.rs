@@ -7,6 +7,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt::{self, Display, Formatter},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,11 +17,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 mod failure_domains;
+mod manifest;
+mod slow_start;
+
+pub use self::{
+    manifest::{Manifest, ManifestTemplate},
+    slow_start::SlowStart,
+};
 
 /// All writes of one reconcile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Executed one after the other. A failed step ends the plan, or blocks later creates of its failure domain.
+    /// Executed one after the other. A failed step ends the plan, or blocks later creates of its failure domain. If the stages are
+    /// independent, a rejected step ends nothing.
     pub stages: Vec<Stage>,
     /// The reasons for not doing more now. Conditions and logs show them.
     pub waiting: Vec<Waiting>,
@@ -28,6 +37,8 @@ pub struct Plan {
     pub requeue_after: Option<Duration>,
     /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,
+    /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
+    pub has_independent_stages: bool,
 }
 
 impl Plan {
@@ -57,6 +68,12 @@ impl Plan {
     pub fn requeue_after(mut self, delay: Duration) -> Self {
         self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
         self
+    }
+
+    /// A rejected step neither ends this plan nor blocks another step.
+    #[must_use]
+    pub fn with_independent_stages(self) -> Self {
+        Self { has_independent_stages: true, ..self }
     }
 
     /// Whether the plan has no steps.
@@ -92,12 +109,20 @@ pub struct Stage {
     pub steps: Vec<Step>,
     /// The events about the stage: one about all steps, or one per kind.
     pub events: Vec<StageEvent>,
+    /// How the executor begins the creates of alike objects; `None` sends all steps with full concurrency.
+    pub slow_start: Option<SlowStart>,
 }
 
 impl Stage {
     /// A stage without events.
     pub fn new(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { name, steps: steps.into_iter().collect(), events: vec![] }
+        Self { name, steps: steps.into_iter().collect(), events: vec![], slow_start: None }
+    }
+
+    /// Sends the steps, which are creates of alike objects, in growing batches. A rejected create ends the stage.
+    #[must_use]
+    pub fn with_slow_start(self, slow_start: Option<SlowStart>) -> Self {
+        Self { slow_start, ..self }
     }
 
     /// Publishes one event about the stage: reason `success` with the note `<verb> <Kind>s: a, b`, or a warning with
@@ -161,35 +186,6 @@ pub struct Create {
     pub target: Target,
     /// The whole object, with `apiVersion` and `kind`.
     pub object: Manifest,
-}
-
-/// An object as JSON text. A plan may create thousands of objects, and a `Value` is ten times as large.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manifest(Box<str>);
-
-impl Manifest {
-    #[expect(clippy::expect_used, reason = "an API object consists of maps with string keys, which always serialise")]
-    fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
-        let text = serde_json::to_string(object).expect("an API object serialises");
-        // Slim types do not always serialise their own `apiVersion` and `kind`.
-        if text.starts_with(r#"{"apiVersion":"#) {
-            return Self(text.into());
-        }
-        let (version, kind) = (json!(K::api_version(&())), json!(K::kind(&())));
-        let typed = text.replacen('{', &format!(r#"{{"apiVersion":{version},"kind":{kind},"#), 1);
-        Self(typed.into())
-    }
-
-    /// The object as JSON.
-    pub fn text(&self) -> &str {
-        &self.0
-    }
-
-    /// The object as a JSON value.
-    pub fn value(&self) -> Value {
-        // The text was serialised from an object, so it parses.
-        serde_json::from_str(&self.0).unwrap_or_default()
-    }
 }
 
 /// A change to a live object.
@@ -265,6 +261,12 @@ impl Step {
         Self::Create(Create { target: Target::of(object), object: Manifest::of(object) })
     }
 
+    /// Creates the object with this index from `template`, which renders its manifest when the request is sent.
+    pub fn create_from_template(target: Target, template: Arc<dyn ManifestTemplate>, index: i32) -> Self {
+        let object = Manifest::from_template(template, &target.name, index);
+        Self::Create(Create { target, object })
+    }
+
     /// Merges `change` into the object of this name, without a check of its resourceVersion.
     pub fn merge_patch<K: Resource<DynamicType = ()>>(object: &K, change: Value) -> Self {
         Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change) })
@@ -298,6 +300,16 @@ impl Step {
             | Self::Patch(Patch { target, change: _ })
             | Self::Delete(Delete { target })
             | Self::Adopt(Adopt { target, owner: _, reference: _ }) => target,
+        }
+    }
+
+    /// The number of bytes of the manifest or of the change.
+    pub fn stored_bytes(&self) -> usize {
+        match self {
+            Self::Create(Create { target: _, object }) => object.stored_bytes(),
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => change.to_string().len(),
+            Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => json!(change).to_string().len(),
+            Self::Delete(_) | Self::Adopt(_) => 0,
         }
     }
 

@@ -75,6 +75,16 @@ impl StatusThrottle {
         Ok(())
     }
 
+    /// The number of objects with a delayed or withheld status.
+    pub fn len(&self) -> usize {
+        self.unwritten_by_uid.lock().len() + self.withheld_since_by_uid.lock().len()
+    }
+
+    /// Whether no status is delayed or withheld.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Drops the delayed status of an object that was deleted, or that has the status again.
     pub fn forget<K: Resource>(&self, object: &K) {
         let uid = object.uid().unwrap_or_default();

@@ -105,6 +105,11 @@ impl StatusWriter {
         Ok(None)
     }
 
+    /// The number of objects with a delayed or withheld status.
+    pub fn delayed_statuses(&self) -> usize {
+        self.throttle.len()
+    }
+
     /// Drops the delayed status of an object that was deleted, or that has the status again.
     pub fn forget<K: Resource>(&self, object: &K) {
         self.throttle.forget(object);

@@ -1,6 +1,13 @@
 //! The metrics of a work queue, with client-go's names.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use prometheus::{
@@ -23,6 +30,7 @@ pub(crate) struct QueueMetrics {
     queue_duration: Histogram,
     work_duration: Histogram,
     in_flight: InFlight,
+    cooldowns: Arc<AtomicUsize>,
 }
 
 /// The metrics of all work queues of a process.
@@ -77,6 +85,7 @@ impl WorkQueueMetrics {
             queue_duration: self.queue_duration.with_label_values(&[name]),
             work_duration: self.work_duration.with_label_values(&[name]),
             in_flight: self.in_flight.lock().entry(name.to_owned()).or_default().clone(),
+            cooldowns: Arc::default(),
         }
     }
 }
@@ -107,6 +116,15 @@ impl QueueMetrics {
         if let Some(index) = in_flight.iter().position(|other| *other == since) {
             in_flight.swap_remove(index);
         }
+    }
+
+    /// The number of cooldowns, which `grove_state_entries` contains.
+    pub(crate) fn cooldowns(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.cooldowns)
+    }
+
+    pub(crate) fn set_cooldowns(&self, count: usize) {
+        self.cooldowns.store(count, Ordering::Relaxed);
     }
 
     pub(crate) fn set_depth(&self, reconciles: usize, statuses: usize) {

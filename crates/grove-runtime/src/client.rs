@@ -38,8 +38,9 @@ pub struct Clients {
 pub struct Connection {
     /// The clients for requests and watches.
     pub clients: Clients,
-    /// The client for the Lease. It shares no connection and no rate limit, because a late renewal ends the leadership.
-    pub leases: Client,
+    /// The configuration of the client for the Lease. That client shares no connection, no rate limit and no thread with the others,
+    /// because a late renewal ends the leadership.
+    pub lease_config: Config,
     /// The URL of the API server.
     pub server: String,
     /// The namespace of the service. A process outside of a cluster has the namespace `grove-system`.
@@ -70,11 +71,11 @@ pub async fn connect(
     let server = config.cluster_url.to_string();
     let mut watching = config.clone();
     watching.read_timeout = None;
-    let leases = Client::try_from(watching.clone()).context("could not create the client for leases")?;
+    let lease_config = watching.clone();
     let requests = ClientBuilder::try_from(config).context("could not create the client")?;
     let requests = requests.with_layer(&rate_limit(rate)).build();
     let watches = Client::try_from(watching).context("could not create the client for watches")?;
-    Ok(Connection { clients: Clients { requests, watches }, leases, server, namespace })
+    Ok(Connection { clients: Clients { requests, watches }, lease_config, server, namespace })
 }
 
 async fn client_config(kubeconfig: Option<&Path>, user_agent: &str) -> anyhow::Result<Config> {

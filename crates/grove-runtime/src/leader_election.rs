@@ -7,6 +7,7 @@
 //! concurrent updates succeeds.
 
 mod record;
+pub(crate) mod thread;
 
 use std::{future::Future, time::Duration};
 
@@ -218,7 +219,9 @@ impl LeaderElector {
     /// by itself, and resumes with the next successful renewal if no other replica has taken over.
     async fn renew_loop(&mut self, mut lease: Lease) -> LeadershipLost {
         loop {
-            sleep(self.election.retry_period).await;
+            let due = Instant::now() + self.election.retry_period;
+            sleep_until(due).await;
+            self.metrics.observe_renewal_delay(&self.name, due.elapsed());
             match self.renew(&lease).await {
                 Ok(Ok(renewed)) => lease = renewed,
                 Ok(Err(lost)) => return lost,

@@ -1,11 +1,14 @@
 //! The metrics of a service. A metric that client-go or controller-runtime defines has the same name here.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
     core::Collector,
 };
+
+/// A delay of more than 100 ms shows that a computation blocked the thread of the leader election.
+const RENEWAL_DELAY_BUCKETS: [f64; 6] = [0.001, 0.005, 0.02, 0.1, 1.0, 10.0];
 
 /// The service's metrics. A clone shares its registry.
 #[derive(Clone, Debug)]
@@ -21,6 +24,7 @@ pub struct Metrics {
     watches: IntCounterVec,
     cache_objects: IntGaugeVec,
     leader_status: IntGaugeVec,
+    renewal_delay: HistogramVec,
     config: IntGaugeVec,
 }
 
@@ -38,6 +42,11 @@ impl Metrics {
             "controller_runtime_reconcile_time_seconds",
             "Length of time per reconciliation per controller.",
         );
+        let renewal_delay = HistogramOpts::new(
+            "leader_election_renewal_delay_seconds",
+            "How late the renewals of the lease began: for how long their thread was blocked.",
+        );
+        let renewal_delay = renewal_delay.buckets(RENEWAL_DELAY_BUCKETS.to_vec());
         Ok(Self {
             reconciles: counter(
                 "controller_runtime_reconcile_total",
@@ -73,6 +82,7 @@ impl Metrics {
                 "1 if this replica holds the lease, 0 if it is a standby.",
                 &["name"],
             )?,
+            renewal_delay: register(&registry, HistogramVec::new(renewal_delay, &["name"])?)?,
             config: gauge(
                 "grove_config_info",
                 "Always 1. The label hash is the start of the SHA-256 of the configuration file.",
@@ -108,6 +118,11 @@ impl Metrics {
     /// Records whether this replica holds the lease.
     pub fn set_leader(&self, lease: &str, is_leader: bool) {
         self.leader_status.with_label_values(&[lease]).set(is_leader.into());
+    }
+
+    /// Records how late a renewal of the lease began.
+    pub fn observe_renewal_delay(&self, lease: &str, delay: Duration) {
+        self.renewal_delay.with_label_values(&[lease]).observe(delay.as_secs_f64());
     }
 
     /// Records the hash of the configuration file that the service uses.

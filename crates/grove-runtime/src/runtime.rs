@@ -24,7 +24,7 @@ use crate::{
     clock::Clock,
     config::{self, LoadedConfiguration},
     health_and_metrics, identity,
-    leader_election::{LeaderElector, LeadershipLost, LeaseLock},
+    leader_election::thread::PendingElection,
     leadership::Leadership,
     metrics::Metrics,
     ready::Readiness,
@@ -73,8 +73,8 @@ struct Inner {
     leadership: Leadership,
     /// Whether the API server serves the kind, for each informer.
     served_kinds: Mutex<Vec<watch::Receiver<bool>>>,
-    /// The leader elector; `None` if leader election is off, and after `run` has taken it.
-    elector: Mutex<Option<LeaderElector>>,
+    /// The leader election; `None` if it is off, and after `run` has started it.
+    election: Mutex<Option<PendingElection>>,
 }
 
 impl Runtime {
@@ -89,17 +89,25 @@ impl Runtime {
         let source = ServiceIdentity { service: name, version, instance: &identity };
         let LoadedConfiguration { configuration, warnings: _, hash } = configure(args, &source)?;
         let agent = format!("{name}/{version} ({identity})");
-        let Connection { clients, leases, server, namespace } =
+        let Connection { clients, lease_config, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
         let probe_address = args.probe_address.unwrap_or(configuration.server.health_probes.0);
         let metrics_address = args.metrics_address.unwrap_or(configuration.server.metrics.0);
         let runtime = if configuration.leader_election.enabled {
             let leadership = Leadership::standby();
-            let lock = LeaseLock { client: leases, namespace: namespace.clone(), service: name.to_owned() };
-            let election = configuration.leader_election.clone();
-            let runtime = Self::with_leadership(leadership.clone(), (name, namespace), clients, configuration)?;
-            let elector = LeaderElector::new(lock, &identity, &election, leadership, runtime.metrics().clone());
-            runtime.inner.elector.lock().replace(elector);
+            let settings = configuration.leader_election.clone();
+            let service_and_namespace = (name, namespace.clone());
+            let runtime = Self::with_leadership(leadership.clone(), service_and_namespace, clients, configuration)?;
+            let election = PendingElection {
+                config: lease_config,
+                namespace,
+                service: name.to_owned(),
+                identity: identity.clone(),
+                settings,
+                leadership,
+                metrics: runtime.metrics().clone(),
+            };
+            runtime.inner.election.lock().replace(election);
             runtime
         } else {
             Self::with_leadership(Leadership::always(), (name, namespace), clients, configuration)?
@@ -136,7 +144,7 @@ impl Runtime {
             signals: Mutex::default(),
             leadership,
             served_kinds: Mutex::default(),
-            elector: Mutex::default(),
+            election: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -247,7 +255,7 @@ impl Runtime {
         };
         let result = tokio::select! {
             result = drained => result,
-            Err(lost) = &mut election => return Err(lost.into()),
+            Err(lost) = &mut election => return Err(lost),
         };
         // Tasks beside `work` stop when `work` ends by itself.
         self.shutdown().cancel();
@@ -262,14 +270,11 @@ impl Runtime {
     }
 
     /// Runs the leader election from the moment the caches are synced until `release`.
-    async fn run_leader_election(&self, release: &CancellationToken) -> Result<(), LeadershipLost> {
-        let elector = self.inner.elector.lock().take();
-        match elector {
+    async fn run_leader_election(&self, release: &CancellationToken) -> anyhow::Result<()> {
+        let election = self.inner.election.lock().take();
+        match election {
             None => release.cancelled().await,
-            Some(elector) => tokio::select! {
-                () = self.readiness().wait() => return elector.run(release.cancelled()).await,
-                () = release.cancelled() => {}
-            },
+            Some(election) => election.run(self.readiness().clone(), release.clone()).await?,
         }
         Ok(())
     }

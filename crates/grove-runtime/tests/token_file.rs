@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use axum::{Router, extract::State, http::HeaderMap, routing::get};
 use grove_runtime::client;
+use kube::Client;
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, time::timeout};
 
@@ -48,12 +49,13 @@ async fn the_clients_use_a_renewed_token_without_a_restart() {
     std::fs::write(&token, "first").unwrap();
     std::fs::write(&config, kubeconfig(&server(Arc::clone(&seen)).await, &token)).unwrap();
     let connection = client::connect(Some(&config), "test", None).await.unwrap();
+    let leases = Client::try_from(connection.lease_config.clone()).unwrap();
 
     connection.clients.requests.apiserver_version().await.unwrap();
     assert_eq!(*seen.lock(), BTreeSet::from(["Bearer first".to_owned()]));
     std::fs::write(&token, "second").unwrap();
     let renewed = async {
-        for client in [&connection.clients.requests, &connection.clients.watches, &connection.leases] {
+        for client in [&connection.clients.requests, &connection.clients.watches, &leases] {
             seen.lock().clear();
             while !seen.lock().contains("Bearer second") {
                 client.apiserver_version().await.unwrap();

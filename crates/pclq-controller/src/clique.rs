@@ -38,6 +38,7 @@ pub(crate) const CONTROLLER: &str = "podclique-controller";
 
 /// Reconciles cliques until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
+    manager.state_metrics().add_all(CONTROLLER, &ctx, &STATE_MAPS);
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
         .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
@@ -53,9 +54,11 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   of the pod has scaled cliques and the pod has just been scheduled;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update), and the scaled cliques of the gang;
-/// - a change of the number of scheduled pods of another clique, if this one is a scaled clique of the gang of that clique;
+/// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
+///   clique;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
-/// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota.
+/// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota. Each deletion
+///   enqueues only the few cliques that wait longest.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
     let creates = ctx.creates.clone();
@@ -77,6 +80,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
     ctx.write_history.record_creates(observed.uid(), &plan);
+    ctx.replacements.record_creates(observed.uid(), &plan);
     ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
     let result = ctx.executor.execute(&*clique, &plan).await;
     ctx.creates.record(&clique, &observed.backed_off, &result);
@@ -95,11 +99,23 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     ctx.status_writer.write_after(&*clique, executed, status).await
 }
 
+/// The maps of the context, each with a function that counts its entries. An entry ends with its clique at the latest: see
+/// [`cleanup_plan`].
+const STATE_MAPS: [(&str, fn(&Context) -> usize); 6] = [
+    ("rejected_creates", |ctx| ctx.creates.backoff.len()),
+    ("expectations", |ctx| ctx.creates.expectations.len()),
+    ("write_history", |ctx| ctx.write_history.len()),
+    ("replacement_backoff", |ctx| ctx.replacements.len()),
+    ("delayed_statuses", |ctx| ctx.status_writer.delayed_statuses()),
+    ("tombstones", |ctx| ctx.caches.tombstones.len()),
+];
+
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
     ctx.creates.forget(deleted);
     ctx.write_history.forget(&uid);
+    ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))

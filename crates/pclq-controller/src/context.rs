@@ -13,6 +13,7 @@ use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
 use crate::informers::PclqCaches;
+use crate::replacement_backoff::ReplacementBackoff;
 use crate::write_history::WriteHistory;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
@@ -20,6 +21,7 @@ pub(crate) struct Context {
     pub(crate) caches: PclqCaches,
     pub(crate) creates: CreateState<PodClique>,
     pub(crate) write_history: WriteHistory,
+    pub(crate) replacements: ReplacementBackoff,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
@@ -35,6 +37,7 @@ impl Context {
             caches,
             creates: CreateState::new(CreateBackoff::of_alike_children()),
             write_history: WriteHistory::default(),
+            replacements: ReplacementBackoff::default(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
             clock: manager.clock(),

@@ -11,6 +11,7 @@ mod context;
 mod informers;
 mod pod;
 pub mod rbac;
+mod replacement_backoff;
 mod scaled_cliques;
 mod tombstones;
 mod write_history;

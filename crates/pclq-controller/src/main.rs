@@ -14,7 +14,8 @@ struct Args {
     common: CommonArgs,
 }
 
-// The process mostly waits for the API server, so one thread suffices; each further thread has its own heap.
+// The process mostly waits for the API server, so one thread suffices; each further thread has its own heap. Only the leader
+// election has another thread.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();

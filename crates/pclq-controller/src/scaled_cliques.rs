@@ -21,14 +21,16 @@ pub(crate) fn scaled_cliques_of(cliques: &Cache<PodClique>, namespace: &str, gan
     scaled.iter().map(|clique| ObjectRef::from_obj(&**clique)).collect()
 }
 
-/// The cliques to reconcile after a change of a clique: if the number of its scheduled pods changed, the scaled cliques of its
-/// gang.
+/// The cliques to reconcile after a change of a clique: if the number of its scheduled pods or of its replicas changed, the scaled
+/// cliques of its gang.
 pub(crate) fn scaled_cliques_after_scheduling(
     cliques: &Cache<PodClique>,
     delta: &Delta<PodClique>,
 ) -> Vec<ObjectRef<PodClique>> {
-    let scheduled = |clique: &Option<Arc<PodClique>>| clique.as_deref().map(scheduled_replicas);
-    let changed = delta.object().filter(|_| scheduled(&delta.old) != scheduled(&delta.new));
+    let counts = |clique: &Option<Arc<PodClique>>| {
+        clique.as_deref().map(|clique| (scheduled_replicas(clique), clique.spec.replicas))
+    };
+    let changed = delta.object().filter(|_| counts(&delta.old) != counts(&delta.new));
     let gang = changed.and_then(|clique| Some((clique.namespace()?, clique.labels().get(labels::POD_GANG)?)));
     gang.map(|(namespace, gang)| scaled_cliques_of(cliques, &namespace, gang)).unwrap_or_default()
 }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_api_types::labels;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Create, Plan, Step};
@@ -51,8 +50,7 @@ impl WriteHistory {
     pub(crate) fn record_creates(&self, clique_uid: &str, plan: &Plan) {
         for step in plan.steps() {
             let Step::Create(Create { target, object }) = step else { continue };
-            let index = object.value()["metadata"]["labels"][labels::POD_INDEX].as_str().and_then(|i| i.parse().ok());
-            let Some(index) = index else { continue };
+            let Some(index) = object.index() else { continue };
             let mut all = self.0.lock();
             all.entry(clique_uid.to_owned()).or_default().created_names.insert(index, target.name.clone());
         }
@@ -70,6 +68,15 @@ impl WriteHistory {
     /// Records that the pod references were written into this version of the gang.
     pub(crate) fn record_references_written(&self, clique_uid: &str, gang_version: Option<String>) {
         self.0.lock().entry(clique_uid.to_owned()).or_default().references_written_at = gang_version;
+    }
+
+    /// The number of recorded names and versions.
+    pub(crate) fn len(&self) -> usize {
+        let count = |writes: &CliqueWrites| {
+            let CliqueWrites { created_names, conflicting_names, references_written_at } = writes;
+            created_names.len() + conflicting_names.len() + usize::from(references_written_at.is_some())
+        };
+        self.0.lock().values().map(count).sum()
     }
 
     /// Drops the writes for a deleted clique.

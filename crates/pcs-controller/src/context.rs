@@ -37,13 +37,17 @@ impl<O: OwnerKind> Context<O> {
         owners: &Cache<O::Object>,
     ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
-        Arc::new(Self {
+        let context = Arc::new(Self {
             caches: caches.clone(),
             children: ChildTracker::new(kinds, &caches.informers, owners),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
             clock: manager.clock(),
             default_scheduler: manager.config().schedulers.default_profile,
-        })
+        });
+        context.children.add_state_metrics(manager.state_metrics(), controller);
+        let delayed_statuses: fn(&Self) -> usize = |context| context.status_writer.delayed_statuses();
+        manager.state_metrics().add_all(controller, &context, &[("delayed_statuses", delayed_statuses)]);
+        context
     }
 }

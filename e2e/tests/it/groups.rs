@@ -147,6 +147,31 @@ async fn pods_of_scaled_gangs_stay_gated_until_the_base_gang_is_scheduled() {
 }
 
 #[tokio::test]
+async fn a_clique_scaled_to_zero_does_not_gate_new_pods_of_scaled_gangs() {
+    in_namespace("e2e-groups-zero", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        ns.wait_for("all pods are ready", |state| is_settled(state, "m", 14)).await;
+        ns.scale::<PodClique>("m-0-f", 0).await;
+        let is_of_f = |pod: &Pod| snapshot::hostname(pod).starts_with("m-0-f-");
+        let state = ns
+            .wait_for("the clique has no pods", |state| {
+                let status = state.cliques.get("m-0-f").and_then(|clique| clique.status.as_ref());
+                !state.pods.values().any(is_of_f) && status.is_some_and(|status| status.scheduled_replicas == 0)
+            })
+            .await;
+        let of_scaled_gang = |pod: &&Pod| snapshot::hostname(pod) == "m-0-g-1-d-0";
+        let old = state.active_pods().find(of_scaled_gang).expect("a pod of a scaled gang").clone();
+        ns.delete_object::<Pod>(&old.name_any()).await;
+        ns.wait_for("another pod is ready at its index", |state| {
+            let successor = state.active_pods().find(of_scaled_gang);
+            successor.is_some_and(|pod| pod.uid() != old.uid()) && state.ready_indices("m-0-g-1-d") == [0, 1, 2]
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn deleted_and_edited_objects_of_a_scaling_group_are_restored() {
     in_namespace("e2e-groups-heal", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;

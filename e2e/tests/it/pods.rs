@@ -1,12 +1,17 @@
 //! Changes of pods, and the status that their clique and their set report.
 
-use e2e::{Namespace, NamespaceState, fixtures, in_namespace, namespace_state::is_ready};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use e2e::poll::poll_until;
+use e2e::{Namespace, NamespaceState, fixtures, in_namespace, namespace_state::is_ready, snapshot};
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt;
-use kube::api::{EvictParams, Patch, PatchParams};
+use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
 const CLIQUE: &str = "llm-0-decode";
@@ -135,7 +140,109 @@ async fn a_slowly_terminating_pod_releases_its_index_at_once() {
     .await;
 }
 
-/// After `disrupt`, another pod replaces the pod at its index.
+/// The creation times, in seconds, of the pods that had the index 0.
+type CreationTimes = BTreeMap<String, i64>;
+
+#[tokio::test]
+async fn a_pod_that_always_fails_is_replaced_with_exponential_backoff() {
+    in_namespace("e2e-pods-backoff", async |ns| {
+        create_with_behaviour(ns, "fail").await;
+        let created: RefCell<CreationTimes> = RefCell::default();
+        let reported = Cell::new(false);
+        ns.wait_for("three pods had the index 0, and the clique reported the reason", |state| {
+            let at_index_0 = state.pods.values().filter(|pod| snapshot::hostname(pod) == "llm-0-decode-0");
+            let times = at_index_0.filter_map(|pod| Some((pod.uid()?, pod.creation_timestamp()?.0.as_second())));
+            created.borrow_mut().extend(times);
+            let status = state.cliques.get(CLIQUE).and_then(|clique| clique.status.as_ref());
+            let reasons = status.iter().flat_map(|status| &status.conditions).map(|condition| &condition.reason);
+            reported.set(reported.get() || reasons.into_iter().any(|reason| reason == "PodReplacementBackoff"));
+            created.borrow().len() >= 3 && reported.get()
+        })
+        .await;
+        let mut times: Vec<_> = created.into_inner().into_values().collect();
+        times.sort_unstable();
+        // The times are whole seconds, so two times can differ by one second less than the delay.
+        assert!(times[1] - times[0] >= 10 && times[2] - times[1] >= 19, "{times:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_deleted_does_not_block_other_pods() {
+    in_namespace("e2e-pods-protected", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+        let state = ns.wait_for("the set is available and all pods are ready", is_settled).await;
+        let pod_at = |state: &NamespaceState, host: &str| {
+            state.active_pods().find(|pod| snapshot::hostname(pod) == host).cloned().expect("a pod")
+        };
+        let (first, protected) = (pod_at(&state, "llm-0-decode-0"), pod_at(&state, "llm-0-decode-1"));
+        let policy = DeletePolicy::install(ns, &protected).await;
+        ns.scale::<PodClique>(CLIQUE, 1).await;
+        ns.wait_for("the clique reports the rejected delete", |state| {
+            let status = state.cliques.get(CLIQUE).and_then(|clique| clique.status.as_ref());
+            status.is_some_and(|status| status.last_errors.iter().any(|error| error.description.contains(PROTECTED)))
+        })
+        .await;
+        ns.delete_object::<Pod>(&first.name_any()).await;
+        let state = ns
+            .wait_for("the first pod is replaced", |state| {
+                let successor = state.active_pods().find(|pod| snapshot::hostname(pod) == "llm-0-decode-0");
+                successor.is_some_and(|pod| pod.uid() != first.uid() && is_ready(pod))
+            })
+            .await;
+        assert!(uids(&state).contains(&protected.uid()), "{state}");
+        policy.remove().await;
+        ns.wait_for("the clique has one pod", |state| state.ready_indices(CLIQUE) == [0] && uids(state).len() == 1)
+            .await;
+    })
+    .await;
+}
+
+/// The message of the policy.
+const PROTECTED: &str = "this pod is protected";
+
+/// A policy that forbids to delete one pod.
+struct DeletePolicy {
+    client: Client,
+    name: String,
+}
+
+impl DeletePolicy {
+    async fn install(ns: &Namespace, pod: &Pod) -> Self {
+        let (client, name) = (ns.client.clone(), format!("{}-protected", ns.name));
+        let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"] });
+        let expression = format!("request.name != '{}'", pod.name_any());
+        let spec = json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [rule] },
+            "validations": [{ "expression": expression, "message": PROTECTED }],
+        });
+        let policy = json!({ "metadata": { "name": name }, "spec": spec });
+        let policy: ValidatingAdmissionPolicy = serde_json::from_value(policy).expect("a policy");
+        let namespaces = json!({ "matchLabels": { "kubernetes.io/metadata.name": ns.name } });
+        let binding = json!({ "metadata": { "name": name }, "spec": {
+            "policyName": name, "validationActions": ["Deny"], "matchResources": { "namespaceSelector": namespaces },
+        } });
+        let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(binding).expect("a binding");
+        let params = PostParams::default();
+        Api::all(client.clone()).create(&params, &policy).await.expect("the policy is created");
+        Api::all(client.clone()).create(&params, &binding).await.expect("the binding is created");
+        // The API server enforces a policy a moment after it was stored.
+        let dry_run = DeleteParams { dry_run: true, ..DeleteParams::default() };
+        poll_until(async || ns.api::<Pod>().delete(&pod.name_any(), &dry_run).await.err()).await;
+        Self { client, name }
+    }
+
+    async fn remove(self) {
+        let (client, params) = (self.client, DeleteParams::default());
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
+        bindings.delete(&self.name, &params).await.expect("the binding is deleted");
+        let policies = Api::<ValidatingAdmissionPolicy>::all(client);
+        policies.delete(&self.name, &params).await.expect("the policy is deleted");
+    }
+}
+
+/// After `disrupt`, another pod replaces the pod at its index. It waits for some seconds if the pod ended soon after its creation.
 async fn is_replaced(ns: &Namespace, disrupt: impl AsyncFnOnce(&str)) {
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     let state = ns.wait_for("the set is available and all pods are ready", is_settled).await;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn available<'a>(state: &'a NamespaceState, clique: &str) -> Option<&'a Condition> {
     let status = state.cliques.get(clique)?.status.as_ref()?;
@@ -116,6 +116,48 @@ async fn pods_rejected_by_a_quota_are_created_when_the_quota_is_raised() {
         .await;
     })
     .await;
+}
+
+/// The number of rejected creates that the clique reports.
+fn rejected_creates(state: &NamespaceState, clique: &str) -> Option<usize> {
+    let message = &available(state, clique)?.message;
+    let (_, rest) = message.split_once("the create of ")?;
+    rest.split_once(" Pod")?.0.parse().ok()
+}
+
+#[tokio::test]
+async fn a_small_quota_rejects_few_creates_of_a_large_clique() {
+    in_namespace("e2e-rejected-burst", async |ns| {
+        create_quota(ns, PODS, 10).await;
+        let set = fixtures::three_cliques("llm", 1).replacen(
+            "replicas: 1\n        minAvailable",
+            "replicas: 300\n        minAvailable",
+            1,
+        );
+        assert!(set.contains("replicas: 300"), "{set}");
+        let set = without_cliques(&set, &["prefill", "decode"]);
+        ns.create_yaml::<PodCliqueSet>(&set).await;
+        ns.wait_for("ten pods exist, and the clique reports the rejection", |state| {
+            let rejected = rejected_creates(state, "llm-0-frontend");
+            // Without slow start, 290 creates are rejected. The first batches have 8 and 16 creates, that of a retry has one.
+            assert!(rejected.is_none_or(|rejected| rejected <= 16), "{rejected:?} creates were rejected");
+            rejected.is_some()
+                && state.pods.len() == 10
+                && reports_rejection(state, "llm-0-frontend", &["290 to be created"])
+        })
+        .await;
+        resize_quota(ns, "pods", 60).await;
+        ns.wait_for("sixty pods exist", |state| state.pods.len() == 60).await;
+    })
+    .await;
+}
+
+/// The set without these cliques.
+fn without_cliques(set: &str, removed: &[&str]) -> String {
+    let mut set: Value = serde_saphyr::from_str(set).expect("YAML");
+    let cliques = set["spec"]["template"]["cliques"].as_array_mut().expect("cliques");
+    cliques.retain(|clique| removed.iter().all(|name| clique["name"] != *name));
+    set.to_string()
 }
 
 #[tokio::test]

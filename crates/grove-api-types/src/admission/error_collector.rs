@@ -60,6 +60,11 @@ impl ErrorCollector {
         result
     }
 
+    /// Whether the checked object is the stored one, so that its errors are collected and not reported.
+    pub(super) fn is_stored(&self) -> bool {
+        self.is_stored
+    }
+
     fn add(&mut self, rule: Rule, path: &FieldPath, (error_type, value): (ErrorType, &Value), detail: &str) {
         let error = fingerprint((path.fingerprint(), error_type, value, detail));
         if self.is_stored {

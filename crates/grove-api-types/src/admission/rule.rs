@@ -33,6 +33,8 @@ rules! {
     SetReplicas = "set-replicas",
     /// A set expands to at most 100,000 objects, pods included.
     SetSize = "set-size",
+    /// A gang has at most 8,000 pods, because its `PodGang` has a reference to each of them.
+    GangSize = "gang-size",
     /// A set has at least one clique.
     Cliques = "cliques",
     /// The name of a clique is a DNS label, and unique within the set.
@@ -132,7 +134,7 @@ rules! {
     GroupComposition = "group-composition",
     /// Immutable fields do not change.
     Immutable = "immutable",
-    /// The scale subresource accepts 0 replicas, or at least `minAvailable` if hostnames and the set keep their limits.
+    /// The scale subresource accepts 0 replicas, or at least `minAvailable` if hostnames, gangs and the set keep their limits.
     Scale = "scale",
     /// The domains and the keys of the levels of a topology are unique.
     LevelUnique = "level-unique",

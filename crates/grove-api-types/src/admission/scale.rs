@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 
 use super::error_collector::ErrorCollector;
-use super::messages::too_large;
+use super::messages::{gang_too_large, too_large};
 use super::validate::warnings;
 use super::{Facts, FieldPath, Rule, ValidationResult, validate_update};
 use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
@@ -62,6 +62,7 @@ pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> 
                     |set| growth_of_clique(set, &clique.name_any(), replicas),
                     &mut errors,
                 );
+                validate_gang_size(replicas, name.as_str(), set, &mut errors);
                 validate_hostname(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut errors);
             }
         }
@@ -104,6 +105,18 @@ fn validate_object_count(
     let total = object_count::of_template(set).saturating_add(growth);
     if growth > 0 && total > MAX_OBJECTS {
         errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_large(total));
+    }
+}
+
+/// Counts the pods of the base gang with the replicas of the template, except for the scaled clique. If the whole set is too large,
+/// the error about the gang is omitted.
+fn validate_gang_size(replicas: i32, clique: &str, set: Option<&PodCliqueSet>, errors: &mut ErrorCollector) {
+    let Some(set) = set else { return };
+    let growth = growth_of_clique(set, clique, replicas);
+    let is_set_too_large = object_count::of_template(set).saturating_add(growth) > MAX_OBJECTS;
+    let pods = object_count::base_gang_pods(&set.spec.template).saturating_add(growth);
+    if growth > 0 && !is_set_too_large && object_count::is_gang_too_large(pods) {
+        errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, gang_too_large(pods));
     }
 }
 

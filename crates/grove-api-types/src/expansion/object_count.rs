@@ -11,6 +11,15 @@ use kube::ResourceExt;
 /// The largest number of objects that a set may expand to, pods included.
 pub const MAX_OBJECTS: u64 = 100_000;
 
+/// The largest number of pods of a gang. The `PodGang` has a reference to each of them, and the API server stores no object of more
+/// than 1.5 MB. The namespace and the name of a pod have at most 63 characters each, so a reference needs at most 155 bytes.
+pub const MAX_GANG_PODS: usize = 8_000;
+
+/// Whether a gang of this many pods is larger than [`MAX_GANG_PODS`].
+pub fn is_gang_too_large(pods: u64) -> bool {
+    usize::try_from(pods).map_or(true, |pods| pods > MAX_GANG_PODS)
+}
+
 /// Counts the objects of a template by its parts.
 pub struct ObjectCount<'a> {
     /// The standalone cliques.
@@ -72,6 +81,24 @@ impl<'a> ObjectCount<'a> {
         // The Service and the base gang.
         standalone.chain(groups).fold(2, u64::saturating_add)
     }
+}
+
+/// The number of pods of each base gang, with the initial scale: the standalone cliques, and the first `minAvailable` replicas of
+/// each scaling group. A scaled gang has one replica of one scaling group, so it has no more pods.
+pub fn base_gang_pods(template: &PodCliqueSetTemplateSpec) -> u64 {
+    let mut standalone: BTreeMap<&str, u64> =
+        template.cliques.iter().map(|clique| (clique.name.as_str(), count(clique.spec.replicas))).collect();
+    let by_name = standalone.clone();
+    let mut pods: u64 = 0;
+    for config in &template.pod_clique_scaling_groups {
+        let members = config.clique_names.iter().filter_map(|name| by_name.get(name.as_str()));
+        let of_replica = members.fold(0, |sum: u64, replicas| sum.saturating_add(*replicas));
+        pods = pods.saturating_add(count(config.min_available()).saturating_mul(of_replica));
+        for name in &config.clique_names {
+            standalone.remove(name.as_str());
+        }
+    }
+    standalone.into_values().fold(pods, u64::saturating_add)
 }
 
 /// The number of objects of a set, with the initial scale.

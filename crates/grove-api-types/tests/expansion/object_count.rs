@@ -35,6 +35,18 @@ fn the_object_count_equals_the_size_of_the_expansion() {
 }
 
 #[test]
+fn the_pods_of_the_base_gang_are_those_of_the_expansion() {
+    let set = set("s", SPEC);
+    let expanded = expansion::expand(&set, &CurrentScale::default());
+    let gangs = expanded[0].gangs();
+    let pods =
+        |gang: &expansion::Gang<'_, '_>| gang.cliques.iter().map(|clique| i64::from(clique.replicas)).sum::<i64>();
+    let largest = gangs.iter().map(pods).max().expect("a gang");
+    // f: 4 pods, x: 2 pods, and two replicas of g with 1 + 3 pods.
+    assert_eq!((object_count::base_gang_pods(&set.spec.template), largest), (14, 14));
+}
+
+#[test]
 fn the_current_scale_counts_and_not_that_of_the_template() {
     let mut large = set("s", SPEC);
     assert!(

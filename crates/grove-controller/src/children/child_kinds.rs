@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 use tokio::sync::watch;
 
 use super::{
-    ChildKind, ObservedChildren, OwnerKind,
+    ChildKind, ObservedChildren, OwnerKind, StepBudget,
     child_plan::{self, ChildPlan},
 };
 use crate::{
@@ -62,9 +62,9 @@ impl<O: OwnerKind> ChildKinds<O> {
     /// The steps from the observed to the desired children: one stage per kind, then one stage that deletes the children
     /// that are not desired. A child that cannot be created blocks later creates of its failure domain.
     pub fn plan(self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> Plan {
-        let (mut plan, mut undesired) = (Plan::new(), vec![]);
+        let (mut plan, mut undesired, mut budget) = (Plan::new(), vec![], StepBudget::default());
         for kind in self.0 {
-            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion);
+            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion, &mut budget);
             plan = plan.stage(stage).waiting(waiting);
             undesired.push(deletes);
         }
@@ -139,8 +139,8 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn kind(&self) -> String;
     /// The permissions on the kind.
     fn rules(&self) -> Vec<PolicyRule>;
-    /// The steps for the children of this kind.
-    fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> ChildPlan;
+    /// The steps for the children of this kind, as far as the budget of the plan suffices.
+    fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>, budget: &mut StepBudget) -> ChildPlan;
     /// The deletes of all children of this kind that are not terminating.
     fn delete_all(&self, children: &ObservedChildren) -> Vec<Step>;
     /// The stage with the events about deletes of this kind.
@@ -181,8 +181,13 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         C::rules()
     }
 
-    fn plan(&self, children: &ObservedChildren, expansion: &<C::Owner as OwnerKind>::Expansion<'_>) -> ChildPlan {
-        child_plan::plan::<C>(children, expansion)
+    fn plan(
+        &self,
+        children: &ObservedChildren,
+        expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
+        budget: &mut StepBudget,
+    ) -> ChildPlan {
+        child_plan::plan::<C>(children, expansion, budget)
     }
 
     fn delete_all(&self, children: &ObservedChildren) -> Vec<Step> {
@@ -232,7 +237,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool {
-        let Ok(mut object) = serde_json::from_str::<C::Object>(create.object.text()) else { return false };
+        let Ok(mut object) = serde_json::from_str::<C::Object>(&create.object.text()) else { return false };
         stored(object.meta_mut());
         children.extend([Arc::new(object)]);
         true

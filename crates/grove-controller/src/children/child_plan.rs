@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grove_api_types::deletion::is_terminating;
 use kube::Resource;
 
-use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind};
+use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget};
 use crate::plan::{Stage, Step, Waiting};
 
 /// The steps for the children of one kind.
@@ -19,21 +19,31 @@ pub struct ChildPlan {
     pub waiting: BTreeSet<Waiting>,
 }
 
-/// The steps from the observed to the desired children. A terminating child still has its name, so its successor is created
-/// after its deletion.
+/// The steps from the observed to the desired children, as far as the budget of the plan suffices. A terminating child still has
+/// its name, so its successor is created after its deletion.
 pub(super) fn plan<C: ChildKind>(
     children: &ObservedChildren,
     expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
+    budget: &mut StepBudget,
 ) -> ChildPlan {
-    let (mut steps, mut waiting, mut names) = (vec![], BTreeSet::new(), BTreeSet::new());
+    let (mut steps, mut waiting, mut names): (Vec<Step>, _, _) = (vec![], BTreeSet::new(), BTreeSet::new());
     for DesiredChild { name, failure_domain: _, blocked_by, build } in C::desired(expansion) {
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
                 waiting.insert(reason());
             }
-            (None, None) => steps.push(Step::create(&build())),
-            (Some(live), _) if is_terminating(&**live) => {}
-            (Some(live), _) => steps.extend(C::patch(live, build())),
+            (None, None) if budget.is_exhausted() => {}
+            (None, None) => {
+                let create = Step::create(&build());
+                budget.spend(&create);
+                steps.push(create);
+            }
+            (Some(live), _) if budget.is_exhausted() || is_terminating(&**live) => {}
+            (Some(live), _) => {
+                let patch = C::patch(live, build());
+                patch.iter().for_each(|patch| budget.spend(patch));
+                steps.extend(patch);
+            }
         }
         names.insert(name);
     }

@@ -15,6 +15,7 @@ use crate::{
     name_waiters::NameWaiters,
     plan::Plan,
     shared_informer_factory::SharedInformerFactory,
+    state_metrics::StateMetrics,
     triggers::{Trigger, enqueue_all_on_relist},
 };
 
@@ -75,6 +76,15 @@ impl<O: OwnerKind> ChildTracker<O> {
         let result = executor.execute(owner, plan).await;
         self.creates.record(owner, backed_off, &result);
         result
+    }
+
+    /// Adds the maps about children to the metric of a controller.
+    pub fn add_state_metrics(&self, metrics: &StateMetrics, controller: &'static str) {
+        let CreateState { backoff, expectations } = self.creates.clone();
+        let name_waiters = self.name_waiters.clone();
+        metrics.add(controller, "rejected_creates", move || backoff.len());
+        metrics.add(controller, "expectations", move || expectations.len());
+        metrics.add(controller, "name_waiters", move || name_waiters.len());
     }
 
     /// Drops the in-memory state of a deleted owner.

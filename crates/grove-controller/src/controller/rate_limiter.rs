@@ -19,6 +19,11 @@ impl FailureRateLimiter {
         by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Backoff::for_objects).next_delay()
     }
 
+    /// The number of failing objects.
+    pub(super) fn len(&self) -> usize {
+        self.by_uid.lock().len()
+    }
+
     /// Drops the failures of an object.
     pub(super) fn forget<K: Resource>(&self, object: &K) {
         self.by_uid.lock().remove(&object.uid().unwrap_or_default());

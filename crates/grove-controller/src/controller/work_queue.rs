@@ -182,6 +182,7 @@ impl WorkQueue {
             if cooldown > self.policy.debounce {
                 self.cooldowns.insert(key.clone(), now + cooldown);
             }
+            self.metrics.set_cooldowns(self.cooldowns.len());
         }
         match dirty {
             Some(Priority::Reconcile) => self.enqueue(key.clone(), now),
@@ -194,6 +195,7 @@ impl WorkQueue {
     pub(super) fn remove(&mut self, key: &Key) {
         self.remove_delayed(key);
         self.cooldowns.remove(key);
+        self.metrics.set_cooldowns(self.cooldowns.len());
         if self.queued.remove(key) {
             self.queue.retain(|(queued, _)| queued != key);
         }

@@ -26,9 +26,9 @@ struct ResponseMeta {
     uid: Option<String>,
 }
 
-/// Creates the object; returns its uid.
+/// Creates the object; returns its uid. The manifest is rendered here, so that a plan does not contain its text.
 pub(super) async fn create(client: &Client, target: &Target, object: &Manifest) -> Result<Option<String>, kube::Error> {
-    let body = object.text().as_bytes().to_vec();
+    let body = object.text().into_owned().into_bytes();
     send(client, requests(target).create(&PostParams::default(), body)).await
 }
 

@@ -11,17 +11,17 @@ use crate::plan::{Stage, StageEvent, Step};
 const MAX_NAMED: usize = 10;
 
 /// For each stage event at most one event about success and one about failure. Superseded steps cause no event.
-pub(super) fn stage_events(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<Event> {
+pub(super) fn stage_events(stage: &Stage, results: &[(&Step, Result<Effect, ApiError>)]) -> Vec<Event> {
     stage.events.iter().flat_map(|stage_event| events_of(stage, stage_event, results)).collect()
 }
 
 fn events_of(
     stage: &Stage,
     StageEvent { kind, success, failure, verb }: &StageEvent,
-    results: &[Result<Effect, ApiError>],
+    results: &[(&Step, Result<Effect, ApiError>)],
 ) -> Vec<Event> {
     let is_selected = |step: &Step| kind.as_ref().is_none_or(|kind| step.target().resource.kind == *kind);
-    let steps = || stage.steps.iter().zip(results).filter(|(step, _)| is_selected(step));
+    let steps = || results.iter().map(|(step, result)| (*step, result)).filter(|(step, _)| is_selected(step));
     let applied: Vec<_> =
         steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_own)).map(|(step, _)| step).collect();
     let rejected: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
@@ -62,7 +62,8 @@ mod tests {
     }
 
     fn notes(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<String> {
-        let events = stage_events(stage, results).into_iter();
+        let executed: Vec<_> = stage.steps.iter().zip(results.iter().cloned()).collect();
+        let events = stage_events(stage, &executed).into_iter();
         events.map(|event| format!("{} {}", event.reason, event.note.unwrap_or_default())).collect()
     }
 

@@ -9,6 +9,7 @@ use super::*;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 
 mod leading;
+mod stages;
 
 fn executor(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Executor, RequestLog) {
     let (client, log) = mock_api_server::client(script);

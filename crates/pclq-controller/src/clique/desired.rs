@@ -3,4 +3,4 @@
 mod env;
 mod pod;
 
-pub(crate) use pod::{own_labels, pod};
+pub(crate) use pod::{PodTemplate, common_labels};

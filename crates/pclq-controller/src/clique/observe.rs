@@ -39,6 +39,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
     let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
+    let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
     Observed {
         clique,
         pods,
@@ -51,6 +52,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         pending_creates,
         own_writes,
         backed_off,
+        delayed_replacements,
         default_scheduler,
     }
 }
@@ -64,11 +66,14 @@ fn with_defaults(clique: &PodClique) -> PodClique {
     clique
 }
 
-fn base_gang(caches: &PclqCaches, namespace: &str, name: &str) -> BaseGang {
+/// How many pods of each pod group must be scheduled, and how many are.
+pub(super) fn base_gang(caches: &PclqCaches, namespace: &str, name: &str) -> BaseGang {
     let group = |group: &PodGroup| {
-        let status = caches.cliques.get(namespace, &group.name).and_then(|clique| clique.status.clone());
+        let clique = caches.cliques.get(namespace, &group.name);
+        let replicas = clique.as_deref().map_or(i32::MAX, |clique| clique.spec.replicas.max(0));
+        let status = clique.as_deref().and_then(|clique| clique.status.as_ref());
         let scheduled = status.map_or(0, |status| status.scheduled_replicas);
-        BaseGroup { name: group.name.clone(), min_replicas: group.min_replicas, scheduled }
+        BaseGroup { name: group.name.clone(), required: group.min_replicas.min(replicas), scheduled }
     };
     let gang = caches.gangs.get(namespace, name).filter(|gang| !is_terminating(&**gang));
     let groups = gang.map(|gang| gang.spec.podgroups.iter().map(group).collect());

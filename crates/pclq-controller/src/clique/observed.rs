@@ -1,13 +1,15 @@
 //! The snapshot of a clique, its pods and its gang: plain data and pure queries.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::slim_pod::SlimPod;
@@ -22,7 +24,7 @@ pub(crate) struct Observed {
     pub(crate) clique: PodClique,
     /// The pods that it controls, sorted by name.
     pub(crate) pods: Vec<Arc<SlimPod>>,
-    /// The pods without a controller that carry the labels of this clique and are not terminating.
+    /// The pods without a controller that carry the labels of this clique and are not terminating, sorted by name.
     pub(crate) orphans: Vec<Arc<SlimPod>>,
     /// The last deleted pod of each index.
     pub(crate) tombstones: Vec<Arc<SlimPod>>,
@@ -40,6 +42,8 @@ pub(crate) struct Observed {
     pub(crate) own_writes: CliqueWrites,
     /// The pods that wait for the retry of a rejected create.
     pub(crate) backed_off: BackedOffCreates,
+    /// The indices at which pods ended soon after they started, and the time until the next replacement.
+    pub(crate) delayed_replacements: BTreeMap<i32, Duration>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
 }
@@ -58,8 +62,9 @@ pub(crate) struct BaseGang {
 pub(crate) struct BaseGroup {
     /// The name of the pod group and of its clique.
     pub(crate) name: String,
-    /// The number of its pods that the gang requires.
-    pub(crate) min_replicas: i32,
+    /// The number of its pods that the gang requires. A user can scale a clique below the minimum of its pod group, also to zero; then
+    /// these are all pods of the clique.
+    pub(crate) required: i32,
     /// The number of scheduled pods that the clique reports.
     pub(crate) scheduled: i32,
 }
@@ -81,6 +86,11 @@ impl Observed {
         is_terminating(&self.clique)
     }
 
+    /// Whether the clique was stored without validation and has more replicas than a clique may have.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.clique.spec.replicas > MAX_REPLICAS
+    }
+
     /// The name of the clique.
     pub(crate) fn name(&self) -> PodCliqueName {
         PodCliqueName::new(self.clique.name_any())
@@ -98,7 +108,7 @@ impl Observed {
 
     /// Whether the clique controls the pod.
     pub(crate) fn owns(&self, pod: &SlimPod) -> bool {
-        self.orphans.iter().all(|orphan| orphan.metadata.uid != pod.metadata.uid)
+        self.orphans.binary_search_by(|orphan| orphan.metadata.name.cmp(&pod.metadata.name)).is_err()
     }
 
     /// The existing pods, and the last deleted pod of each index.
@@ -112,11 +122,9 @@ impl Observed {
         let Some(groups) = groups else {
             return Some(format!("PodGang {name} must be scheduled first and does not exist"));
         };
-        let lacking = groups.iter().find(|group| group.scheduled < group.min_replicas)?;
-        let BaseGroup { name: clique, min_replicas, scheduled } = lacking;
-        Some(format!(
-            "PodGang {name} must be scheduled first: {clique} has {scheduled} of {min_replicas} pods scheduled"
-        ))
+        let lacking = groups.iter().find(|group| group.scheduled < group.required)?;
+        let BaseGroup { name: clique, required, scheduled } = lacking;
+        Some(format!("PodGang {name} must be scheduled first: {clique} has {scheduled} of {required} pods scheduled"))
     }
 
     /// The position of the clique in its set, or the first label that is missing or invalid.

@@ -1,47 +1,56 @@
 //! Plans the next writes for a clique: which pods are created, changed and deleted, and the pod references in its gang.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::orphans_dependents;
 use grove_api_types::events;
-use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use super::{desired, stage};
-use crate::write_history::is_pending;
+use super::stage;
+use crate::pod;
 
 mod adoption;
+mod creates;
 mod gates;
 mod indices;
 mod names;
 mod references;
+mod replacement;
 
+use creates::PodCreates;
 use indices::Indices;
+use references::ReferencesUpdate;
+
+/// The largest number of steps of a stage, so that the memory and the time of a plan have a bound. The watch events of these writes
+/// trigger the next plan.
+const MAX_STEPS: usize = 2048;
+/// If no watch event triggers it, the next plan creates the other missing pods after this time.
+const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
 /// The plan for one clique. Orphans are adopted first. Deletes come before creates, so that the quota of a failed pod is
-/// free for its successor. Creates come last, so that rejected creates block nothing else.
+/// free for its successor. Creates come last, so that rejected creates block nothing else. A rejected write of one pod blocks no
+/// other write: the stages are independent.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         return Plan::new().stage(with_delete_events(delete_all(&observed.clique, &observed.pods)));
+    }
+    if observed.is_too_large() {
+        return Plan::new().waiting([too_large()]);
     }
     let identity = match observed.identity() {
         Ok(identity) => identity,
         Err(label) => return Plan::new().waiting([label_missing(label)]),
     };
     let indices = Indices::of(observed);
-    let named = indices.free.iter().map(|&index| (index, names::for_index(observed, index)));
-    let missing = named.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
-    let created = missing
-        .take(observed.backed_off.max_alike_creates())
-        .map(|(index, name)| Step::create(&desired::pod(observed, &identity, name, index)));
-    let (references, gang_not_found) = match references::update(observed, &identity, &indices.retained) {
-        Ok(patch) => (patch, None),
-        Err(waiting) => (None, Some(waiting)),
-    };
+    let PodCreates { stage: creates, has_more } = creates::pods(observed, &identity, &indices.free);
+    let ReferencesUpdate { patch, waiting: references_waiting } =
+        references::update(observed, &identity, &indices.retained);
     let (ungated, gated) = match gates::remove_scheduling_gates(observed, &indices.retained) {
         Ok(steps) => (steps, None),
         Err(waiting) => (Vec::new(), Some(waiting)),
@@ -49,19 +58,23 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
     let plan = Plan::new()
-        .stage(Stage::new(stage::ADOPTION, adoption::adoptions(observed)))
-        .stage(with_delete_events(delete(to_delete.chain(finished(observed)))))
-        .stage(Stage::new(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
-        .stage(Stage::new(stage::REFERENCES, references))
-        .stage(Stage::new(stage::GATES, ungated))
-        .stage(Stage::new(stage::PODS, created).with_event(
-            events::POD_CREATE_SUCCESSFUL,
-            events::POD_CREATE_FAILED,
-            "Created",
-        ))
+        .stage(stage_of(stage::ADOPTION, adoption::adoptions(observed)))
+        .stage(with_delete_events(delete(to_delete.chain(finished(observed, &indices)).take(MAX_STEPS))))
+        .stage(stage_of(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
+        .stage(stage_of(stage::REFERENCES, patch))
+        .stage(stage_of(stage::GATES, ungated))
+        .stage(creates)
+        .with_independent_stages()
+        .waiting(replacement::waiting(observed, &indices.free))
         .waiting(gated)
-        .waiting(gang_not_found);
-    observed.backed_off.remove_from(plan)
+        .waiting(references_waiting);
+    let replacement_delay = replacement::shortest_delay(observed, &indices.free);
+    let delays = replacement_delay.into_iter().chain(has_more.then_some(NEXT_PLAN_DELAY));
+    observed.backed_off.remove_from(delays.fold(plan, Plan::requeue_after))
+}
+
+fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage {
+    Stage::new(name, steps.into_iter().take(MAX_STEPS))
 }
 
 /// Deletes the pods of a deleted clique, unless its deletion orphans them. There is no object left to publish events on.
@@ -74,9 +87,14 @@ fn delete_all(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Stage {
     delete(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating()))
 }
 
-/// The pods that failed, were evicted or succeeded. Nothing else deletes them, and their indices are free.
-fn finished(observed: &Observed) -> impl Iterator<Item = &SlimPod> {
-    observed.pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_live() && !pod.is_terminating())
+/// The pods that failed, were evicted or succeeded. Nothing else deletes them, and their indices are free. A pod stays, with its
+/// logs, until its replacement is due.
+fn finished<'a>(observed: &'a Observed, indices: &Indices<'_>) -> impl Iterator<Item = &'a SlimPod> {
+    let is_finished = |pod: &&SlimPod| !pod.is_live() && !pod.is_terminating();
+    let stays = move |pod: &SlimPod| {
+        pod::index(pod).is_some_and(|index| replacement::is_delayed(observed, &indices.free, index))
+    };
+    observed.pods.iter().map(AsRef::as_ref).filter(is_finished).filter(move |pod| !stays(pod))
 }
 
 fn delete<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
@@ -89,4 +107,10 @@ fn with_delete_events(stage: Stage) -> Stage {
 
 fn label_missing(label: &str) -> Waiting {
     Waiting::new(available::LABEL_MISSING, format!("no pods are created until the PodClique has a valid label {label}"))
+}
+
+fn too_large() -> Waiting {
+    let message =
+        format!("Grove creates and deletes no pods while the PodClique has more than {MAX_REPLICAS} replicas");
+    Waiting::new(available::TOO_MANY_OBJECTS, message)
 }

@@ -26,10 +26,12 @@ use crate::write_history::{CliqueWrites, WriteHistory};
 mod adoption;
 mod gates;
 mod interleavings;
+mod memory;
 mod names;
 mod pod;
 mod references;
 mod rejections;
+mod replacement;
 mod scale;
 mod scaled_cliques;
 mod status;
@@ -81,7 +83,8 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, and `scaledCliques`, whether the gang has scaled cliques; `conflicting`, names
-/// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended.
+/// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
+/// indices at which the replacement waits for 20 s.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -89,10 +92,12 @@ fn snapshot(row: &str) -> Observed {
         list("conflicting").iter().filter_map(|name| name.as_str().map(String::from)).collect();
     let mut pods: Vec<_> = list("pods").iter().map(pod).collect();
     pods.sort_by_key(|pod| pod.name_any());
+    let mut orphans: Vec<_> = list("orphans").iter().map(pod).collect();
+    orphans.sort_by_key(|pod| pod.name_any());
     Observed {
         clique: clique(&row),
         pods,
-        orphans: list("orphans").iter().map(pod).collect(),
+        orphans,
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),
@@ -105,6 +110,7 @@ fn snapshot(row: &str) -> Observed {
             ..CliqueWrites::default()
         },
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
+        delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),
     }
 }
@@ -117,7 +123,11 @@ fn backed_off(names: &[Value], is_retry: bool) -> BackedOffCreates {
         (target, ApiError::new(403, "Forbidden", message))
     };
     let retry_after = (!names.is_empty()).then_some(Duration::from_secs(8));
-    BackedOffCreates { children: names.iter().map(rejected).collect(), retry_after, is_retry }
+    BackedOffCreates { children: names.iter().map(rejected).collect(), retry_after, is_retry, retries: 0 }
+}
+
+fn delayed_replacement(index: &Value) -> (i32, Duration) {
+    (index.as_i64().and_then(|index| i32::try_from(index).ok()).expect("an index"), Duration::from_secs(20))
 }
 
 fn clique(row: &Value) -> PodClique {
@@ -196,7 +206,7 @@ fn pod(row: &Value) -> Arc<SlimPod> {
 fn base_gang(row: &Value) -> BaseGang {
     let group = |(name, scheduled): (&String, &Value)| {
         let scheduled = scheduled.as_i64().and_then(|count| i32::try_from(count).ok()).expect("a count");
-        BaseGroup { name: name.clone(), min_replicas: 2, scheduled }
+        BaseGroup { name: name.clone(), required: 2, scheduled }
     };
     let groups = row.as_object().map(|groups| groups.iter().map(group).collect());
     BaseGang { name: PodGangName::new("llm-0"), groups }

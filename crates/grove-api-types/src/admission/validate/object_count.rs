@@ -1,19 +1,39 @@
-//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects. The schema limits each
-//! single `replicas` (`MAX_REPLICAS` in `v1alpha1`); `admission/scale.rs` checks the scale subresources.
+//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects, or to a gang with too many pods. The schema limits
+//! each single `replicas` (`MAX_REPLICAS` in `v1alpha1`); `admission/scale.rs` checks the scale subresources.
 
 use super::ValidationContext;
 use crate::admission::error_collector::{ErrorCollector, ExceededLimit};
 use crate::admission::field_path::fingerprint;
-use crate::admission::messages::too_large;
+use crate::admission::messages::{gang_too_large, too_large};
 use crate::admission::{FieldPath, Rule};
 use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 
-/// Reports the replicas of the clique or group that alone exceeds the limit, otherwise the replicas of the set.
+/// If the set is too large, the error about a gang is omitted: it would repeat the same mistake.
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let total = object_count::of_template(context.set);
-    if total <= MAX_OBJECTS {
+    if total > MAX_OBJECTS {
+        report_set(context, total, errors);
+    }
+    if total <= MAX_OBJECTS || errors.is_stored() {
+        check_gangs(context, errors);
+    }
+}
+
+/// Reports the replicas of the largest clique.
+fn check_gangs(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let pods = object_count::base_gang_pods(context.template());
+    if !object_count::is_gang_too_large(pods) {
         return;
     }
+    let largest = context.cliques().max_by_key(|(_, clique)| clique.spec.replicas);
+    let Some((path, clique)) = largest else { return };
+    let excess = ExceededLimit { limit: fingerprint(Rule::GangSize.name()), amount: pods };
+    let path = path.field("spec").field("replicas");
+    errors.exceeds((Rule::GangSize, &path), clique.spec.replicas, excess, gang_too_large(pods));
+}
+
+/// Reports the replicas of the clique or group that alone exceeds the limit, otherwise the replicas of the set.
+fn report_set(context: &ValidationContext<'_>, total: u64, errors: &mut ErrorCollector) {
     let largest = ObjectCount::of(context.template()).parts().max_by_key(|(_, objects)| *objects);
     let culprit = largest.filter(|(_, objects)| *objects > MAX_OBJECTS).map(|(name, _)| name);
     let clique = context.cliques().find(|(_, it)| culprit == Some(&it.name) && context.group_of(&it.name).is_none());

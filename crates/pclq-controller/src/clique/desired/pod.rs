@@ -1,12 +1,15 @@
-//! One pod of a clique. It is built from the raw pod spec, so that no field is lost.
+//! The pods of a clique. They are built from the raw pod spec, so that no field is lost. Only name, index label and hostname differ
+//! from pod to pod.
 
 use std::collections::BTreeMap;
 
-use grove_api_types::names::{HeadlessServiceName, Hostname, PodName};
+use grove_api_types::names::{HeadlessServiceName, Hostname, PodCliqueName, PodName};
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::{environment, labels};
+use grove_controller::plan::{ManifestTemplate, Target};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,29 +17,59 @@ use serde_json::{Map, Value, json};
 use super::env;
 use crate::clique::observed::{CliqueIdentity, Observed};
 
-/// A pod to create. The spec is JSON as the user wrote it.
-#[derive(Clone, Debug, PartialEq, Serialize, Resource)]
-#[resource(inherit = Pod)]
-pub(crate) struct NewPod {
-    /// Name, labels, annotations and owner.
-    pub(crate) metadata: ObjectMeta,
-    /// The clique's pod spec and what Grove adds to it.
-    pub(crate) spec: Map<String, Value>,
+/// Everything that the pods of a clique have in common.
+#[derive(Debug)]
+pub(crate) struct PodTemplate {
+    clique: PodCliqueName,
+    /// The metadata without the name and the index label.
+    metadata: ObjectMeta,
+    /// The fields of the spec except for the hostname: JSON text without the braces.
+    spec_fields: String,
 }
 
-/// The pod at `index` of the clique.
-pub(crate) fn pod(observed: &Observed, identity: &CliqueIdentity, name: PodName, index: i32) -> NewPod {
-    NewPod { metadata: metadata(observed, identity, name, index), spec: spec(observed, identity, index) }
+impl PodTemplate {
+    /// The template of the pods of the observed clique.
+    pub(crate) fn of(observed: &Observed, identity: &CliqueIdentity) -> Self {
+        let spec = json_text(&spec(observed, identity));
+        let spec_fields =
+            spec.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default().to_owned();
+        Self { clique: observed.name(), metadata: metadata(observed, identity), spec_fields }
+    }
+
+    /// The pod of this name, which does not exist yet.
+    pub(crate) fn target(&self, name: PodName) -> Target {
+        let (resource, namespace) = (ApiResource::erase::<Pod>(&()), self.metadata.namespace.clone());
+        Target { resource, namespace, name: name.into(), uid: None }
+    }
 }
 
-fn metadata(observed: &Observed, identity: &CliqueIdentity, name: PodName, index: i32) -> ObjectMeta {
+impl ManifestTemplate for PodTemplate {
+    fn render(&self, name: &str, index: i32) -> String {
+        let mut metadata = self.metadata.clone();
+        metadata.name = Some(name.to_owned());
+        metadata.labels.get_or_insert_default().insert(labels::POD_INDEX.to_owned(), index.to_string());
+        let (version, kind) = (json!(Pod::api_version(&())), json!(Pod::kind(&())));
+        let (metadata, hostname) = (json_text(&metadata), json!(Hostname::of_pod(&self.clique, index)));
+        let spec_fields = &self.spec_fields;
+        format!(
+            r#"{{"apiVersion":{version},"kind":{kind},"metadata":{metadata},"spec":{{"hostname":{hostname},{spec_fields}}}}}"#
+        )
+    }
+}
+
+#[expect(clippy::expect_used, reason = "a part of a pod consists of maps with string keys, which always serialise")]
+fn json_text(part: &impl Serialize) -> String {
+    serde_json::to_string(part).expect("a part of a pod serialises")
+}
+
+fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
     let clique = &observed.clique;
     let mut labels = clique.labels().clone();
-    labels.extend(own_labels(observed, identity, index));
+    labels.remove(labels::POD_INDEX);
+    labels.extend(common_labels(observed, identity));
     let mut annotations = clique.annotations().clone();
     annotations.retain(|key, _| key != labels::LAST_APPLIED && key != labels::GENERATION_HASH);
     ObjectMeta {
-        name: Some(name.into()),
         namespace: clique.namespace(),
         labels: Some(labels),
         annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
@@ -45,36 +78,47 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity, name: PodName, index
     }
 }
 
-/// The labels that identify a pod. The hash of its template is not one of them: it describes the template that the pod was
-/// created from, and a later change of the clique does not change it.
-pub(crate) fn own_labels(observed: &Observed, identity: &CliqueIdentity, index: i32) -> BTreeMap<String, String> {
-    let inherited =
-        observed.clique.labels().iter().filter(|(key, _)| labels::is_grove_label(key) && *key != labels::TEMPLATE_HASH);
-    let mut own: BTreeMap<_, _> = inherited.map(|(key, value)| (key.clone(), value.clone())).collect();
-    own.extend(labels::base(&identity.set));
-    own.extend(labels::of([
+/// The labels that identify a pod, except for its index. The hash of its template is not one of them: it describes the template that
+/// the pod was created from, and a later change of the clique does not change it.
+pub(crate) fn common_labels(observed: &Observed, identity: &CliqueIdentity) -> BTreeMap<String, String> {
+    let is_inherited =
+        |key: &str| labels::is_grove_label(key) && key != labels::TEMPLATE_HASH && key != labels::POD_INDEX;
+    let inherited = observed.clique.labels().iter().filter(|(key, _)| is_inherited(key));
+    let mut common: BTreeMap<_, _> = inherited.map(|(key, value)| (key.clone(), value.clone())).collect();
+    common.extend(labels::base(&identity.set));
+    common.extend(labels::of([
         (labels::POD_CLIQUE, observed.name().as_str()),
         (labels::SET_REPLICA, &identity.replica.to_string()),
         (labels::POD_GANG, identity.gang.as_str()),
-        (labels::POD_INDEX, &index.to_string()),
     ]));
-    own
+    common
 }
 
-/// The user's spec with the hostname and subdomain of the pod, the default scheduler, Grove's environment variables, and
-/// Grove's scheduling gate while the base gang is not scheduled. The user's scheduling gates stay.
-fn spec(observed: &Observed, identity: &CliqueIdentity, index: i32) -> Map<String, Value> {
+/// The user's spec with the subdomain of the pods, the default scheduler, Grove's environment variables, and Grove's scheduling gate
+/// while the base gang is not scheduled. The user's scheduling gates stay.
+fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
     let mut spec = observed.clique.spec.pod_spec.fields().clone();
+    spec.remove("hostname");
     let service_name = HeadlessServiceName::of_replica(&identity.set, identity.replica);
-    spec.insert("hostname".into(), String::from(Hostname::of_pod(&observed.name(), index)).into());
     spec.insert("subdomain".into(), String::from(service_name).into());
     if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
         spec.insert("schedulerName".into(), observed.default_scheduler.name().into());
     }
     if observed.gating_reason().is_some() {
-        let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
-        gates.as_array_mut().into_iter().for_each(|gates| gates.push(json!({ "name": labels::SCHEDULING_GATE })));
+        add_scheduling_gate(&mut spec);
     }
     environment::prepend(&mut spec, &env::variables(observed, identity));
     spec
+}
+
+/// The name of a gate is a key of the list, so the API server rejects a second gate of that name.
+fn add_scheduling_gate(spec: &mut Map<String, Value>) {
+    let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
+    if gates.is_null() {
+        *gates = json!([]);
+    }
+    let lacks_gate = |gates: &&mut Vec<Value>| gates.iter().all(|gate| gate["name"] != labels::SCHEDULING_GATE);
+    if let Some(gates) = gates.as_array_mut().filter(lacks_gate) {
+        gates.push(json!({ "name": labels::SCHEDULING_GATE }));
+    }
 }

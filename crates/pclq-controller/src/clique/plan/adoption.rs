@@ -4,6 +4,7 @@
 //! clique (`observe.rs`, `pod::labelled_clique`). Before the adoption, the executor reads the clique and the pod from the API
 //! server (`Executor::adopt`).
 
+use grove_api_types::labels;
 use grove_api_types::ownership::controller_owner_reference;
 use grove_controller::plan::{Step, Target};
 use grove_controller::slim_pod::SlimPod;
@@ -23,11 +24,14 @@ pub(super) fn adoptions(observed: &Observed) -> impl Iterator<Item = Step> {
 
 /// Patches of the pods in which a label of Grove is missing or has another value.
 pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> Vec<Step> {
+    let common = desired::common_labels(observed, identity);
     let own = retained.iter().filter(|pod| observed.owns(pod));
     own.filter_map(|pod| {
-        let desired = desired::own_labels(observed, identity, pod::index(pod)?);
-        let lost = desired.into_iter().filter(|(key, value)| pod.labels().get(key) != Some(value));
-        let lost: Map<String, Value> = lost.map(|(key, value)| (key, value.into())).collect();
+        let index = pod::index(pod)?.to_string();
+        let desired = common.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let desired = desired.chain([(labels::POD_INDEX, index.as_str())]);
+        let lost = desired.filter(|(key, value)| pod.labels().get(*key).map(String::as_str) != Some(*value));
+        let lost: Map<String, Value> = lost.map(|(key, value)| (key.to_owned(), value.into())).collect();
         let change = || json!({ "metadata": { "labels": lost } });
         (!lost.is_empty()).then(|| Step::merge_patch_with_optimistic_lock(*pod, change()))
     })

@@ -5,9 +5,10 @@
 //! without a response is repeated under the same name until the cache has its pod. So a repeated create ends in a conflict and
 //! never in a second pod.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use grove_api_types::names::{PodCliqueName, PodName};
 use grove_controller::slim_pod::SlimPod;
-use kube::ResourceExt;
 
 use crate::clique::observed::Observed;
 use crate::pod;
@@ -17,34 +18,54 @@ use crate::write_history::CliqueWrites;
 /// random characters make very unlikely to happen twice.
 const MAX_CANDIDATES: usize = 8;
 
-/// The name for the next pod at `index`.
-pub(super) fn for_index(observed: &Observed, index: i32) -> PodName {
-    let CliqueWrites { created_names, conflicting_names, references_written_at: _ } = &observed.own_writes;
-    if let Some(name) = created_names.get(&index).filter(|name| !conflicting_names.contains(*name)) {
-        return PodName::new(name);
+/// The known pods of a clique, from which the names of the next pods follow.
+pub(super) struct Names<'a> {
+    observed: &'a Observed,
+    clique: PodCliqueName,
+    by_index: BTreeMap<i32, Vec<&'a SlimPod>>,
+    existing_names: BTreeSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(observed: &'a Observed) -> Self {
+        let mut by_index: BTreeMap<i32, Vec<&SlimPod>> = BTreeMap::new();
+        for pod in observed.known_pods() {
+            if let Some(index) = pod::index(pod) {
+                by_index.entry(index).or_default().push(pod);
+            }
+        }
+        let existing_names = observed.known_pods().filter_map(name_of).collect();
+        Self { observed, clique: observed.name(), by_index, existing_names }
     }
-    let clique = observed.name();
-    let replaces = latest(observed, &clique, index).and_then(|pod| pod.metadata.uid.as_deref());
-    let is_taken = |name: &PodName| {
-        conflicting_names.contains(name.as_str()) || observed.known_pods().any(|pod| is_named(pod, name))
-    };
-    let name = PodName::candidates(&clique, observed.uid(), index, replaces).find(|name| !is_taken(name));
-    name.unwrap_or(PodName::new(clique))
+
+    /// The name for the next pod at `index`.
+    pub(super) fn for_index(&self, index: i32) -> PodName {
+        let CliqueWrites { created_names, conflicting_names, references_written_at: _ } = &self.observed.own_writes;
+        if let Some(name) = created_names.get(&index).filter(|name| !conflicting_names.contains(*name)) {
+            return PodName::new(name);
+        }
+        let replaces = self.latest(index).and_then(|pod| pod.metadata.uid.as_deref());
+        let is_taken =
+            |name: &PodName| conflicting_names.contains(name.as_str()) || self.existing_names.contains(name.as_str());
+        let mut candidates = PodName::candidates(&self.clique, self.observed.uid(), index, replaces);
+        candidates.find(|name| !is_taken(name)).unwrap_or_else(|| PodName::new(self.clique.as_str()))
+    }
+
+    /// The last of the pods that had the index: the one without a successor among them.
+    fn latest(&self, index: i32) -> Option<&'a SlimPod> {
+        let of_index = self.by_index.get(&index)?;
+        let names: BTreeSet<_> = of_index.iter().copied().filter_map(name_of).collect();
+        let has_successor = |pod: &SlimPod| {
+            PodName::candidates(&self.clique, self.observed.uid(), index, pod.metadata.uid.as_deref())
+                .take(MAX_CANDIDATES)
+                .any(|name| names.contains(name.as_str()))
+        };
+        let age = |pod: &&SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
+        let last = of_index.iter().copied().filter(|pod| !has_successor(pod)).max_by_key(age);
+        last.or_else(|| of_index.iter().copied().max_by_key(age))
+    }
 }
 
-/// The last of the pods that had the index: the one without a successor among them.
-fn latest<'a>(observed: &'a Observed, clique: &PodCliqueName, index: i32) -> Option<&'a SlimPod> {
-    let of_index: Vec<_> = observed.known_pods().filter(|pod| pod::index(pod) == Some(index)).collect();
-    let has_successor = |pod: &SlimPod| {
-        PodName::candidates(clique, observed.uid(), index, pod.metadata.uid.as_deref())
-            .take(MAX_CANDIDATES)
-            .any(|name| of_index.iter().any(|other| is_named(other, &name)))
-    };
-    let age = |pod: &&SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
-    let last = of_index.iter().copied().filter(|pod| !has_successor(pod)).max_by_key(age);
-    last.or_else(|| of_index.iter().copied().max_by_key(age))
-}
-
-fn is_named(pod: &SlimPod, name: &PodName) -> bool {
-    pod.name_any() == name.as_str()
+fn name_of(pod: &SlimPod) -> Option<&str> {
+    pod.metadata.name.as_deref()
 }

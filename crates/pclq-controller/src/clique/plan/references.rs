@@ -2,6 +2,7 @@
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::expansion::object_count::MAX_GANG_PODS;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
@@ -12,35 +13,44 @@ use serde_json::{Value, json};
 
 use crate::clique::observed::{CliqueIdentity, Observed};
 
+/// The change of the pod references of the clique.
+pub(super) struct ReferencesUpdate {
+    /// The patch; `None` if the references are written, or cannot be.
+    pub(super) patch: Option<Step>,
+    /// Why references are missing.
+    pub(super) waiting: Option<Waiting>,
+}
+
 /// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
-/// whenever the references differ, but once per observed version of the gang.
-pub(super) fn update(
-    observed: &Observed,
-    identity: &CliqueIdentity,
-    retained: &[&SlimPod],
-) -> Result<Option<Step>, Waiting> {
-    let gang = observed.gang.as_deref().filter(|gang| !is_terminating(*gang));
-    let gang = gang.ok_or_else(|| gang_not_found(identity))?;
+/// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_PODS`] references,
+/// because the API server rejects larger objects. The references of the highest indices are omitted.
+pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> ReferencesUpdate {
+    let missing = |waiting| ReferencesUpdate { patch: None, waiting: Some(waiting) };
+    let Some(gang) = observed.gang.as_deref().filter(|gang| !is_terminating(*gang)) else {
+        return missing(gang_not_found(identity));
+    };
     let name = observed.name();
     let groups = &gang.spec.podgroups;
-    let (at, group) = groups
-        .iter()
-        .enumerate()
-        .find(|(_, group)| group.name == name.as_str())
-        .ok_or_else(|| group_not_found(identity, name.as_str()))?;
+    let Some((at, group)) = groups.iter().enumerate().find(|(_, group)| group.name == name.as_str()) else {
+        return missing(group_not_found(identity, name.as_str()));
+    };
+    let others = groups.iter().filter(|other| other.name != group.name).map(|other| other.pod_references.len());
+    let allowed = MAX_GANG_PODS.saturating_sub(others.sum());
+    let omitted = retained.len().saturating_sub(allowed);
     let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();
-    let references = of_pods(retained);
+    let references = of_pods(retained.iter().take(allowed));
     let version = &gang.metadata.resource_version;
     let is_written = version.is_some() && observed.own_writes.references_written_at == *version;
     let due = (complete || has_references) && references != group.pod_references && !is_written;
-    Ok(due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references))))
+    let patch = due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references)));
+    ReferencesUpdate { patch, waiting: (omitted > 0).then(|| too_many(identity, omitted)) }
 }
 
-fn of_pods(pods: &[&SlimPod]) -> Vec<NamespacedName> {
+fn of_pods<'a>(pods: impl Iterator<Item = &'a &'a SlimPod>) -> Vec<NamespacedName> {
     let reference =
         |pod: &&SlimPod| NamespacedName { namespace: pod.namespace().unwrap_or_default(), name: pod.name_any() };
-    let mut references: Vec<_> = pods.iter().map(reference).collect();
+    let mut references: Vec<_> = pods.map(reference).collect();
     references.sort();
     references
 }
@@ -68,4 +78,12 @@ fn gang_not_found(identity: &CliqueIdentity) -> Waiting {
 
 fn group_not_found(identity: &CliqueIdentity, clique: &str) -> Waiting {
     Waiting::new(available::POD_GROUP_NOT_FOUND, format!("PodGang {} has no podgroup {clique}", identity.gang))
+}
+
+fn too_many(identity: &CliqueIdentity, omitted: usize) -> Waiting {
+    let message = format!(
+        "PodGang {} has the largest number of pod references, {MAX_GANG_PODS}; {omitted} pods of the clique have no reference",
+        identity.gang
+    );
+    Waiting::new(available::TOO_MANY_POD_REFERENCES, message)
 }

@@ -1,6 +1,8 @@
 //! The pod references in the gang.
 
 use expect_test::expect;
+use grove_api_types::expansion::object_count::MAX_GANG_PODS;
+use grove_api_types::scheduler_v1alpha1::NamespacedName;
 use grove_runtime::caches::Delta;
 
 use super::{check, gang, plan};
@@ -49,6 +51,21 @@ fn pod_references_are_written_once_per_observed_version_of_the_gang() {
             references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
         "#]],
     );
+}
+
+#[test]
+fn a_gang_has_a_limited_number_of_pod_references() {
+    let pods = "[{i: 0, name: c}, {i: 1, name: b}, {i: 2, name: a}]";
+    let mut observed = super::snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
+    let mut gang = (**observed.gang.as_ref().unwrap()).clone();
+    let reference = NamespacedName { namespace: "prod".to_owned(), name: "other".to_owned() };
+    gang.spec.podgroups[0].pod_references = vec![reference; MAX_GANG_PODS - 1];
+    observed.gang = Some(gang.into());
+    expect![[r#"
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-c","namespace":"prod"}]}]
+        wait: TooManyPodReferences PodGang llm-0 has the largest number of pod references, 8000; 2 pods of the clique have no reference
+    "#]]
+    .assert_eq(&plan(&observed).to_string().replace(super::NAME, "~"));
 }
 
 #[test]

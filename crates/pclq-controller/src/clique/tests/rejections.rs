@@ -4,7 +4,7 @@
 
 use expect_test::{Expect, expect};
 use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::Target;
+use grove_controller::plan::{SlowStart, Target};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 
@@ -67,11 +67,18 @@ fn rejected_creates_are_in_the_message_of_an_available_clique() {
 }
 
 #[test]
-fn a_clique_with_rejected_creates_creates_one_pod_at_a_time() {
-    let creates = |row: &str| plan(&snapshot(row)).steps().filter(|step| step.verb() == "create").count();
-    assert_eq!(creates("{replicas: 5, gang: []}"), 5);
-    assert_eq!(creates("{replicas: 5, gang: [], retry: true}"), 1);
-    assert_eq!(creates("{replicas: 5, gang: [a], retry: true, pods: [{i: 0, name: a}]}"), 1);
+fn creates_begin_with_a_batch_and_with_one_pod_after_a_rejection() {
+    let slow_start = |row: &str| {
+        let plan = plan(&snapshot(row));
+        let stage = plan.stages.last().expect("a stage");
+        assert!(stage.steps.iter().all(|step| step.verb() == "create"));
+        (stage.steps.len(), stage.slow_start)
+    };
+    let all = (5, Some(SlowStart::INITIAL));
+    assert_eq!(slow_start("{replicas: 5, gang: []}"), all);
+    assert_eq!(slow_start("{replicas: 5, gang: [], retry: true}"), (5, Some(SlowStart::for_retry(0, 5))));
+    let one_exists = "{replicas: 5, gang: [a], retry: true, pods: [{i: 0, name: a}]}";
+    assert_eq!(slow_start(one_exists), (4, Some(SlowStart::for_retry(0, 4))));
 }
 
 #[test]

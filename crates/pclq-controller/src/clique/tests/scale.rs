@@ -1,8 +1,12 @@
 //! The pods that are created and deleted.
 
-use expect_test::expect;
+use std::time::Duration;
 
-use super::check;
+use expect_test::expect;
+use grove_controller::plan::Step;
+use serde_json::json;
+
+use super::{check, plan, snapshot};
 
 #[test]
 fn a_new_clique_creates_all_its_pods() {
@@ -165,4 +169,41 @@ fn a_clique_without_its_labels_waits() {
         wait: LabelMissing no pods are created until the PodClique has a valid label grove.io/podcliqueset-replica-index
     "]],
     );
+}
+
+#[test]
+fn a_clique_stored_above_the_limit_of_replicas_waits() {
+    let pods = "[{i: 0, name: a}, {i: 1, name: b, phase: Failed}]";
+    check(
+        &format!("{{replicas: 2000000000, gang: [], pods: {pods}}}"),
+        &expect![[r"
+            wait: TooManyObjects Grove creates and deletes no pods while the PodClique has more than 100000 replicas
+        "]],
+    );
+}
+
+#[test]
+fn a_large_clique_is_created_in_several_plans() {
+    let observed = snapshot("{replicas: 100000, gang: []}");
+    let plan = plan(&observed);
+    assert_eq!(plan.steps().count(), 2048);
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(1)));
+    // A step contains neither the labels nor the spec of its pod.
+    let bytes: usize = plan.steps().map(stored_bytes).sum();
+    assert!(bytes < 100 * 2048, "{bytes} bytes");
+}
+
+fn stored_bytes(step: &Step) -> usize {
+    let Step::Create(create) = step else { panic!("{step}") };
+    create.object.stored_bytes() + create.target.name.len()
+}
+
+#[test]
+fn a_large_scale_in_deletes_the_highest_indices_first_in_several_plans() {
+    let mut observed = snapshot("{replicas: 0, gang: []}");
+    let pods = (0..3000).map(|index| super::pod(&json!({ "i": index, "name": format!("p{index:04}") })));
+    observed.pods = pods.collect();
+    let plan = plan(&observed);
+    let names: Vec<_> = plan.steps().map(|step| step.target().name.clone()).collect();
+    assert_eq!((names.len(), names[0].as_str()), (2048, "llm-0-decode-p2999"));
 }

@@ -38,6 +38,9 @@ fn scheduled_pods_of_a_base_gang_trigger_its_scaled_cliques() {
     assert_eq!(triggered(&cliques, Some(&old), Some(&new)), ["llm-0-g-1-p"]);
     assert_eq!(triggered(&cliques, Some(&new), Some(&new)), [""; 0], "nothing changed");
     assert_eq!(triggered(&cliques, Some(&old), None), ["llm-0-g-1-p"], "a deleted clique has no scheduled pods");
+    let mut scaled_to_zero = new.clone();
+    scaled_to_zero.spec.replicas = 0;
+    assert_eq!(triggered(&cliques, Some(&new), Some(&scaled_to_zero)), ["llm-0-g-1-p"]);
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! The steps of a stage in the order in which they are sent: how many may be in flight, and which are never sent.
+
+use grove_runtime::api_error::ApiError;
+
+use super::{MAX_IN_FLIGHT_WRITES, execution_result::Effect};
+use crate::plan::{SlowStart, Stage, Step};
+
+/// The steps of a stage that are not sent yet.
+pub(super) struct StepQueue<'a> {
+    steps: &'a [Step],
+    /// The position of the next step.
+    next: usize,
+    /// The size of the next batch, which starts when no write is in flight. Without a batch, each response starts the next write.
+    batch: Option<usize>,
+    has_slow_start: bool,
+    alternate: Option<usize>,
+}
+
+impl<'a> StepQueue<'a> {
+    pub(super) fn of(stage: &'a Stage) -> Self {
+        let SlowStart { first_batch, alternate } =
+            stage.slow_start.unwrap_or(SlowStart { first_batch: MAX_IN_FLIGHT_WRITES, alternate: None });
+        let batch = Some(first_batch).filter(|batch| *batch < MAX_IN_FLIGHT_WRITES);
+        Self { steps: &stage.steps, next: 0, batch, has_slow_start: stage.slow_start.is_some(), alternate }
+    }
+
+    /// Removes the steps that may be sent while `in_flight` of the stage are in flight, each with its position.
+    pub(super) fn take(&mut self, in_flight: usize) -> impl Iterator<Item = (usize, &'a Step)> + use<'a> {
+        let allowed = match self.batch {
+            None => MAX_IN_FLIGHT_WRITES.saturating_sub(in_flight),
+            Some(_) if in_flight > 0 => 0,
+            Some(batch) => {
+                self.batch = Some(2 * batch).filter(|next| *next < MAX_IN_FLIGHT_WRITES);
+                batch
+            }
+        };
+        let (begin, end) = (self.next, self.next.saturating_add(allowed).min(self.steps.len()));
+        self.next = end;
+        (begin..end).zip(self.steps.get(begin..end).unwrap_or_default())
+    }
+
+    /// Ends the queue if the server rejected a create of alike objects. If it rejected the first one of a retry, the alternate and the
+    /// steps behind it remain. A name conflict concerns one name only.
+    pub(super) fn observe(&mut self, position: usize, result: &Result<Effect, ApiError>) {
+        let is_rejected = result.as_ref().is_err_and(|error| error.reason != ApiError::NAME_CONFLICT);
+        if !self.has_slow_start || !is_rejected {
+            return;
+        }
+        match self.alternate.take().filter(|_| position == 0) {
+            Some(alternate) => (self.next, self.batch) = (alternate, Some(1)),
+            None => self.next = self.steps.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn stage(steps: usize, slow_start: Option<SlowStart>) -> Stage {
+        let steps = (0..steps).map(|_| Step::create(&ConfigMap::default()));
+        Stage::new("s", steps).with_slow_start(slow_start)
+    }
+
+    /// The positions in each batch, if the server answers a batch with `answer` before the next one starts.
+    fn batches(stage: &Stage, answer: impl Fn(usize) -> Result<Effect, ApiError>) -> Vec<Vec<usize>> {
+        let (mut queue, mut batches) = (StepQueue::of(stage), vec![]);
+        loop {
+            let batch: Vec<_> = queue.take(0).map(|(position, _)| position).collect();
+            if batch.is_empty() {
+                return batches;
+            }
+            batch.iter().for_each(|position| queue.observe(*position, &answer(*position)));
+            batches.push(batch);
+        }
+    }
+
+    fn rejection() -> Result<Effect, ApiError> {
+        Err(ApiError::new(403, "Forbidden", "exceeded quota"))
+    }
+
+    #[test]
+    fn a_stage_without_slow_start_sends_as_many_steps_as_may_be_in_flight_and_ignores_rejections() {
+        let sizes: Vec<_> = batches(&stage(70, None), |_| rejection()).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [32, 32, 6]);
+    }
+
+    #[test]
+    fn batches_of_a_slow_start_double_up_to_the_limit_of_writes_in_flight() {
+        let stage = stage(100, Some(SlowStart::INITIAL));
+        let sizes: Vec<_> = batches(&stage, |_| Ok(Effect::Applied)).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [8, 16, 32, 32, 12]);
+        let mut queue = StepQueue::of(&stage);
+        assert_eq!([0, 3, 0, 5, 0].map(|in_flight| queue.take(in_flight).count()), [8, 0, 16, 27, 32]);
+    }
+
+    #[test]
+    fn a_rejected_create_ends_a_slow_start_and_a_name_conflict_does_not() {
+        let quota_of_10 = |position: usize| if position < 10 { Ok(Effect::Applied) } else { rejection() };
+        let sent = batches(&stage(300, Some(SlowStart::INITIAL)), quota_of_10).concat();
+        assert_eq!(sent, (0..24).collect::<Vec<_>>());
+        let conflict = |_: usize| Err(ApiError::new(409, ApiError::NAME_CONFLICT, "exists"));
+        assert_eq!(batches(&stage(50, Some(SlowStart::INITIAL)), conflict).concat().len(), 50);
+    }
+
+    #[test]
+    fn a_retry_begins_with_one_create_and_doubles() {
+        let stage = stage(10, Some(SlowStart::for_retry(0, 10)));
+        assert_eq!(batches(&stage, |_| Ok(Effect::Applied)), [vec![0], vec![1, 2], vec![3, 4, 5, 6], vec![7, 8, 9]]);
+    }
+
+    #[test]
+    fn a_retry_sends_the_alternate_if_the_first_create_is_rejected() {
+        let stage = stage(10, Some(SlowStart::for_retry(5, 10)));
+        assert_eq!(batches(&stage, |_| rejection()), [vec![0], vec![6]]);
+        let only_first = |position: usize| if position == 0 { rejection() } else { Ok(Effect::Applied) };
+        assert_eq!(batches(&stage, only_first), [vec![0], vec![6], vec![7, 8], vec![9]]);
+    }
+}

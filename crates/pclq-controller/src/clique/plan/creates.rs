@@ -1,0 +1,55 @@
+//! The pods to create: one for each index without a live pod.
+
+use std::sync::Arc;
+
+use grove_api_types::events;
+use grove_api_types::names::PodName;
+use grove_controller::plan::{ManifestTemplate, Stage, Step};
+
+use super::names::Names;
+use super::{MAX_STEPS, replacement};
+use crate::clique::desired::PodTemplate;
+use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::stage;
+use crate::write_history::is_pending;
+
+/// The creates of one plan.
+pub(super) struct PodCreates {
+    /// The stage that creates the pods.
+    pub(super) stage: Stage,
+    /// Whether further pods are missing. The next plan creates them.
+    pub(super) has_more: bool,
+}
+
+impl PodCreates {
+    fn none() -> Self {
+        Self { stage: Stage::new(stage::PODS, []), has_more: false }
+    }
+}
+
+/// Creates pods at the `free` indices, lowest first. A pod waits if its watch event is pending, if its predecessors ended soon after
+/// they started, or if the API server has just rejected pods of the clique.
+pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
+    if free.is_empty() || observed.backed_off.slow_start(free.len()).is_none() {
+        return PodCreates::none();
+    }
+    let names = Names::of(observed);
+    let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
+    let named = due.map(|index| (index, names.for_index(index)));
+    let missing = named.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
+    let missing: Vec<_> = missing.take(MAX_STEPS + 1).collect();
+    if missing.is_empty() {
+        return PodCreates::none();
+    }
+    let has_more = missing.len() > MAX_STEPS;
+    let template = Arc::new(PodTemplate::of(observed, identity));
+    let create = |(index, name): (i32, PodName)| {
+        let shared: Arc<dyn ManifestTemplate> = template.clone();
+        Step::create_from_template(template.target(name), shared, index)
+    };
+    let steps: Vec<_> = missing.into_iter().take(MAX_STEPS).map(create).collect();
+    let slow_start = observed.backed_off.slow_start(steps.len());
+    let stage = Stage::new(stage::PODS, steps).with_slow_start(slow_start);
+    let stage = stage.with_event(events::POD_CREATE_SUCCESSFUL, events::POD_CREATE_FAILED, "Created");
+    PodCreates { stage, has_more }
+}

@@ -1,0 +1,74 @@
+//! The in-memory state about a clique ends with the clique.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::ownership::controller_owner_reference;
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::manager::Manager;
+use grove_controller::slim_pod::SlimPod;
+use grove_runtime::caches::{Cache, InformerOptions};
+use grove_runtime::client::Clients;
+use grove_runtime::runtime::Runtime;
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
+use serde_json::json;
+
+use super::{pod, snapshot};
+use crate::clique::{CONTROLLER, STATE_MAPS, cleanup_plan, reconcile};
+use crate::context::Context;
+use crate::informers::PclqCaches;
+use crate::scaled_cliques::BY_BASE_GANG;
+use crate::tombstones::Tombstones;
+
+/// An API server that accepts the first pod and rejects all others.
+fn manager() -> Manager {
+    let pods = AtomicUsize::new(0);
+    let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+        let is_pod = request.method == "POST" && request.path.ends_with("/pods");
+        if is_pod && pods.fetch_add(1, Ordering::SeqCst) > 0 {
+            return MockResponse::error(403, "Forbidden");
+        }
+        let mut body = request.body.clone();
+        body["metadata"]["uid"] = json!("uid-new");
+        MockResponse::ok(body)
+    });
+    let clients = Clients { requests: client.clone(), watches: client };
+    let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
+    Manager::new(&runtime).unwrap()
+}
+
+fn pod_of(clique: &PodClique, name: &str, index: i32, phase: &str) -> SlimPod {
+    let mut pod = SlimPod::clone(&pod(&json!({ "i": index, "name": name, "phase": phase })));
+    pod.metadata.owner_references = Some(controller_owner_reference(clique));
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_map_is_empty_after_the_deletion_of_the_clique() {
+    let manager = manager();
+    let (cliques, clique_writer) = Cache::with_writer(InformerOptions::default().with_index(BY_BASE_GANG));
+    let tombstones = Tombstones::new(&cliques);
+    let recorder = tombstones.clone();
+    let options = InformerOptions::default().with_observer(move |delta| recorder.record(delta));
+    let (pods, pod_writer) = Cache::with_writer(options);
+    let caches = PclqCaches { cliques, pods, gangs: Cache::from_objects([]), tombstones };
+    let ctx = Context::new(&manager, caches, CONTROLLER);
+
+    let clique = Arc::new(snapshot("{replicas: 5}").clique);
+    clique_writer.apply((*clique).clone());
+    for (name, index, phase) in [("a", 0, "Running"), ("b", 1, "Failed"), ("c", 2, "Running")] {
+        pod_writer.apply(pod_of(&clique, name, index, phase));
+    }
+    pod_writer.delete(pod_of(&clique, "a", 0, "Running"));
+    // The first reconcile creates pods, and the second one withholds the status, because a watch event is pending.
+    assert!(reconcile(Arc::clone(&clique), Arc::clone(&ctx)).await.is_err(), "a pod is rejected");
+    assert!(reconcile(Arc::clone(&clique), Arc::clone(&ctx)).await.is_ok());
+    let counts = || STATE_MAPS.map(|(name, count)| (name, count(&ctx)));
+    assert!(counts().iter().all(|(_, count)| *count > 0), "{:?}", counts());
+
+    clique_writer.delete((*clique).clone());
+    assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 2, "the remaining pods are deleted");
+    pod_writer.replace(vec![]);
+    assert!(counts().iter().all(|(_, count)| *count == 0), "{:?}", counts());
+}

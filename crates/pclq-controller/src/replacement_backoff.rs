@@ -1,0 +1,161 @@
+//! The exponential backoff of replacements: pods that end soon after they started are not replaced in a loop. Like the backoff of
+//! a kubelet for containers, it begins with 10 s and doubles up to 5 min, for each index of a clique.
+//!
+//! A replacement is due that long after the creation of the pod that ended. So a pod that ran longer is replaced at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use grove_api_types::labels;
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::slim_pod::SlimPod;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::pod;
+
+/// The delay after the first pod that ended.
+const MIN_DELAY: Duration = Duration::from_secs(10);
+/// The longest delay.
+const MAX_DELAY: Duration = Duration::from_mins(5);
+/// A pod that ran this long resets the backoff of its index.
+const RESET_AFTER: Duration = Duration::from_mins(10);
+
+/// The backoff of all cliques, by uid.
+#[derive(Debug, Default)]
+pub(crate) struct ReplacementBackoff(Mutex<BTreeMap<String, CliqueBackoff>>);
+
+/// The backoff of one clique. Another template resets it.
+#[derive(Debug, Default)]
+struct CliqueBackoff {
+    template_hash: Option<String>,
+    by_index: BTreeMap<i32, IndexBackoff>,
+}
+
+/// The backoff of one index.
+#[derive(Debug)]
+struct IndexBackoff {
+    /// The last pod that ended.
+    ended_uid: Option<String>,
+    /// The number of pods in sequence that ended soon.
+    ended: u32,
+    /// When the replacement is due.
+    due: Instant,
+    /// When this process last sent a create for the index.
+    created_at: Option<Instant>,
+}
+
+impl ReplacementBackoff {
+    /// Counts the pods of the clique that ended, and returns the time until the replacement at each index that has to wait.
+    pub(crate) fn observe<'a>(
+        &self,
+        clique: &PodClique,
+        pods: impl Iterator<Item = &'a SlimPod>,
+        now: Timestamp,
+    ) -> BTreeMap<i32, Duration> {
+        let template_hash = clique.labels().get(labels::TEMPLATE_HASH);
+        let ended = latest_ended(pods.filter(|pod| pod.labels().get(labels::TEMPLATE_HASH) == template_hash));
+        let uid = clique.metadata.uid.as_deref().unwrap_or_default();
+        let mut by_uid = self.0.lock();
+        if ended.is_empty() && !by_uid.contains_key(uid) {
+            return BTreeMap::new();
+        }
+        let backoff = by_uid.entry(uid.to_owned()).or_default();
+        if backoff.template_hash.as_ref() != template_hash {
+            *backoff = CliqueBackoff { template_hash: template_hash.cloned(), by_index: BTreeMap::new() };
+        }
+        let instant = Instant::now();
+        for (index, pod) in ended {
+            backoff.count(index, pod, age(pod, now), instant);
+        }
+        let replicas = clique.spec.replicas;
+        backoff.by_index.retain(|index, entry| *index < replicas && !entry.is_expired(instant));
+        let remaining =
+            |entry: &IndexBackoff| entry.due.checked_duration_since(instant).filter(|delay| !delay.is_zero());
+        let delays = backoff.by_index.iter().filter_map(|(index, entry)| Some((*index, remaining(entry)?))).collect();
+        if backoff.by_index.is_empty() {
+            by_uid.remove(uid);
+        }
+        delays
+    }
+
+    /// Records when the pods of a plan are created, before the plan is executed.
+    pub(crate) fn record_creates(&self, clique_uid: &str, plan: &Plan) {
+        let mut by_uid = self.0.lock();
+        let Some(backoff) = by_uid.get_mut(clique_uid) else { return };
+        let now = Instant::now();
+        for step in plan.steps() {
+            let Step::Create(Create { target: _, object }) = step else { continue };
+            let Some(index) = object.index() else { continue };
+            if let Some(entry) = backoff.by_index.get_mut(&index) {
+                entry.created_at = Some(now);
+            }
+        }
+    }
+
+    /// Drops the backoff of a deleted clique.
+    pub(crate) fn forget(&self, clique_uid: &str) {
+        self.0.lock().remove(clique_uid);
+    }
+
+    /// The number of indices with a backoff.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().values().map(|backoff| backoff.by_index.len()).sum()
+    }
+}
+
+impl CliqueBackoff {
+    /// Counts a pod once. `age` is the time since its creation by the wall clock. It is used only if this process did not create
+    /// the pod as a replacement.
+    fn count(&mut self, index: i32, pod: &SlimPod, age: Duration, now: Instant) {
+        let known = self.by_index.get(&index);
+        if known.is_some_and(|entry| entry.ended_uid == pod.metadata.uid) {
+            return;
+        }
+        let created_at = known.and_then(|entry| entry.created_at);
+        let lifetime = created_at.map_or(age, |created_at| now.saturating_duration_since(created_at));
+        let earlier = known.filter(|_| lifetime < RESET_AFTER).map_or(0, |entry| entry.ended);
+        let ended = earlier.saturating_add(1);
+        let due = now + delay(ended).saturating_sub(lifetime);
+        let entry = IndexBackoff { ended_uid: pod.metadata.uid.clone(), ended, due, created_at: None };
+        self.by_index.insert(index, entry);
+    }
+}
+
+impl IndexBackoff {
+    /// Whether the replacement has run so long that its end would reset the backoff.
+    fn is_expired(&self, now: Instant) -> bool {
+        self.created_at.is_some_and(|created_at| now.saturating_duration_since(created_at) >= RESET_AFTER)
+    }
+}
+
+/// The latest pod of each index that failed or succeeded. A pod that was deleted before it ended does not count.
+fn latest_ended<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> BTreeMap<i32, &'a SlimPod> {
+    let created = |pod: &SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
+    let mut latest: BTreeMap<i32, &SlimPod> = BTreeMap::new();
+    for pod in pods.filter(|pod| !pod.is_live() && !pod.is_terminating()) {
+        let Some(index) = pod::index(pod) else { continue };
+        let known = latest.entry(index).or_insert(pod);
+        if created(known) < created(pod) {
+            *known = pod;
+        }
+    }
+    latest
+}
+
+/// The delay after this many pods in sequence ended.
+fn delay(ended: u32) -> Duration {
+    MIN_DELAY.saturating_mul(1 << ended.saturating_sub(1).min(16)).min(MAX_DELAY)
+}
+
+fn age(pod: &SlimPod, now: Timestamp) -> Duration {
+    let created = pod.metadata.creation_timestamp.as_ref();
+    // A clock that differs from that of the API server can change only the first delay.
+    created.and_then(|created| Duration::try_from(now.duration_since(created.0)).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The delays of replacements, for sequences of pods that end.
+
+use std::sync::Arc;
+
+use grove_controller::plan::{ManifestTemplate, Stage, Target};
+use serde_json::json;
+
+use super::*;
+
+fn clique(replicas: i32, hash: &str) -> PodClique {
+    let metadata = json!({ "namespace": "ns", "name": "c", "uid": "u", "labels": { (labels::TEMPLATE_HASH): hash } });
+    let object = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": metadata,
+        "spec": { "roleName": "r", "replicas": replicas, "podSpec": { "containers": [] } } });
+    serde_json::from_value(object).unwrap()
+}
+
+fn pod(name: &str, index: i32, phase: &str) -> SlimPod {
+    let metadata = json!({ "namespace": "ns", "name": name, "uid": name, "labels": { (labels::TEMPLATE_HASH): "1h" },
+        "creationTimestamp": "1970-01-01T00:00:00Z" });
+    let spec = json!({ "hostname": format!("c-{index}") });
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec, "status": { "phase": phase } })).unwrap()
+}
+
+#[derive(Debug)]
+struct EmptyTemplate;
+
+impl ManifestTemplate for EmptyTemplate {
+    fn render(&self, _name: &str, _index: i32) -> String {
+        "{}".to_owned()
+    }
+}
+
+fn creating(index: i32) -> Plan {
+    let target = Target::of(&pod("next", index, "Pending"));
+    Plan::new().stage(Stage::new("pods", [Step::create_from_template(target, Arc::new(EmptyTemplate), index)]))
+}
+
+/// The seconds until the replacement at index 0, if the pods were created `age` seconds ago.
+fn wait(backoff: &ReplacementBackoff, pods: &[SlimPod], age: i64) -> u64 {
+    let now = Timestamp::from_second(age).unwrap();
+    let delays = backoff.observe(&clique(2, "1h"), pods.iter(), now);
+    delays.get(&0).copied().unwrap_or_default().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacements_of_pods_that_end_at_once_are_delayed_exponentially() {
+    let backoff = ReplacementBackoff::default();
+    for (nth, expected) in [10, 20, 40, 80, 160, 300, 300].into_iter().enumerate() {
+        let ended = [pod(&format!("p{nth}"), 0, "Failed")];
+        assert_eq!(wait(&backoff, &ended, 0), expected);
+        tokio::time::advance(Duration::from_secs(expected / 2)).await;
+        assert_eq!(wait(&backoff, &ended, 0), expected / 2, "the pod counts once");
+        tokio::time::advance(Duration::from_secs(expected / 2)).await;
+        assert_eq!(wait(&backoff, &ended, 0), 0);
+        backoff.record_creates("u", &creating(0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lifetime_of_a_pod_shortens_the_delay_and_a_long_one_resets_it() {
+    let backoff = ReplacementBackoff::default();
+    assert_eq!(wait(&backoff, &[pod("a", 0, "Succeeded")], 7), 3);
+    assert_eq!(wait(&ReplacementBackoff::default(), &[pod("a", 0, "Succeeded")], 3600), 0);
+    for (name, lifetime, expected) in [("b", 15, 5), ("c", 100, 0), ("d", 0, 80), ("e", 600, 0), ("f", 0, 20)] {
+        backoff.record_creates("u", &creating(0));
+        tokio::time::advance(Duration::from_secs(lifetime)).await;
+        assert_eq!(wait(&backoff, &[pod(name, 0, "Failed")], 0), expected, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_index_has_its_own_backoff_and_the_latest_pod_counts() {
+    let backoff = ReplacementBackoff::default();
+    let now = Timestamp::UNIX_EPOCH;
+    let pods = [pod("a", 0, "Failed"), pod("b", 0, "Failed"), pod("c", 1, "Failed"), pod("d", 5, "Failed")];
+    for _ in 0..3 {
+        let delays = backoff.observe(&clique(2, "1h"), pods.iter(), now);
+        assert_eq!(delays, BTreeMap::from([(0, MIN_DELAY), (1, MIN_DELAY)]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_and_terminating_pods_and_pods_of_another_template_do_not_count() {
+    let backoff = ReplacementBackoff::default();
+    let mut terminating = pod("b", 0, "Failed");
+    terminating.metadata.deletion_timestamp = terminating.metadata.creation_timestamp.clone();
+    let mut outdated = pod("c", 0, "Failed");
+    outdated.labels_mut().insert(labels::TEMPLATE_HASH.to_owned(), "1old".to_owned());
+    assert_eq!(wait(&backoff, &[pod("a", 0, "Running"), terminating, outdated], 0), 0);
+    assert_eq!(backoff.len(), 0);
+    assert_eq!(wait(&backoff, &[pod("d", 0, "Failed")], 0), 10);
+    let other_template = backoff.observe(&clique(2, "1new"), [].into_iter(), Timestamp::UNIX_EPOCH);
+    assert_eq!((other_template, backoff.len()), (BTreeMap::new(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_ends_with_its_index_its_clique_or_a_long_running_replacement() {
+    let backoff = ReplacementBackoff::default();
+    let now = Timestamp::UNIX_EPOCH;
+    let ended = [pod("a", 1, "Failed")];
+    assert_eq!(backoff.observe(&clique(2, "1h"), ended.iter(), now).len(), 1);
+    assert_eq!((backoff.observe(&clique(1, "1h"), ended.iter(), now).len(), backoff.len()), (0, 0));
+
+    backoff.observe(&clique(2, "1h"), ended.iter(), now);
+    backoff.record_creates("u", &creating(1));
+    tokio::time::advance(RESET_AFTER).await;
+    backoff.observe(&clique(2, "1h"), [].into_iter(), now);
+    assert_eq!(backoff.len(), 0);
+
+    backoff.observe(&clique(2, "1h"), ended.iter(), now);
+    backoff.forget("u");
+    assert_eq!(backoff.len(), 0);
+}
