@@ -1,7 +1,7 @@
 //! Deletes the dependents of deleted objects, after a live GET has confirmed the deletion ([`Executor::confirm_deleted`]).
 //! Kubernetes' garbage collector would do so too, but later.
 //!
-//! If the deletion orphans its dependents, the plan is empty, and they stay: see `plan::delete_children` of the reconciler.
+//! If the deletion orphans its dependents, the plan is empty, and they stay: see [`crate::orphan_deletions`].
 
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ pub(super) async fn delete_dependents<K>(
             // The leader deletes the dependents. Here the call only drops what the reconciler stores.
             drop(on_deleted(&object));
         }
+        executor.forget(&*object);
     };
     deleted.for_each_concurrent(CONCURRENCY, delete).await;
 }

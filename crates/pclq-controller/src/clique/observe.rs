@@ -39,8 +39,10 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
     let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
+    let orphans_pods = caches.orphan_deletions.contains(&clique);
     Observed {
         clique,
+        orphans_pods,
         pods,
         orphans,
         tombstones,

@@ -30,6 +30,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         group: group.clone(),
         set,
         current_scale,
+        orphans_children: caches.orphan_deletions.contains(group),
         children: ctx.children.children(group),
         active_gangs: BTreeSet::new(),
         name_conflicts: Vec::new(),

@@ -57,6 +57,8 @@ pub(crate) struct Observed {
     pub(crate) set: Option<PodCliqueSet>,
     /// The current replica counts of the group and of the other groups in the same replica of the set.
     pub(crate) current_scale: CurrentScale,
+    /// Whether its deletion keeps its cliques.
+    pub(crate) orphans_children: bool,
     /// The cliques of all replicas of the group.
     pub(crate) children: ObservedChildren,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.

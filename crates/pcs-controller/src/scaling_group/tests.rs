@@ -75,6 +75,7 @@ fn new(replicas: i32) -> Observed {
         group,
         set: Some(set),
         current_scale: CurrentScale::default(),
+        orphans_children: false,
         children: ObservedChildren::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         name_conflicts: Vec::new(),

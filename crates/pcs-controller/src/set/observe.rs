@@ -20,6 +20,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         set: admission::default::pod_clique_set(set),
         unsupported_fields: unsupported_fields::fields(set),
         default_scheduler: ctx.default_scheduler,
+        orphans_children: ctx.caches.orphan_deletions.contains(set),
         children: ctx.children.children(set),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),

@@ -53,6 +53,8 @@ pub(crate) struct Observed {
     pub(crate) unsupported_fields: Vec<String>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
+    /// Whether its deletion keeps its children.
+    pub(crate) orphans_children: bool,
     /// The children that it controls.
     pub(crate) children: ObservedChildren,
     /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until

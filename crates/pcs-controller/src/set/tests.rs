@@ -62,6 +62,7 @@ fn new(set: &str) -> Observed {
         set: default::pod_clique_set(&set),
         unsupported_fields: unsupported_fields::fields(&set),
         default_scheduler: Scheduler::default(),
+        orphans_children: false,
         children: ObservedChildren::default(),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),

@@ -218,8 +218,32 @@ fn a_terminating_group_deletes_its_cliques() {
         children: delete PodClique m-0-g-0-p
     "]],
     );
-    observed.group.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+    observed.group.metadata.finalizers = Some(vec!["foregroundDeletion".to_owned()]);
+    check(
+        &observed,
+        &expect![[r"
+        children: delete PodClique m-0-g-0-d in the foreground
+        children: delete PodClique m-0-g-0-p in the foreground
+    "]],
+    );
+    observed.orphans_children = true;
     check(&observed, &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn a_terminating_group_loses_the_finalizer_of_the_go_operator() {
+    let mut observed = executed(new(1));
+    observed.group.metadata.finalizers = Some(vec!["grove.io/podcliquescalinggroup.grove.io".to_owned()]);
+    check(&observed, &expect![["nothing to do\n"]]);
+    observed.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    check(
+        &observed,
+        &expect![[r#"
+            finalizers: patch PodCliqueScalingGroup m-0-g [{"op":"test","path":"/metadata/uid","value":"u-group"},{"op":"test","path":"/metadata/finalizers/0","value":"grove.io/podcliquescalinggroup.grove.io"},{"op":"remove","path":"/metadata/finalizers/0"}]
+            children: delete PodClique m-0-g-0-d
+            children: delete PodClique m-0-g-0-p
+        "#]],
+    );
 }
 
 #[test]
