@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
+use crate::children::RetainedMinima;
 
 mod cliques;
 mod status;
@@ -77,6 +78,7 @@ fn new(replicas: i32) -> Observed {
         current_scale: CurrentScale::default(),
         orphans_children: false,
         children: ObservedChildren::default(),
+        retained_minima: RetainedMinima::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
