@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grove_api_types::conditions::available;
+use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
@@ -27,6 +28,9 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         let finalizer = Step::remove_finalizer(&observed.clique, finalizers::POD_CLIQUE);
         let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer));
         return if observed.orphans_pods { plan } else { plan.stage(with_delete_events(delete_all(&observed.pods))) };
+    }
+    if is_too_large(observed) {
+        return Plan::new().waiting([too_large()]);
     }
     let identity = match observed.identity() {
         Ok(identity) => identity,
@@ -87,6 +91,19 @@ fn delete<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
 
 fn with_delete_events(stage: Stage) -> Stage {
     stage.with_event(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
+}
+
+/// Whether the clique and its pods exceed the limit of objects per set. Users can patch `replicas` of a clique without the validation
+/// of its scale subresource. pcs-controller does not change such a set either.
+fn is_too_large(observed: &Observed) -> bool {
+    u64::try_from(observed.clique.spec.replicas).is_ok_and(|replicas| replicas >= MAX_OBJECTS)
+}
+
+fn too_large() -> Waiting {
+    let message = format!(
+        "the PodClique and its pods are more than {MAX_OBJECTS} objects; Grove creates and deletes no pods until it has fewer replicas"
+    );
+    Waiting::new(available::TOO_MANY_OBJECTS, message)
 }
 
 fn label_missing(label: &str) -> Waiting {

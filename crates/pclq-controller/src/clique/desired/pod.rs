@@ -73,7 +73,11 @@ fn spec(observed: &Observed, identity: &CliqueIdentity, index: i32) -> Map<Strin
     }
     if observed.gating_reason().is_some() {
         let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
-        gates.as_array_mut().into_iter().for_each(|gates| gates.push(json!({ "name": labels::SCHEDULING_GATE })));
+        // The API server rejects a pod with the same gate twice. A template may contain it.
+        let is_missing = |gates: &Vec<Value>| gates.iter().all(|gate| gate["name"] != labels::SCHEDULING_GATE);
+        if let Some(gates) = gates.as_array_mut().filter(|gates| is_missing(gates)) {
+            gates.push(json!({ "name": labels::SCHEDULING_GATE }));
+        }
     }
     environment::prepend(&mut spec, &env::variables(observed, identity));
     spec

@@ -197,3 +197,15 @@ fn a_clique_without_its_labels_waits() {
     "]],
     );
 }
+
+#[test]
+fn a_clique_above_the_object_limit_is_left_unchanged() {
+    for replicas in ["100000", "2147483647"] {
+        check(
+            &format!("{{replicas: {replicas}, gang: [a], pods: [{{i: 0, name: a}}]}}"),
+            &expect![[r"
+            wait: TooManyObjects the PodClique and its pods are more than 100000 objects; Grove creates and deletes no pods until it has fewer replicas
+        "]],
+        );
+    }
+}
