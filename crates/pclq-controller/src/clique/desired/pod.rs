@@ -74,8 +74,9 @@ fn spec(observed: &Observed, identity: &CliqueIdentity, index: i32) -> Map<Strin
     if observed.gating_reason().is_some() {
         let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
         // The API server rejects a pod with the same gate twice. A template may contain it.
-        let is_missing = |gates: &Vec<Value>| gates.iter().all(|gate| gate["name"] != labels::SCHEDULING_GATE);
-        if let Some(gates) = gates.as_array_mut().filter(|gates| is_missing(gates)) {
+        let is_gate = |gate: &Value| gate["name"] == labels::SCHEDULING_GATE;
+        let has_gate = gates.as_array().is_some_and(|gates| gates.iter().any(is_gate));
+        if let Some(gates) = gates.as_array_mut().filter(|_| !has_gate) {
             gates.push(json!({ "name": labels::SCHEDULING_GATE }));
         }
     }
