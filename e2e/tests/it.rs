@@ -8,6 +8,7 @@ mod it {
     mod composition;
     mod crds;
     mod deletion;
+    mod deletion_policies;
     mod deployment;
     mod expansion;
     mod groups;
@@ -31,6 +32,7 @@ mod it {
         mod certificates;
         mod clock_skew;
         mod connection_loss;
+        mod default_minima;
         mod degraded;
         mod dry_run;
         mod event_driven;

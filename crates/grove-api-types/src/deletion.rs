@@ -11,5 +11,15 @@ pub fn is_terminating<K: Resource>(object: &K) -> bool {
 /// Whether the deletion of the object keeps its dependents, as `kubectl delete --cascade=orphan` requests. The API server
 /// records that in the finalizer `orphan`.
 pub fn orphans_dependents<K: Resource>(owner: &K) -> bool {
-    owner.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
+    has_finalizer(owner, "orphan")
+}
+
+/// Whether the deletion of the object ends only after that of its dependents, as `kubectl delete --cascade=foreground` requests.
+/// The API server records that in the finalizer `foregroundDeletion`.
+pub fn awaits_dependents<K: Resource>(owner: &K) -> bool {
+    has_finalizer(owner, "foregroundDeletion")
+}
+
+fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
+    object.meta().finalizers.iter().flatten().any(|other| other == finalizer)
 }

@@ -17,6 +17,7 @@ pub mod error_codes;
 pub mod events;
 pub mod expansion;
 pub mod field_error;
+pub mod finalizers;
 pub mod hash;
 pub mod labels;
 pub mod mnnvl;

@@ -6,15 +6,16 @@
 //! the plan are independent. The rate limiter of the controller then enqueues the object again;
 //! [`create_backoff`](crate::create_backoff) decides when a rejected create is sent again.
 
+mod changes;
 mod execution_result;
 mod requests;
 mod stage_events;
 mod step_queue;
+mod terminating_namespaces;
 
 use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
 use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
 use kube::{
@@ -30,12 +31,17 @@ use tokio::{
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
-use self::{execution_result::Effect, stage_events::stage_events, step_queue::StepQueue};
+use self::{
+    execution_result::Effect,
+    stage_events::stage_events,
+    step_queue::StepQueue,
+    terminating_namespaces::{NamespaceState, TerminatingNamespaces},
+};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
     merge_patch::create_merge_patch,
-    plan::{Adopt, Create, Delete, Manifest, Patch, PatchBody, Plan, Stage, Step, Target},
+    plan::{Create, Manifest, Plan, Stage, Step, Target},
 };
 
 /// Writes that are in flight at the same time.
@@ -54,13 +60,15 @@ pub struct Executor {
     permits: Arc<Semaphore>,
     leadership: Leadership,
     latency: ApiLatency,
+    terminating_namespaces: TerminatingNamespaces,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`MAX_IN_FLIGHT_WRITES`] requests at a time.
     pub fn new(client: Client, events: EventBroadcaster, metrics: Metrics) -> Self {
         let (permits, leadership) = (Arc::new(Semaphore::new(MAX_IN_FLIGHT_WRITES)), Leadership::always());
-        Self { client, events, metrics, permits, leadership, latency: ApiLatency::default() }
+        let (latency, terminating_namespaces) = (ApiLatency::default(), TerminatingNamespaces::default());
+        Self { client, events, metrics, permits, leadership, latency, terminating_namespaces }
     }
 
     /// The same executor, which writes only while the process leads. The end of the leadership cancels writes in flight.
@@ -93,15 +101,17 @@ impl Executor {
 
     /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan. If
     /// the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain. If the
-    /// stages are independent, a rejection ends nothing.
+    /// stages are independent, a rejection ends nothing. After the first response that reports a terminating namespace, no further
+    /// create is sent until the subject is deleted.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
+        let namespace = self.terminating_namespaces.state(subject);
         for stage in &plan.stages {
             let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {
                 continue;
             }
-            let results = self.execute_steps(&stage).await;
+            let results = self.execute_steps(&stage, &namespace).await;
             self.publish_events(subject, &stage, &results);
             let failed = results.iter().filter(|(_, result)| result.is_err());
             blocked_domains.extend(failed.filter_map(|(step, _)| plan.failure_domain_of(step)));
@@ -112,7 +122,13 @@ impl Executor {
                 break;
             }
         }
+        self.terminating_namespaces.record(subject, &namespace);
         execution
+    }
+
+    /// Drops the in-memory state of a deleted object.
+    pub(crate) fn forget<K: Resource>(&self, deleted: &K) {
+        self.terminating_namespaces.forget(deleted);
     }
 
     /// Patches the difference between the `old` status and the `new` one, and returns whether the server applied it.
@@ -157,12 +173,12 @@ impl Executor {
 
     /// The executed steps and their results, in the order of the steps. A future is created only when its write may start, because
     /// each future is large.
-    async fn execute_steps<'a>(&self, stage: &'a Stage) -> Vec<ExecutedStep<'a>> {
+    async fn execute_steps<'a>(&self, stage: &'a Stage, namespace: &NamespaceState) -> Vec<ExecutedStep<'a>> {
         let (mut queue, mut in_flight) = (StepQueue::of(stage), FuturesUnordered::new());
         let mut results = Vec::with_capacity(stage.steps.len());
         loop {
             for (position, step) in queue.take(in_flight.len()) {
-                in_flight.push(self.execute_step_at(position, step));
+                in_flight.push(self.execute_step_at(position, step, namespace));
             }
             let Some((position, executed)) = in_flight.next().await else { break };
             queue.observe(position, &executed.1);
@@ -172,14 +188,20 @@ impl Executor {
         results.into_iter().map(|(_, executed)| executed).collect()
     }
 
-    async fn execute_step_at<'a>(&self, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
-        (position, (step, self.execute_step(step).await))
+    async fn execute_step_at<'a>(
+        &self,
+        position: usize,
+        step: &'a Step,
+        namespace: &NamespaceState,
+    ) -> (usize, ExecutedStep<'a>) {
+        (position, (step, self.execute_step(step, namespace).await))
     }
 
-    async fn execute_step(&self, step: &Step) -> Result<Effect, ApiError> {
+    async fn execute_step(&self, step: &Step, namespace: &NamespaceState) -> Result<Effect, ApiError> {
         let target = step.target();
         let result = match step {
-            Step::Create(create) => self.create(create).await,
+            Step::Create(_) if namespace.is_terminating() => Ok(Effect::Superseded),
+            Step::Create(create) => self.create(create, namespace).await,
             Step::Patch(patch) => self.patch(patch).await,
             Step::Delete(delete) => self.delete(delete).await,
             Step::Adopt(adopt) => self.adopt(adopt).await,
@@ -190,11 +212,13 @@ impl Executor {
         result
     }
 
-    async fn create(&self, Create { target, object }: &Create) -> Result<Effect, ApiError> {
+    async fn create(&self, Create { target, object }: &Create, namespace: &NamespaceState) -> Result<Effect, ApiError> {
         let created = self.write("create", target, async {
             requests::create(&self.client, target, object).await.map(Effect::Created)
         });
-        match created.await {
+        let created = created.await;
+        namespace.record_create(created.as_ref().is_err_and(|error| error.is_namespace_terminating));
+        match created {
             Err(error) if error.is_namespace_terminating => Ok(Effect::Superseded),
             Err(error) if error.code == 409 && error.reason == "AlreadyExists" => {
                 self.resolve_already_exists(target, object, error).await
@@ -219,46 +243,6 @@ impl Executor {
             (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::AlreadyOwned(live.uid())),
             _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..error }),
         }
-    }
-
-    async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
-        let patched = self.write("patch", target, async {
-            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
-        });
-        match patched.await {
-            // Another client changed the object first. The watch event of its write triggers the next reconcile.
-            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
-            Err(error) if error.is_failed_test && has_test(change) => Ok(Effect::Superseded),
-            other => other,
-        }
-    }
-
-    async fn delete(&self, Delete { target }: &Delete) -> Result<Effect, ApiError> {
-        let deleted = self
-            .write("delete", target, async { requests::delete(&self.client, target).await.map(|()| Effect::Applied) });
-        match deleted.await {
-            // The object was deleted, or the name belongs to another object now.
-            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
-            other => other,
-        }
-    }
-
-    // Two live GETs instead of the cache: a terminating owner may have released its children intentionally, and an object that
-    // changes all the time would hardly ever have the observed resourceVersion.
-    async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
-        let stays =
-            |live: &PartialObjectMeta<DynamicObject>, seen: &Target| live.uid() == seen.uid && !is_terminating(live);
-        let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
-        let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
-        let live = live.filter(|live| controller_of(&live.metadata).is_none());
-        let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Superseded) };
-        let others = metadata.owner_references.into_iter().flatten();
-        let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));
-        let references: Vec<_> = others.chain(reference.iter().cloned()).collect();
-        let change = json!({ "metadata": {
-            "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": references,
-        } });
-        self.patch(&Patch { target: target.clone(), change: PatchBody::Merge(change) }).await
     }
 
     async fn write(
@@ -343,11 +327,6 @@ fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Ap
         Some(namespace) => Api::namespaced_with(client, namespace, resource),
         None => Api::all_with(client, resource),
     }
-}
-
-fn has_test(change: &PatchBody) -> bool {
-    let PatchBody::Json(patch) = change else { return false };
-    patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

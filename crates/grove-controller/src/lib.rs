@@ -29,6 +29,7 @@ pub mod expectations;
 pub mod merge_patch;
 pub mod name_conflict;
 pub mod name_waiters;
+pub mod orphan_deletions;
 
 pub mod api_latency;
 pub mod reconcile_error;

@@ -16,7 +16,9 @@ use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+mod deletes;
 mod failure_domains;
+mod finalizers;
 mod manifest;
 mod slow_start;
 
@@ -211,6 +213,10 @@ pub enum PatchBody {
 pub struct Delete {
     /// The deleted object.
     pub target: Target,
+    /// The observed resource version, if it is a precondition too.
+    pub resource_version: Option<String>,
+    /// Whether the deletion of the object ends only after that of its dependents.
+    pub is_foreground: bool,
 }
 
 /// An adoption. The executor checks by live GETs that the object has no controller and that the owner is not terminating.
@@ -283,11 +289,6 @@ impl Step {
         Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change) })
     }
 
-    /// Deletes the object with the observed UID. Kubernetes' garbage collector deletes its dependents in the background.
-    pub fn delete<K: Resource<DynamicType = ()>>(object: &K) -> Self {
-        Self::Delete(Delete { target: Target::of(object) })
-    }
-
     /// Makes `owner` the controller of an object by adding `reference` to its owner references.
     pub fn adopt<O: Resource<DynamicType = ()>>(owner: &O, target: Target, reference: Vec<OwnerReference>) -> Self {
         Self::Adopt(Adopt { target, owner: Target::of(owner), reference })
@@ -298,7 +299,7 @@ impl Step {
         match self {
             Self::Create(Create { target, object: _ })
             | Self::Patch(Patch { target, change: _ })
-            | Self::Delete(Delete { target })
+            | Self::Delete(Delete { target, resource_version: _, is_foreground: _ })
             | Self::Adopt(Adopt { target, owner: _, reference: _ }) => target,
         }
     }
@@ -332,7 +333,8 @@ impl Display for Step {
         match self {
             Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => write!(f, " {change}"),
             Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => write!(f, " {}", json!(change)),
-            Self::Create(_) | Self::Delete(_) | Self::Adopt(_) => Ok(()),
+            Self::Delete(delete) => delete.fmt_options(f),
+            Self::Create(_) | Self::Adopt(_) => Ok(()),
         }
     }
 }

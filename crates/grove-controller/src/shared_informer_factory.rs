@@ -34,11 +34,19 @@ impl SharedInformerFactory {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        self.cache_with(InformerOptions::default())
+    }
+
+    /// Like [`SharedInformerFactory::cache`], but the first call starts the informer with these options. Later calls ignore them.
+    pub fn cache_with<K>(&self, options: InformerOptions<K>) -> Cache<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
         let mut caches = self.caches.lock();
         if let Some(cache) = caches.get(&TypeId::of::<K>()).and_then(|cache| cache.downcast_ref::<Cache<K>>()) {
             return cache.clone();
         }
-        let cache = self.runtime.start_informer::<K>(InformerOptions::default());
+        let cache = self.runtime.start_informer::<K>(options);
         caches.insert(TypeId::of::<K>(), Box::new(cache.clone()));
         cache
     }

@@ -110,7 +110,7 @@ const STATE_MAPS: [(&str, fn(&Context) -> usize); 6] = [
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
 ];
 
-/// Drops the in-memory state of a deleted clique, and plans the deletion of its pods.
+/// Drops the in-memory state of a deleted clique, and plans the deletion of its pods, unless its deletion orphaned them.
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
     ctx.creates.forget(deleted);
@@ -118,5 +118,8 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
-    plan::delete_children(deleted, &ctx.caches.pods.owned_by(&uid))
+    if ctx.caches.orphan_deletions.contains(deleted) {
+        return Plan::new();
+    }
+    plan::delete_children(&ctx.caches.pods.owned_by(&uid))
 }

@@ -3,6 +3,7 @@
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
+use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
@@ -20,11 +21,17 @@ pub(crate) struct PclqCaches {
     pub(crate) gangs: Cache<PodGang>,
     /// The last deleted pods of each clique. Read them after `pods`, so that no pod is missed.
     pub(crate) tombstones: Tombstones,
+    /// The cliques with a deletion that keeps their pods.
+    pub(crate) orphan_deletions: OrphanDeletions,
 }
 
 /// Starts the informers.
 pub(crate) fn start(manager: &Manager) -> PclqCaches {
-    let cliques = manager.start_informer::<PodClique>(InformerOptions::default().with_index(BY_BASE_GANG));
+    let orphan_deletions = OrphanDeletions::default();
+    let recorder = orphan_deletions.clone();
+    let clique_options = InformerOptions::default().with_index(BY_BASE_GANG);
+    let clique_options = clique_options.with_observer(move |delta| recorder.record(delta));
+    let cliques = manager.start_informer::<PodClique>(clique_options);
     // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.
     let pod_options = InformerOptions::default().with_filter(pod::is_grove_pod).with_index(Index::ORPHANS);
     let tombstones = Tombstones::new(&cliques);
@@ -32,5 +39,5 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let pod_options = pod_options.with_observer(move |delta| recorder.record(delta));
     let pods = manager.start_informer::<SlimPod>(pod_options);
     let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
-    PclqCaches { cliques, pods, gangs, tombstones }
+    PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions }
 }

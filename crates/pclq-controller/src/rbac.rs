@@ -10,8 +10,9 @@ pub fn rules() -> Vec<PolicyRule> {
     use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
     vec![
         PolicyRule::for_resource::<PodClique>(
-            &[Get, List, Watch],
-            "reconcile the cliques; get confirms their deletion and reads the owner before an adoption",
+            &[Get, List, Watch, Patch],
+            "reconcile the cliques; get confirms their deletion and reads the owner before an adoption; patch removes the \
+             finalizer of the Go operator",
         ),
         PolicyRule::for_resource::<PodClique>(&[Patch], "update the status").status(),
         PolicyRule::for_resource::<PodClique>(&[Update], "create pods that block the deletion of their clique")

@@ -8,10 +8,12 @@ use kube::{Resource, ResourceExt};
 pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
+mod minima;
 pub(crate) mod rejections;
 mod template_hashes;
 pub(crate) mod too_large;
 
+pub(crate) use minima::{OmittedMinima, RetainedMinima};
 pub(crate) use template_hashes::TemplateHashes;
 
 /// The objects by name. All are in one namespace.

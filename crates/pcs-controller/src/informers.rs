@@ -6,8 +6,9 @@ use std::sync::Arc;
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
-use grove_runtime::caches::Cache;
+use grove_runtime::caches::{Cache, InformerOptions};
 use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 
@@ -18,6 +19,8 @@ pub(crate) struct PcsCaches {
     pub(crate) groups: Cache<PodCliqueScalingGroup>,
     pub(crate) cliques: Cache<PodClique>,
     pub(crate) gangs: Cache<PodGang>,
+    /// The sets and scaling groups with a deletion that keeps their children.
+    pub(crate) orphan_deletions: OrphanDeletions,
     /// The informers of all kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -25,9 +28,13 @@ pub(crate) struct PcsCaches {
 impl PcsCaches {
     /// Starts the informers.
     pub(crate) fn start(runtime: &Runtime) -> Self {
-        let informers = SharedInformerFactory::new(runtime);
-        let (sets, groups) = (informers.cache(), informers.cache());
-        Self { sets, groups, cliques: informers.cache(), gangs: informers.cache(), informers }
+        let (informers, orphan_deletions) = (SharedInformerFactory::new(runtime), OrphanDeletions::default());
+        let (of_sets, of_groups) = (orphan_deletions.clone(), orphan_deletions.clone());
+        let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
+        let groups =
+            InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
+        let (sets, groups) = (informers.cache_with(sets), informers.cache_with(groups));
+        Self { sets, groups, cliques: informers.cache(), gangs: informers.cache(), orphan_deletions, informers }
     }
 
     /// The set that controls the child, compared by uid. A set that is terminating counts.

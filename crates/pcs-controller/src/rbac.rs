@@ -8,9 +8,12 @@ use crate::{scaling_group, set};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
-    let read = &[Verb::Get, Verb::List, Verb::Watch];
+    let read_and_patch = &[Verb::Get, Verb::List, Verb::Watch, Verb::Patch];
     let mut rules = vec![
-        PolicyRule::for_resource::<PodCliqueSet>(read, "reconcile the sets; get confirms their deletion"),
+        PolicyRule::for_resource::<PodCliqueSet>(
+            read_and_patch,
+            "reconcile the sets; get confirms their deletion; patch removes the finalizer of the Go operator",
+        ),
         PolicyRule::for_resource::<PodCliqueSet>(&[Verb::Patch], "update the status").status(),
         PolicyRule::for_resource::<PodCliqueSet>(
             &[Verb::Update],

@@ -84,9 +84,12 @@ async fn reconcile(
     ctx.status_writer.write_after(&*group, executed, status).await
 }
 
-/// Drops the in-memory state of a deleted group, and plans the deletion of its cliques.
+/// Drops the in-memory state of a deleted group, and plans the deletion of its cliques, unless its deletion orphaned them.
 fn cleanup_plan(ctx: &Context<GroupOwner>, deleted: &PodCliqueScalingGroup) -> Plan {
     ctx.children.forget(deleted);
     ctx.status_writer.forget(deleted);
+    if ctx.caches.orphan_deletions.contains(deleted) {
+        return Plan::new();
+    }
     plan::delete_children(deleted, &ctx.children.children(deleted))
 }

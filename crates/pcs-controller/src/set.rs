@@ -67,9 +67,12 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     ctx.status_writer.write_after(&*set, executed, status).await
 }
 
-/// Drops the in-memory state of a deleted set, and plans the deletion of its children.
+/// Drops the in-memory state of a deleted set, and plans the deletion of its children, unless its deletion orphaned them.
 fn cleanup_plan(ctx: &Context<SetOwner>, deleted: &PodCliqueSet) -> Plan {
     ctx.children.forget(deleted);
     ctx.status_writer.forget(deleted);
+    if ctx.caches.orphan_deletions.contains(deleted) {
+        return Plan::new();
+    }
     plan::delete_children(deleted, &ctx.children.children(deleted))
 }

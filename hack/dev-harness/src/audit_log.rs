@@ -50,6 +50,8 @@ pub struct ObjectRef {
     pub api_group: String,
     /// The plural name of the kind.
     pub resource: String,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: String,
     /// Empty if the request addresses the object itself.
     pub subresource: String,
     /// Empty for collections.

@@ -72,9 +72,9 @@ impl<O: OwnerKind> ChildKinds<O> {
         if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
     }
 
-    /// The stage that deletes all children that are not terminating, all at once.
-    pub fn delete_all(self, children: &ObservedChildren) -> Stage {
-        self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(children)))
+    /// The stage that deletes all children of a terminating or deleted owner that are not terminating, all at once.
+    pub fn delete_all(self, owner: &O::Object, children: &ObservedChildren) -> Stage {
+        self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(owner, children)))
     }
 
     fn delete_stage(self, name: &'static str, steps: impl Iterator<Item = Step>) -> Stage {
@@ -141,8 +141,8 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn rules(&self) -> Vec<PolicyRule>;
     /// The steps for the children of this kind, as far as the budget of the plan suffices.
     fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>, budget: &mut StepBudget) -> ChildPlan;
-    /// The deletes of all children of this kind that are not terminating.
-    fn delete_all(&self, children: &ObservedChildren) -> Vec<Step>;
+    /// The deletes of all children of this kind that are not terminating. Their owner is terminating or deleted.
+    fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
     /// The stage with the events about deletes of this kind.
     fn with_delete_events(&self, stage: Stage) -> Stage;
     /// The failure domain of each desired child, by name.
@@ -190,8 +190,8 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         child_plan::plan::<C>(children, expansion, budget)
     }
 
-    fn delete_all(&self, children: &ObservedChildren) -> Vec<Step> {
-        child_plan::delete_except::<C>(children, |_| false)
+    fn delete_all(&self, owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
+        child_plan::delete_all::<C>(owner, children)
     }
 
     fn with_delete_events(&self, stage: Stage) -> Stage {

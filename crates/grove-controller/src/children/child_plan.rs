@@ -48,15 +48,23 @@ pub(super) fn plan<C: ChildKind>(
         names.insert(name);
     }
     let stage = with_create_events::<C>(Stage::new(C::STAGE, steps));
-    ChildPlan { stage, undesired: delete_except::<C>(children, |name| names.contains(name)), waiting }
+    let is_desired = |child: &C::Object| child.meta().name.as_deref().is_some_and(|name| names.contains(name));
+    let undesired = active::<C>(children).filter(|child| !is_desired(child)).map(Step::delete).collect();
+    ChildPlan { stage, undesired, waiting }
 }
 
-/// Deletes of all children of the kind that are not terminating and not `retained` by name: one request per child. The
-/// garbage collector of Kubernetes would delete the children of a deleted owner too, but later.
-pub(super) fn delete_except<C: ChildKind>(children: &ObservedChildren, retained: impl Fn(&str) -> bool) -> Vec<Step> {
-    let is_retained = |child: &C::Object| child.meta().name.as_deref().is_some_and(&retained);
-    let children = children.of_kind::<C::Object>().filter(|child| !is_terminating(&***child) && !is_retained(child));
-    children.map(|child| Step::delete(&**child)).collect()
+/// Deletes of all children of the kind that are not terminating: one request per child. The garbage collector of Kubernetes would
+/// delete them too, but later.
+pub(super) fn delete_all<C: ChildKind>(
+    owner: &<C::Owner as OwnerKind>::Object,
+    children: &ObservedChildren,
+) -> Vec<Step> {
+    active::<C>(children).map(|child| Step::delete_dependent(owner, child)).collect()
+}
+
+/// The children of the kind that are not terminating.
+fn active<C: ChildKind>(children: &ObservedChildren) -> impl Iterator<Item = &C::Object> {
+    children.of_kind::<C::Object>().map(|child| &**child).filter(|child| !is_terminating(*child))
 }
 
 fn with_create_events<C: ChildKind>(stage: Stage) -> Stage {

@@ -2,7 +2,7 @@
 //! Kubernetes' garbage collector would do so too, but later. The children of an owner that is still terminating are deleted by
 //! its reconcile: see `<kind>/plan.rs`.
 //!
-//! If the deletion orphans its dependents, the plan is empty, and they stay: see `plan::delete_children` of the reconciler.
+//! If the deletion orphans its dependents, the plan is empty, and they stay: see [`crate::orphan_deletions`].
 
 use std::sync::Arc;
 
@@ -38,6 +38,7 @@ pub(super) async fn delete_dependents<K>(
             // The leader deletes the dependents. Here the call only drops what the reconciler stores.
             drop(on_deleted(&object));
         }
+        executor.forget(&*object);
     };
     deleted.for_each_concurrent(CONCURRENCY, delete).await;
 }

@@ -28,9 +28,13 @@ impl ExecutionResult {
     }
 
     /// Whether the plan created or deleted objects. Their watch events trigger the next reconcile; a status from before these
-    /// events is outdated.
+    /// events is outdated. A create in a terminating namespace has no UID, and no event follows.
     pub fn has_pending_watch_events(&self) -> bool {
-        self.succeeded() && self.steps.iter().any(|step| step.verb != "patch")
+        let has_event = |step: &StepResult| match step.verb {
+            "create" => step.target.uid.is_some(),
+            verb => verb != "patch",
+        };
+        self.succeeded() && self.steps.iter().any(has_event)
     }
 
     /// The first failure.

@@ -9,7 +9,7 @@ use kube::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::plan::{Manifest, PatchBody, Target};
+use crate::plan::{Delete, Manifest, PatchBody, Target};
 
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json");
@@ -49,10 +49,12 @@ pub(super) async fn patch_status(client: &Client, target: &Target, change: &Valu
     send(client, request).await.map(drop)
 }
 
-/// Deletes the object with the UID of the target.
-pub(super) async fn delete(client: &Client, target: &Target) -> Result<(), kube::Error> {
-    let preconditions = Preconditions { uid: target.uid.clone(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+/// Deletes the object with the UID of the target, and with the resource version if the step has one.
+pub(super) async fn delete(client: &Client, delete: &Delete) -> Result<(), kube::Error> {
+    let Delete { target, resource_version, is_foreground } = delete;
+    let preconditions = Preconditions { uid: target.uid.clone(), resource_version: resource_version.clone() };
+    let params = if *is_foreground { DeleteParams::foreground() } else { DeleteParams::background() };
+    let params = params.preconditions(preconditions);
     send(client, requests(target).delete(&target.name, &params)).await.map(drop)
 }
 

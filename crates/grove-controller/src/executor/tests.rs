@@ -8,8 +8,10 @@ use std::time::Duration;
 use super::*;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 
+mod deletes;
 mod leading;
 mod stages;
+mod terminating_namespaces;
 
 fn executor(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 'static) -> (Executor, RequestLog) {
     let (client, log) = mock_api_server::client(script);
@@ -234,20 +236,6 @@ async fn a_create_returns_the_uid_of_the_new_or_existing_object() {
 }
 
 #[tokio::test]
-async fn a_create_in_a_terminating_namespace_is_no_failure() {
-    let mut terminating = mock_api_server::status(403, "Forbidden");
-    terminating["details"] = json!({ "causes": [{ "reason": "NamespaceTerminating" }] });
-    let mut not_found = mock_api_server::status(404, "NotFound");
-    not_found["details"] = json!({ "kind": "namespaces", "name": "ns" });
-    for body in [terminating, not_found] {
-        let code = u16::try_from(body["code"].as_u64().unwrap()).unwrap();
-        let (done, requests) =
-            try_step(Step::create(&object("a")), move |_| MockResponse::Json(code, body.clone())).await;
-        assert!(done.succeeded() && requests == 1, "{done:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_failed_step_ends_the_plan_after_its_stage() {
     let (executor, log) = executor(|request| match request.body.pointer("/metadata/name").and_then(Value::as_str) {
         Some("bad") => MockResponse::error(500, "InternalError"),
@@ -298,20 +286,11 @@ async fn a_rejected_create_blocks_only_its_own_failure_domain() {
 #[tokio::test(start_paused = true)]
 async fn no_more_writes_are_in_flight_than_allowed() {
     let (executor, log) = executor(|_| MockResponse::NoResponse);
-    let steps = (0..100).map(|nth| Step::create(&object(&format!("m{nth}"))));
+    let steps = (0..100).map(|nth| Step::delete(&object(&format!("m{nth}"))));
     let plan = Plan::new().stage(Stage::new("s", steps));
     let waited = timeout(Duration::from_secs(1), async { executor.execute(&object("subject"), &plan).await });
     assert!(waited.await.is_err());
     assert_eq!(log.requests().len(), MAX_IN_FLIGHT_WRITES);
-}
-
-#[tokio::test]
-async fn a_delete_carries_the_uid_and_propagates_in_the_background() {
-    let (executor, log) = executor(|_| MockResponse::ok(config_map("a", 1, "owner")));
-    executor.execute(&object("s"), &Plan::new().stage(Stage::new("s", [Step::delete(&object("a"))]))).await;
-    let request = &log.requests()[0];
-    assert_eq!(request.body["preconditions"]["uid"], "uid-a");
-    assert_eq!(request.body["propagationPolicy"], "Background");
 }
 
 #[tokio::test]

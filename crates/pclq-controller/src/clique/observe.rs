@@ -40,8 +40,10 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
     let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
+    let orphans_pods = caches.orphan_deletions.contains(&clique);
     Observed {
         clique,
+        orphans_pods,
         pods,
         orphans,
         tombstones,

@@ -22,6 +22,8 @@ use crate::write_history::CliqueWrites;
 pub(crate) struct Observed {
     /// The clique, with Grove's defaults applied.
     pub(crate) clique: PodClique,
+    /// Whether its deletion keeps its pods.
+    pub(crate) orphans_pods: bool,
     /// The pods that it controls, sorted by name.
     pub(crate) pods: Vec<Arc<SlimPod>>,
     /// The pods without a controller that carry the labels of this clique and are not terminating, sorted by name.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api_types::conditions::available;
-use grove_api_types::deletion::orphans_dependents;
-use grove_api_types::events;
-use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
+use grove_api_types::v1alpha1::MAX_REPLICAS;
+use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
 use k8s_openapi::jiff::Timestamp;
@@ -38,7 +37,9 @@ const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 /// other write: the stages are independent.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        return Plan::new().stage(with_delete_events(delete_all(&observed.clique, &observed.pods)));
+        let finalizer = Step::remove_finalizer(&observed.clique, finalizers::POD_CLIQUE);
+        let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer));
+        return if observed.orphans_pods { plan } else { plan.stage(with_delete_events(delete_all(&observed.pods))) };
     }
     if observed.is_too_large() {
         return Plan::new().waiting([too_large()]);
@@ -77,14 +78,16 @@ fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage 
     Stage::new(name, steps.into_iter().take(MAX_STEPS))
 }
 
-/// Deletes the pods of a deleted clique, unless its deletion orphans them. There is no object left to publish events on.
-pub(crate) fn delete_children(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Plan {
-    Plan::new().stage(delete_all(clique, pods))
+/// Deletes the pods of a deleted clique. There is no object left to publish events on. Do not call it if the deletion of the clique
+/// orphans the pods.
+pub(crate) fn delete_children(pods: &[Arc<SlimPod>]) -> Plan {
+    Plan::new().stage(delete_all(pods))
 }
 
-fn delete_all(clique: &PodClique, pods: &[Arc<SlimPod>]) -> Stage {
-    let pods = if orphans_dependents(clique) { &[] } else { pods };
-    delete(pods.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating()))
+/// Always in the background: a pod has no dependents of Grove, and the foreground deletion of a clique awaits its pods in any case.
+fn delete_all(pods: &[Arc<SlimPod>]) -> Stage {
+    let active = pods.iter().filter(|pod| !pod.is_terminating());
+    Stage::new(stage::PODS, active.map(|pod| Step::delete_with_optimistic_lock(&**pod)))
 }
 
 /// The pods that failed, were evicted or succeeded. Nothing else deletes them, and their indices are free. A pod stays, with its

@@ -1,5 +1,7 @@
 //! The names of a plan's stages.
 
+/// Removes the finalizer of the Go operator from a terminating clique.
+pub(crate) const FINALIZERS: &str = "finalizers";
 /// Adopts pods that have lost their owner reference.
 pub(crate) const ADOPTION: &str = "adoption";
 /// Restores the labels of pods.

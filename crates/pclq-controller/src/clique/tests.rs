@@ -96,6 +96,7 @@ fn snapshot(row: &str) -> Observed {
     orphans.sort_by_key(|pod| pod.name_any());
     Observed {
         clique: clique(&row),
+        orphans_pods: row["orphansPods"] == json!(true),
         pods,
         orphans,
         tombstones: list("tombstones").iter().map(pod).collect(),
@@ -141,7 +142,7 @@ fn clique(row: &Value) -> PodClique {
                 "grove.io/podcliqueset-replica-index": "0", "grove.io/podgang": "llm-0",
                 "grove.io/pod-template-hash": "1new",
             },
-            "annotations": row["annotations"],
+            "annotations": row["annotations"], "finalizers": row["finalizers"],
         },
         "spec": {
             "roleName": "decode", "replicas": row["replicas"].as_i64().unwrap_or(1),
@@ -165,6 +166,7 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     let mut object = json!({
         "metadata": {
             "name": format!("{NAME}-{name}"), "namespace": "prod", "uid": format!("uid-{name}"),
+            "resourceVersion": row["version"],
             "creationTimestamp": format!("2026-01-01T00:00:{at:02}Z"),
             "labels": {
                 "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "llm",

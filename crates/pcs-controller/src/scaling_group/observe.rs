@@ -13,13 +13,16 @@ use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
+use crate::children::{OmittedMinima, RetainedMinima};
 use crate::context::Context;
 use crate::informers::PcsCaches;
 
 /// The snapshot of `group`.
 pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) -> Observed {
     let caches = &ctx.caches;
-    let set = caches.set_of(group).map(|set| admission::default::pod_clique_set(&set));
+    let set = caches.set_of(group);
+    let omitted = set.as_deref().map(OmittedMinima::of).unwrap_or_default();
+    let set = set.map(|set| admission::default::pod_clique_set(&set));
     let replica = set.as_ref().zip(set_replica(group));
     let siblings: Vec<_> = replica.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // `group` comes last and replaces the group of the same name, because it is newer than the cache.
@@ -30,13 +33,16 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         group: group.clone(),
         set,
         current_scale,
+        orphans_children: caches.orphan_deletions.contains(group),
         children: ctx.children.children(group),
+        retained_minima: RetainedMinima::default(),
         active_gangs: BTreeSet::new(),
         name_conflicts: Vec::new(),
         backed_off: ctx.children.backed_off(group),
         pending_creates,
     };
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
+    observed.retained_minima = observed.existing_minima(&omitted);
     observed
 }
 

@@ -14,7 +14,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::TemplateHashes;
+use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) scaling_group: ScalingGroup<'a>,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: &'a BTreeSet<String>,
+    /// The minima that existing cliques retain.
+    pub(crate) retained_minima: &'a RetainedMinima,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -57,8 +59,12 @@ pub(crate) struct Observed {
     pub(crate) set: Option<PodCliqueSet>,
     /// The current replica counts of the group and of the other groups in the same replica of the set.
     pub(crate) current_scale: CurrentScale,
+    /// Whether its deletion keeps its cliques.
+    pub(crate) orphans_children: bool,
     /// The cliques of all replicas of the group.
     pub(crate) children: ObservedChildren,
+    /// The minima that existing cliques retain, because the template of the set omits them.
+    pub(crate) retained_minima: RetainedMinima,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: BTreeSet<String>,
     /// The objects that have the name of a clique and that the group does not control.
@@ -101,6 +107,19 @@ impl Observed {
         replica.is_some_and(|(set, index)| object_count::is_replica_too_large(set, index, &self.current_scale))
     }
 
+    /// The minima of the existing cliques of which the template omits the minimum.
+    pub(crate) fn existing_minima(&self, omitted: &OmittedMinima) -> RetainedMinima {
+        let mut retained = RetainedMinima::default();
+        let expansion = if omitted.is_empty() { None } else { self.expand() };
+        let replicas = expansion.iter().flat_map(|expansion| &expansion.scaling_group.replicas);
+        for desired in replicas.flat_map(|replica| &replica.cliques) {
+            if let Some(existing) = clique::active(&self.children, &desired.name) {
+                retained.retain_clique(omitted, desired, existing);
+            }
+        }
+        retained
+    }
+
     /// What the group expands to; `None` if its set does not exist, or the set no longer has that replica or group.
     pub(crate) fn expand(&self) -> Option<GroupExpansion<'_>> {
         let set = self.set.as_ref()?;
@@ -111,8 +130,15 @@ impl Observed {
         let name = self.name();
         let groups = expansion::replica(set, set_replica, &self.current_scale).groups;
         let scaling_group = groups.into_iter().find(|group| group.name == name)?;
-        let (group, active_gangs, template_hashes) = (&self.group, &self.active_gangs, OnceCell::new());
-        Some(GroupExpansion { group, set, set_replica, scaling_group, active_gangs, template_hashes })
+        Some(GroupExpansion {
+            group: &self.group,
+            set,
+            set_replica,
+            scaling_group,
+            active_gangs: &self.active_gangs,
+            retained_minima: &self.retained_minima,
+            template_hashes: OnceCell::new(),
+        })
     }
 }
 

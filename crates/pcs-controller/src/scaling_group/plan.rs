@@ -1,10 +1,11 @@
 //! Plans the next writes for a scaling group: compares the observed children with the desired ones.
 
 use grove_api_types::conditions::available;
-use grove_api_types::deletion::{is_terminating, orphans_dependents};
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::finalizers;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::children::ObservedChildren;
-use grove_controller::plan::{Plan, Waiting};
+use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
@@ -16,7 +17,10 @@ use crate::children::too_large;
 /// quota for it.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        return delete_children(&observed.group, &observed.children);
+        let finalizer = Step::remove_finalizer(&observed.group, finalizers::SCALING_GROUP);
+        let plan = Plan::new().stage(Stage::new("finalizers", finalizer));
+        let deletes = || CHILD_KINDS.delete_all(&observed.group, &observed.children);
+        return if observed.orphans_children { plan } else { plan.stage(deletes()) };
     }
     let Some(set) = &observed.set else { return Plan::new().waiting([set_not_found()]) };
     if observed.is_too_large() {
@@ -29,9 +33,9 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
 }
 
-/// Deletes the children of a group that is terminating or deleted, unless its deletion orphans them.
+/// Deletes the children of a deleted group. Do not call it if the deletion of the group orphans them.
 pub(crate) fn delete_children(group: &PodCliqueScalingGroup, children: &ObservedChildren) -> Plan {
-    if orphans_dependents(group) { Plan::new() } else { Plan::new().stage(CHILD_KINDS.delete_all(children)) }
+    Plan::new().stage(CHILD_KINDS.delete_all(group, children))
 }
 
 fn set_not_found() -> Waiting {

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
+use crate::children::RetainedMinima;
 
 mod cliques;
 mod status;
@@ -75,7 +76,9 @@ fn new(replicas: i32) -> Observed {
         group,
         set: Some(set),
         current_scale: CurrentScale::default(),
+        orphans_children: false,
         children: ObservedChildren::default(),
+        retained_minima: RetainedMinima::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),

@@ -1,5 +1,6 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
+use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
@@ -8,7 +9,7 @@ use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{Observed, SetOwner};
-use crate::children::by_name;
+use crate::children::{OmittedMinima, RetainedMinima, by_name};
 use crate::context::Context;
 use crate::informers::PcsCaches;
 
@@ -20,14 +21,19 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         set: admission::default::pod_clique_set(set),
         unsupported_fields: unsupported_fields::fields(set),
         default_scheduler: ctx.default_scheduler,
+        orphans_children: ctx.caches.orphan_deletions.contains(set),
         children: ctx.children.children(set),
+        retained_minima: RetainedMinima::default(),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
     };
+    let namespace = set.namespace().unwrap_or_default();
     if !observed.is_terminating() && !observed.is_too_large() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
+        let cached_clique = |name: &PodCliqueName| ctx.caches.cliques.get(&namespace, name.as_str());
+        observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         observed.backed_off = ctx.children.backed_off(set);
     }

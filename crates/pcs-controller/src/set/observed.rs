@@ -2,10 +2,12 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
-use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
@@ -14,7 +16,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::TemplateHashes;
+use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
 
 /// Sets as owners of children.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) default_scheduler: Scheduler,
     /// The replicas, in order of their indices.
     pub(crate) replicas: Vec<SetReplica<'a>>,
+    /// The minima that existing children retain.
+    pub(crate) retained_minima: &'a RetainedMinima,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -53,8 +57,12 @@ pub(crate) struct Observed {
     pub(crate) unsupported_fields: Vec<String>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
+    /// Whether its deletion keeps its children.
+    pub(crate) orphans_children: bool,
     /// The children that it controls.
     pub(crate) children: ObservedChildren,
+    /// The minima that existing children retain, because the template omits them.
+    pub(crate) retained_minima: RetainedMinima,
     /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until
     /// then their scale and status count like those of its own groups.
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
@@ -107,6 +115,36 @@ impl Observed {
         CurrentScale::of(self.groups(), self.cliques())
     }
 
+    /// The minima of the existing children of which the template omits the minimum. `cached_clique` finds cliques that are not
+    /// children of the set: its gangs contain the cliques of its scaling groups, too.
+    pub(crate) fn existing_minima(
+        &self,
+        omitted: &OmittedMinima,
+        cached_clique: impl Fn(&PodCliqueName) -> Option<Arc<PodClique>>,
+    ) -> RetainedMinima {
+        let mut retained = RetainedMinima::default();
+        if omitted.is_empty() {
+            return retained;
+        }
+        for replica in &self.expand().replicas {
+            for desired in &replica.cliques {
+                if let Some(existing) = clique::active(&self.children, &desired.name) {
+                    retained.retain_clique(omitted, desired, existing);
+                }
+            }
+            for group in &replica.groups {
+                retained.retain_group(omitted, &group.name, &group.config.name);
+                let Some(owner) = self.active_group(&group.name) else { continue };
+                let desired = group.replicas.iter().flat_map(|replica| &replica.cliques);
+                let existing = desired.filter_map(|desired| Some((desired, cached_clique(&desired.name)?)));
+                let own = existing
+                    .filter(|(_, existing)| !is_terminating(&**existing) && is_controlled_by(&**existing, owner));
+                own.for_each(|(desired, existing)| retained.retain_clique(omitted, desired, &existing));
+            }
+        }
+        retained
+    }
+
     /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
     pub(crate) fn expand(&self) -> SetExpansion<'_> {
         let replicas = expansion::expand(&self.set, &self.current_scale());
@@ -114,6 +152,7 @@ impl Observed {
             set: &self.set,
             default_scheduler: self.default_scheduler,
             replicas,
+            retained_minima: &self.retained_minima,
             template_hashes: OnceCell::new(),
         }
     }

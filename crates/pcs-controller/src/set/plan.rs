@@ -1,10 +1,9 @@
 //! Plans the next writes for a set: compares the observed children with the desired ones.
 
-use grove_api_types::deletion::orphans_dependents;
-use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_api_types::{finalizers, labels};
 use grove_controller::children::ObservedChildren;
-use grove_controller::plan::Plan;
+use grove_controller::plan::{Plan, Stage, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
@@ -17,7 +16,10 @@ use crate::children::too_large;
 /// replica.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        return delete_children(&observed.set, &observed.children);
+        let finalizer = Step::remove_finalizer(&observed.set, finalizers::POD_CLIQUE_SET);
+        let plan = Plan::new().stage(Stage::new("finalizers", finalizer));
+        let deletes = || CHILD_KINDS.delete_all(&observed.set, &observed.children);
+        return if observed.orphans_children { plan } else { plan.stage(deletes()) };
     }
     if observed.is_too_large() {
         return Plan::new().waiting([too_large::waiting()]);
@@ -27,7 +29,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
 }
 
-/// Deletes the children of a set that is terminating or deleted, unless its deletion orphans them.
+/// Deletes the children of a deleted set. Do not call it if the deletion of the set orphans them.
 pub(crate) fn delete_children(set: &PodCliqueSet, children: &ObservedChildren) -> Plan {
-    if orphans_dependents(set) { Plan::new() } else { Plan::new().stage(CHILD_KINDS.delete_all(children)) }
+    Plan::new().stage(CHILD_KINDS.delete_all(set, children))
 }

@@ -19,10 +19,12 @@ use serde_json::Value;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
+use crate::children::RetainedMinima;
 
 mod children;
 mod foreign_metadata;
 mod groups;
+mod minima;
 mod name_conflicts;
 mod rejections;
 mod service;
@@ -62,7 +64,9 @@ fn new(set: &str) -> Observed {
         set: default::pod_clique_set(&set),
         unsupported_fields: unsupported_fields::fields(&set),
         default_scheduler: Scheduler::default(),
+        orphans_children: false,
         children: ObservedChildren::default(),
+        retained_minima: RetainedMinima::default(),
         adoptable_groups: ByName::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),

@@ -129,7 +129,7 @@ impl Cluster {
             let mut target = step.target().clone();
             match step {
                 Step::Create(create) => target.uid = self.create(create),
-                Step::Delete(Delete { target }) => {
+                Step::Delete(Delete { target, .. }) => {
                     let is_it = |pod: &SlimPod| pod.metadata.uid == target.uid && !pod.is_terminating();
                     self.stored.iter().position(is_it).map(|at| self.terminate(at));
                 }

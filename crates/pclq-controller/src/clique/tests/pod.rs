@@ -175,3 +175,25 @@ podSpec:
         }"#]],
     );
 }
+
+#[test]
+fn a_gate_that_the_template_contains_is_not_added_twice() {
+    let row = "
+base: {llm-0-a: 1}
+gang: []
+podSpec: {schedulingGates: [{name: grove.io/podgang-pending-creation}, {name: own.io/gate}], containers: []}
+";
+    check(
+        row,
+        "/spec/schedulingGates",
+        &expect![[r#"
+        [
+          {
+            "name": "grove.io/podgang-pending-creation"
+          },
+          {
+            "name": "own.io/gate"
+          }
+        ]"#]],
+    );
+}

@@ -143,6 +143,37 @@ fn a_terminating_clique_deletes_its_pods() {
         pods: delete Pod ~-c
     "]],
     );
+    let row = "terminating: true, finalizers: [foregroundDeletion], gang: [a], pods: [{i: 0, name: a, version: '7'}]";
+    check(
+        &format!("{{{row}}}"),
+        &expect![[r"
+        pods: delete Pod ~-a at version 7
+    "]],
+    );
+    check(
+        &format!("{{orphansPods: true, {row}}}"),
+        &expect![[r"
+        nothing to do
+    "]],
+    );
+}
+
+#[test]
+fn a_terminating_clique_loses_the_finalizer_of_the_go_operator() {
+    let row = "finalizers: [example.com/hold, grove.io/podclique.grove.io], gang: [a], pods: [{i: 0, name: a}]";
+    check(
+        &format!("{{terminating: true, {row}}}"),
+        &expect![[r#"
+            finalizers: patch PodClique ~ [{"op":"test","path":"/metadata/uid","value":"clique-uid"},{"op":"test","path":"/metadata/finalizers/1","value":"grove.io/podclique.grove.io"},{"op":"remove","path":"/metadata/finalizers/1"}]
+            pods: delete Pod ~-a
+        "#]],
+    );
+    check(
+        &format!("{{{row}}}"),
+        &expect![[r"
+        nothing to do
+    "]],
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::Resource;
 
 use super::metadata;
-use crate::children::TemplateHashes;
 use crate::children::drift::{self, difference};
+use crate::children::{RetainedMinima, TemplateHashes};
 
 /// The permissions on cliques.
 pub(crate) fn rules() -> Vec<PolicyRule> {
@@ -25,11 +25,13 @@ pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
     drift::patch(live, &desired, difference(live, &desired, |clique| &clique.spec))
 }
 
-/// The desired clique, which contains everything that pclq-controller needs. `own` are the labels of its position in the set. `spec.replicas` applies only to its creation.
+/// The desired clique, which contains everything that pclq-controller needs. `own` are the labels of its position in the set.
+/// `spec.replicas` applies only to its creation.
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
     clique: &Clique<'_>,
     hashes: &TemplateHashes,
+    minima: &RetainedMinima,
     own: BTreeMap<String, String>,
 ) -> PodClique
 where
@@ -44,7 +46,7 @@ where
     annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);
-    let mut spec = template.spec.clone();
+    let mut spec = minima.spec(clique);
     spec.starts_after = clique.starts_after.iter().map(ToString::to_string).collect();
     PodClique { metadata, spec, status: None }
 }

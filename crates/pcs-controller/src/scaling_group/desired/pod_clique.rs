@@ -58,7 +58,7 @@ fn gang_not_found(gang: &PodGangName) -> Waiting {
 }
 
 fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
-    let GroupExpansion { group, set, set_replica, scaling_group, .. } = expansion;
+    let GroupExpansion { group, set, set_replica, scaling_group, retained_minima, .. } = expansion;
     let (set_replica, index) = (set_replica.to_string(), replica.index.to_string());
     let own = [
         (labels::SET_REPLICA, set_replica.as_str()),
@@ -68,7 +68,7 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     ];
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), own);
+    let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));
     pod_clique
 }

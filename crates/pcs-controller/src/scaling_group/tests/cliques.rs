@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{change, executed, new, plan, resized};
+use super::{SET, change, executed, new, plan, resized, yaml};
+use crate::children::OmittedMinima;
 use crate::scaling_group::observed::Observed;
 
 #[track_caller]
@@ -218,8 +219,48 @@ fn a_terminating_group_deletes_its_cliques() {
         children: delete PodClique m-0-g-0-p
     "]],
     );
-    observed.group.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+    observed.group.metadata.finalizers = Some(vec!["foregroundDeletion".to_owned()]);
+    check(
+        &observed,
+        &expect![[r"
+        children: delete PodClique m-0-g-0-d in the foreground
+        children: delete PodClique m-0-g-0-p in the foreground
+    "]],
+    );
+    observed.orphans_children = true;
     check(&observed, &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn a_terminating_group_loses_the_finalizer_of_the_go_operator() {
+    let mut observed = executed(new(1));
+    observed.group.metadata.finalizers = Some(vec!["grove.io/podcliquescalinggroup.grove.io".to_owned()]);
+    check(&observed, &expect![["nothing to do\n"]]);
+    observed.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    check(
+        &observed,
+        &expect![[r#"
+            finalizers: patch PodCliqueScalingGroup m-0-g [{"op":"test","path":"/metadata/uid","value":"u-group"},{"op":"test","path":"/metadata/finalizers/0","value":"grove.io/podcliquescalinggroup.grove.io"},{"op":"remove","path":"/metadata/finalizers/0"}]
+            children: delete PodClique m-0-g-0-d
+            children: delete PodClique m-0-g-0-p
+        "#]],
+    );
+}
+
+#[test]
+fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_cliques() {
+    let mut observed = executed(new(2));
+    let clique = observed.set.as_mut().and_then(|set| set.spec.template.cliques.get_mut(1)).expect("the template of p");
+    (clique.spec.replicas, clique.spec.min_available) = (4, Some(4));
+    assert!(plan(&observed).to_string().contains(r#""minAvailable":4"#));
+    observed.retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(SET)));
+    let text = plan(&observed).to_string();
+    assert!(!text.contains("minAvailable"), "{text}");
+    let more = resized(Observed { group: new(3).group, active_gangs: new(3).active_gangs, ..observed });
+    let created = plan(&more);
+    let created = created.steps().find(|step| step.target().name == "m-0-g-2-p");
+    let Some(Step::Create(create)) = created else { panic!("not created") };
+    assert_eq!(create.object.value()["spec"]["minAvailable"], 4, "a new clique gets the default of the template");
 }
 
 #[test]

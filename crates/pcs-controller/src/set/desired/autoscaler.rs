@@ -5,7 +5,7 @@ use grove_api_types::expansion::{AutoscalerTarget, ConfiguredAutoscaler};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::raw::RawMetricSpec;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
@@ -46,15 +46,19 @@ impl ChildKind for Autoscalers {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.autoscalers().into_iter().map(move |configured| {
                 let name = configured.name.to_string();
-                let build = move || autoscaler(expansion.set, &configured);
+                let build = move || autoscaler(expansion, &configured);
                 DesiredChild::new(name, build).in_failure_domain(replica.index)
             })
         })
     }
 
-    /// Grove sets no annotations, so the live ones stay. The metrics are compared as one list, with quantities compared as
-    /// numbers.
+    /// Grove sets no annotations, so the live ones stay. A retained minimum stays, too. The metrics are compared as one list, with
+    /// quantities compared as numbers.
     fn patch(live: &SlimAutoscaler, mut desired: SlimAutoscaler) -> Option<Step> {
+        if std::mem::take(&mut desired.spec.retains_min_replicas) {
+            let retained = live.spec.min_replicas.map(|retained| retained.min(desired.spec.max_replicas));
+            desired.spec.min_replicas = retained.or(desired.spec.min_replicas);
+        }
         desired.metadata.annotations.clone_from(&live.metadata.annotations);
         if same_metrics(&live.spec.metrics, &desired.spec.metrics) {
             desired.spec.metrics.clone_from(&live.spec.metrics);
@@ -83,6 +87,9 @@ pub(crate) struct SlimAutoscalerSpec {
     /// The minimum number of replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) min_replicas: Option<i32>,
+    /// Whether an existing autoscaler retains its `minReplicas`, because the template contains none. Not part of the object.
+    #[serde(skip)]
+    pub(crate) retains_min_replicas: bool,
     /// The maximum number of replicas.
     pub(crate) max_replicas: i32,
     /// The metrics that it follows.
@@ -100,8 +107,12 @@ pub(crate) struct TargetRef {
 }
 
 /// The desired autoscaler.
-fn autoscaler(set: &PodCliqueSet, configured: &ConfiguredAutoscaler<'_, '_>) -> SlimAutoscaler {
-    let name = configured.name.as_str();
+fn autoscaler(expansion: &SetExpansion<'_>, configured: &ConfiguredAutoscaler<'_, '_>) -> SlimAutoscaler {
+    let (set, name) = (expansion.set, configured.name.as_str());
+    let (min_replicas, retains_min_replicas) = match configured.target {
+        AutoscalerTarget::Clique(clique) => (expansion.retained_minima.min_replicas(clique, configured.config), false),
+        AutoscalerTarget::Group(group) => (configured.config.min_replicas, expansion.retained_minima.has_group(group)),
+    };
     let set_name = PodCliqueSetName::new(set.name_any());
     let labels = desired::labels(&set_name, Component::Autoscaler, [(labels::NAME, name)]);
     let metrics = &configured.config.metrics;
@@ -109,7 +120,8 @@ fn autoscaler(set: &PodCliqueSet, configured: &ConfiguredAutoscaler<'_, '_>) -> 
         metadata: desired::metadata(set, name, labels),
         spec: SlimAutoscalerSpec {
             scale_target_ref: target(configured.target),
-            min_replicas: configured.config.min_replicas,
+            min_replicas,
+            retains_min_replicas,
             max_replicas: configured.config.max_replicas,
             metrics: if metrics.is_empty() { vec![default_metric()] } else { metrics.clone() },
         },

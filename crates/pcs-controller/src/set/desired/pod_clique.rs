@@ -51,5 +51,5 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, cli
     let (set, index) = (expansion.set, replica.index.to_string());
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
-    pod_clique::pod_clique(set, clique, expansion.template_hashes(), own)
+    pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own)
 }

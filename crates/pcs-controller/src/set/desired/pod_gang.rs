@@ -16,6 +16,7 @@ use grove_runtime::caches::Delta;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
+use crate::children::RetainedMinima;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{change_with_owners, difference, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
@@ -44,7 +45,7 @@ impl ChildKind for PodGangs {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.gangs().into_iter().map(move |gang| {
                 let name = gang.name.as_str();
-                let build = move || pod_gang(expansion.set, &gang, expansion.default_scheduler);
+                let build = move || pod_gang(expansion, &gang);
                 DesiredChild::new(name, build).in_failure_domain(replica.index)
             })
         })
@@ -88,9 +89,10 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
     retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
 }
 
-/// The desired gang of `set`, for the scheduler that its template names, otherwise for `default_scheduler`. It has no pod
+/// The desired gang of a set, for the scheduler that its template names, otherwise for the default scheduler. It has no pod
 /// references, because pclq-controller writes them.
-fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, default_scheduler: Scheduler) -> PodGang {
+fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
+    let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
@@ -103,7 +105,7 @@ fn pod_gang(set: &PodCliqueSet, gang: &Gang<'_, '_>, default_scheduler: Schedule
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
     let spec = PodGangSpec {
-        podgroups: gang.cliques.iter().map(|clique| pod_group(clique)).collect(),
+        podgroups: gang.cliques.iter().map(|clique| pod_group(clique, expansion.retained_minima)).collect(),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
         ..PodGangSpec::default()
     };
@@ -117,12 +119,11 @@ fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
     names.find(|name| !name.is_empty()).and_then(Scheduler::named)
 }
 
-fn pod_group(clique: &Clique<'_>) -> PodGroup {
-    let spec = &clique.template.spec;
+fn pod_group(clique: &Clique<'_>, minima: &RetainedMinima) -> PodGroup {
     PodGroup {
         name: clique.name.to_string(),
         pod_references: Vec::new(),
-        min_replicas: spec.min_available.unwrap_or(spec.replicas),
+        min_replicas: minima.min_available(clique),
         topology_constraint: None,
     }
 }

@@ -123,10 +123,23 @@ fn a_terminating_set_deletes_its_children_and_creates_none() {
     check(
         &observed,
         &expect![[r"
-            children: delete PodClique llm-0-prefill
-            children: delete PodGang llm-0
-            children: delete Service llm-0
-            children: delete Service llm-1
+            children: delete PodClique llm-0-prefill at version 7
+            children: delete PodGang llm-0 at version 7
+            children: delete Service llm-0 at version 7
+            children: delete Service llm-1 at version 7
+        "]],
+    );
+    // A child that is already terminating is not deleted again.
+    observed.set.metadata.finalizers = Some(vec!["foregroundDeletion".into()]);
+    change::<PodGang>(&mut observed, "llm-0", |gang| {
+        gang.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    });
+    check(
+        &observed,
+        &expect![[r"
+            children: delete PodClique llm-0-prefill at version 7 in the foreground
+            children: delete Service llm-0 at version 7 in the foreground
+            children: delete Service llm-1 at version 7 in the foreground
         "]],
     );
 }
@@ -153,6 +166,32 @@ fn kubectls_last_applied_configuration_is_not_copied() {
 fn a_set_deleted_with_cascade_orphan_keeps_its_children() {
     let mut observed = executed(new(SET));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    observed.set.metadata.finalizers = Some(vec!["orphan".into()]);
+    // The garbage collector removes the finalizer `orphan` before the caches show that it has released all children.
+    observed.orphans_children = true;
+    check(&observed, &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn a_terminating_set_loses_the_finalizer_of_the_go_operator_and_no_other() {
+    let mut observed = executed(new(SET));
+    observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    observed.set.metadata.finalizers =
+        Some(vec!["example.com/hold".into(), "grove.io/podcliqueset.grove.io".into(), "orphan".into()]);
+    observed.orphans_children = true;
+    check(
+        &observed,
+        &expect![[r#"
+            finalizers: patch PodCliqueSet llm [{"op":"test","path":"/metadata/uid","value":"u-set"},{"op":"test","path":"/metadata/finalizers/1","value":"grove.io/podcliqueset.grove.io"},{"op":"remove","path":"/metadata/finalizers/1"}]
+        "#]],
+    );
+    observed.orphans_children = false;
+    let text = plan(&observed).to_string();
+    assert!(text.starts_with("finalizers: patch") && text.contains("\nchildren: delete PodClique"), "{text}");
+}
+
+#[test]
+fn an_active_set_keeps_the_finalizer_of_the_go_operator() {
+    let mut observed = executed(new(SET));
+    observed.set.metadata.finalizers = Some(vec!["grove.io/podcliqueset.grove.io".into()]);
     check(&observed, &expect![["nothing to do\n"]]);
 }

@@ -1,0 +1,9 @@
+//! The finalizers that the Go operator sets on sets, scaling groups and cliques. Grove sets none on these kinds, and removes these
+//! from a terminating object that it has adopted: the Go operator, which would remove them, no longer runs.
+
+/// On each `PodCliqueSet`.
+pub const POD_CLIQUE_SET: &str = "grove.io/podcliqueset.grove.io";
+/// On each `PodCliqueScalingGroup`.
+pub const SCALING_GROUP: &str = "grove.io/podcliquescalinggroup.grove.io";
+/// On each `PodClique`.
+pub const POD_CLIQUE: &str = "grove.io/podclique.grove.io";

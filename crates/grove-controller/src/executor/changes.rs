@@ -1,0 +1,60 @@
+//! The steps that change or delete an existing object: how they are sent, and what the responses mean.
+
+use grove_api_types::{deletion::is_terminating, ownership::controller_of};
+use grove_runtime::api_error::ApiError;
+use kube::{
+    ResourceExt,
+    core::{DynamicObject, PartialObjectMeta},
+};
+use serde_json::json;
+
+use super::{Executor, execution_result::Effect, requests};
+use crate::plan::{Adopt, Delete, Patch, PatchBody, Target};
+
+impl Executor {
+    pub(super) async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
+        let patched = self.write("patch", target, async {
+            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
+        });
+        match patched.await {
+            // Another client changed the object first. The watch event of its write triggers the next reconcile.
+            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
+            Err(error) if error.is_failed_test && has_test(change) => Ok(Effect::Superseded),
+            other => other,
+        }
+    }
+
+    pub(super) async fn delete(&self, delete: &Delete) -> Result<Effect, ApiError> {
+        let deleted = self.write("delete", &delete.target, async {
+            requests::delete(&self.client, delete).await.map(|()| Effect::Applied)
+        });
+        match deleted.await {
+            // The object was deleted, the name belongs to another object now, or the object has changed and may have lost its owner.
+            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
+            other => other,
+        }
+    }
+
+    // Two live GETs instead of the cache: a terminating owner may have released its children intentionally, and an object that
+    // changes all the time would hardly ever have the observed resourceVersion.
+    pub(super) async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
+        let stays =
+            |live: &PartialObjectMeta<DynamicObject>, seen: &Target| live.uid() == seen.uid && !is_terminating(live);
+        let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
+        let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
+        let live = live.filter(|live| controller_of(&live.metadata).is_none());
+        let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Superseded) };
+        let others = metadata.owner_references.into_iter().flatten();
+        let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));
+        let references: Vec<_> = others.chain(reference.iter().cloned()).collect();
+        let change = json!({ "metadata": {
+            "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": references,
+        } });
+        self.patch(&Patch { target: target.clone(), change: PatchBody::Merge(change) }).await
+    }
+}
+
+fn has_test(change: &PatchBody) -> bool {
+    let PatchBody::Json(patch) = change else { return false };
+    patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
+}

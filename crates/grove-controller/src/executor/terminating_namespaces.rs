@@ -1,0 +1,123 @@
+//! Owners in terminating namespaces. The API server rejects every create there. It deletes the pods of the namespace first, and the
+//! owner later, so that the owner would try to replace each deleted pod.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long an owner is remembered. A namespace never stops terminating, except that an administrator restores the API server from
+/// a backup. Then the next reconcile after this time creates the children of the owner.
+const LIFETIME: Duration = Duration::from_mins(10);
+
+/// The owners in terminating namespaces, by UID. A clone shares them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TerminatingNamespaces {
+    known_until_by_owner_uid: Arc<Mutex<BTreeMap<String, Instant>>>,
+}
+
+impl TerminatingNamespaces {
+    /// The state of the namespace before the execution of a plan for `owner`.
+    pub(super) fn state<K: Resource>(&self, owner: &K) -> NamespaceState {
+        let known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
+        let known_until = known_until_by_owner_uid.get(&owner.uid().unwrap_or_default());
+        let is_terminating = known_until.is_some_and(|until| *until > Instant::now());
+        NamespaceState { is_terminating: is_terminating.into(), is_known: is_terminating.into() }
+    }
+
+    /// Remembers the state of the namespace after the execution of a plan for `owner`.
+    pub(super) fn record<K: Resource>(&self, owner: &K, state: &NamespaceState) {
+        if state.is_terminating() {
+            let now = Instant::now();
+            let mut known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
+            known_until_by_owner_uid.retain(|_, until| *until > now);
+            known_until_by_owner_uid.entry(owner.uid().unwrap_or_default()).or_insert(now + LIFETIME);
+        }
+    }
+
+    /// Drops the entry of a deleted owner.
+    pub(super) fn forget<K: Resource>(&self, owner: &K) {
+        self.known_until_by_owner_uid.lock().remove(&owner.uid().unwrap_or_default());
+    }
+}
+
+/// The namespace of a plan, as far as the responses to its creates show it.
+#[derive(Debug)]
+pub(super) struct NamespaceState {
+    is_terminating: AtomicBool,
+    /// Whether a create got a response.
+    is_known: AtomicBool,
+}
+
+impl NamespaceState {
+    /// Whether the API server rejects all creates.
+    pub(super) fn is_terminating(&self) -> bool {
+        self.is_terminating.load(Ordering::Relaxed)
+    }
+
+    /// Whether a create of the plan was sent, or is known to be rejected.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// Records the response to a create.
+    pub(super) fn record_create(&self, is_terminating: bool) {
+        self.is_known.store(true, Ordering::Relaxed);
+        if is_terminating {
+            self.is_terminating.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn owner(uid: &str) -> ConfigMap {
+        let mut owner = ConfigMap::default();
+        owner.metadata.uid = Some(uid.into());
+        owner
+    }
+
+    fn is_terminating(namespaces: &TerminatingNamespaces, uid: &str) -> bool {
+        namespaces.state(&owner(uid)).is_terminating()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_is_remembered_until_its_deletion_or_for_a_limited_time() {
+        let namespaces = TerminatingNamespaces::default();
+        for uid in ["a", "b"] {
+            let state = namespaces.state(&owner(uid));
+            state.record_create(true);
+            namespaces.record(&owner(uid), &state);
+        }
+        assert!(is_terminating(&namespaces, "a") && is_terminating(&namespaces, "b"));
+        namespaces.forget(&owner("a"));
+        assert!(!is_terminating(&namespaces, "a") && is_terminating(&namespaces, "b"));
+        tokio::time::advance(LIFETIME / 2).await;
+        namespaces.record(&owner("b"), &namespaces.state(&owner("b")));
+        tokio::time::advance(LIFETIME / 2).await;
+        assert!(!is_terminating(&namespaces, "b"), "plans without creates do not extend the time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_in_an_active_namespace_is_not_remembered() {
+        let namespaces = TerminatingNamespaces::default();
+        let state = namespaces.state(&owner("a"));
+        assert!(!state.is_known());
+        state.record_create(false);
+        assert!(state.is_known());
+        namespaces.record(&owner("a"), &state);
+        assert!(namespaces.known_until_by_owner_uid.lock().is_empty());
+    }
+}

@@ -1,0 +1,115 @@
+//! The minima of existing children of a set that was stored without webhook-server.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use grove_api_types::names::PodCliqueName;
+use grove_api_types::v1alpha1::PodClique;
+use serde_json::json;
+
+use super::{executed, new, plan, yaml};
+use crate::children::OmittedMinima;
+use crate::set::observed::Observed;
+
+/// A set without minima.
+const SET: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: m, namespace: prod, uid: u-set, generation: 3}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - {name: f, spec: {roleName: f, replicas: 3, autoScalingConfig: {maxReplicas: 9}, podSpec: {containers: [{name: c}]}}}
+    - {name: p, spec: {roleName: p, replicas: 3, podSpec: {containers: [{name: c}]}}}
+    podCliqueScalingGroups:
+    - {name: g, cliqueNames: [p], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 8}}
+";
+
+/// A clique of the scaling group, created before the template changed.
+fn member(name: &PodCliqueName) -> Option<Arc<PodClique>> {
+    let owner = json!([{ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueScalingGroup", "name": "m-0-g",
+        "uid": "u-m-0-g", "controller": true }]);
+    let metadata = json!({ "name": name.as_str(), "namespace": "prod", "ownerReferences": owner });
+    let spec = json!({ "roleName": "p", "replicas": 3, "minAvailable": 3, "podSpec": { "containers": [] } });
+    let object = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": metadata, "spec": spec });
+    Some(Arc::new(serde_json::from_value(object).expect("a clique")))
+}
+
+/// The set with this template, and with the children of the original template.
+fn changed(set: &str) -> Observed {
+    Observed { children: executed(new(SET)).children, ..new(set) }
+}
+
+/// The snapshot with the minima of the existing children, as `observe` takes it.
+fn observed(set: &str, member: impl Fn(&PodCliqueName) -> Option<Arc<PodClique>>) -> Observed {
+    let observed = changed(set);
+    let retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(set)), member);
+    Observed { retained_minima, ..observed }
+}
+
+#[track_caller]
+fn check(set: &str, expected: &Expect) {
+    expected.assert_eq(&plan(&observed(set, member)).to_string());
+}
+
+#[test]
+fn changed_replicas_of_a_template_do_not_change_the_default_minima_of_existing_children() {
+    for (clique, group) in [("replicas: 5", "replicas: 4"), ("replicas: 2", "replicas: 1")] {
+        let set =
+            SET.replace("replicas: 3", clique).replace("replicas: 2, minAvailable", &format!("{group}, minAvailable"));
+        check(&set, &expect![["nothing to do\n"]]);
+        let text = plan(&changed(&set)).to_string();
+        for kind in
+            ["PodGang m-0 ", "PodClique m-0-f", "HorizontalPodAutoscaler m-0-f", "HorizontalPodAutoscaler m-0-g"]
+        {
+            assert!(
+                text.contains(&format!("patch {kind}")),
+                "without the existing minima, {kind} would change:\n{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn children_that_do_not_exist_get_the_default_minima_of_the_template() {
+    let set = SET.replace("replicas: 3", "replicas: 5");
+    let text = plan(&observed(&set, |_| None)).to_string();
+    assert!(
+        text.contains("gangs: patch PodGang m-0 ") && text.contains(r#"{"minReplicas":5,"name":"m-0-g-0-p""#),
+        "{text}"
+    );
+    assert!(text.contains(r#"{"minReplicas":3,"name":"m-0-f""#), "{text}");
+}
+
+#[test]
+fn a_minimum_of_the_template_applies_to_existing_children() {
+    let set = SET.replace(
+        "replicas: 3, autoScalingConfig: {maxReplicas: 9}",
+        "replicas: 3, minAvailable: 2, autoScalingConfig: {minReplicas: 2, maxReplicas: 9}",
+    );
+    let text = plan(&observed(&set, member)).to_string();
+    assert!(
+        text.contains(r#"patch PodClique m-0-f {"spec":{"autoScalingConfig":{"minReplicas":2},"minAvailable":2}}"#),
+        "{text}"
+    );
+    assert!(text.contains(r#"patch HorizontalPodAutoscaler m-0-f {"spec":{"minReplicas":2}}"#), "{text}");
+}
+
+#[test]
+fn a_retained_minimum_of_an_autoscaler_does_not_exceed_its_maximum() {
+    let set = SET.replace("maxReplicas: 9", "maxReplicas: 2").replace("maxReplicas: 8", "maxReplicas: 1");
+    let text = plan(&observed(&set, member)).to_string();
+    for (name, bound) in [("m-0-f", 2), ("m-0-g", 1)] {
+        let change = format!(
+            r#"patch HorizontalPodAutoscaler {name} {{"spec":{{"maxReplicas":{bound},"minReplicas":{bound}}}}}"#
+        );
+        assert!(text.contains(&change), "{text}");
+    }
+}
+
+#[test]
+fn a_set_with_all_minima_omits_none() {
+    assert!(OmittedMinima::of(&new(SET).set).is_empty(), "the defaults of webhook-server contain all minima");
+    assert!(!OmittedMinima::of(&yaml(SET)).is_empty());
+}

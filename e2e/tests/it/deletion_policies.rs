@@ -1,0 +1,156 @@
+//! Deletions that Kubernetes' garbage collector, the namespace controller or finalizers delay: which objects stay, and for how long.
+
+use std::collections::BTreeMap;
+
+use e2e::namespace_state::is_ready;
+use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures, in_namespace};
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
+use kube::core::NamespaceResourceScope;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// A finalizer of this test: the object stays until the test removes it.
+const HOLD: &str = "e2e.example.com/hold";
+
+/// A set with this number of replicas, each with one clique of this number of pods.
+fn one_clique(name: &str, replicas: usize, pods: usize) -> String {
+    format!(
+        "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {{name: {name}, finalizers: [{HOLD}]}}
+spec:
+  replicas: {replicas}
+  template:
+    cliques:
+    - {{name: f, spec: {{roleName: f, replicas: {pods}, podSpec: {{containers: [{{name: main, image: registry.k8s.io/pause:3.10}}]}}}}}}
+"
+    )
+}
+
+/// Removes all finalizers of an object.
+async fn release<K>(ns: &Namespace, name: &str)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    ns.patch::<K>(name, json!({ "metadata": { "finalizers": null } })).await;
+}
+
+async fn delete_set(ns: &Namespace, name: &str, params: &DeleteParams) {
+    ns.api::<PodCliqueSet>().delete(name, params).await.expect("the set is deleted");
+}
+
+/// The UIDs of the objects that are not terminating and have this prefix in their names.
+fn active_uids<K: Resource>(objects: &BTreeMap<String, K>, prefix: &str) -> Vec<Option<String>> {
+    let active = objects.iter().filter(|(name, object)| name.starts_with(prefix) && !is_terminating(*object));
+    active.map(|(_, object)| object.uid()).collect()
+}
+
+/// The garbage collector releases the children one by one, and removes the finalizer `orphan` while the caches of the controllers
+/// may not show all of that. The other finalizer keeps the set terminating.
+#[tokio::test]
+async fn a_set_with_its_own_finalizer_that_is_deleted_with_cascade_orphan_keeps_all_children() {
+    const REPLICAS: usize = 120;
+    in_namespace("e2e-delete-orphan", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(&one_clique("llm", REPLICAS, 1)).await;
+        let uids = |state: &NamespaceState| (active_uids(&state.cliques, "llm-"), active_uids(&state.pods, "llm-"));
+        let before = ns
+            .wait_for("all pods exist", |state| state.cliques.len() == REPLICAS && state.pods.len() == REPLICAS)
+            .await;
+        delete_set(ns, "llm", &DeleteParams::orphan()).await;
+        ns.wait_for("the garbage collector has released all cliques", |state| {
+            let is_released = |clique: &PodClique| clique.owner_references().is_empty();
+            state.sets["llm"].finalizers() == [HOLD] && state.cliques.values().all(is_released)
+        })
+        .await;
+        release::<PodCliqueSet>(ns, "llm").await;
+        ns.wait_for("the set is deleted", |state| state.sets.is_empty()).await;
+        // The controllers observe this set after the deletion of the other.
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("later", 1)).await;
+        let after = ns.wait_for("a later set is available", |state| state.is_available("later")).await;
+        assert_eq!(uids(&after), uids(&before), "{after}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_foreground_deletion_ends_after_the_last_pod() {
+    in_namespace("e2e-delete-foreground", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        let state = ns
+            .wait_for("all pods are ready", |state| {
+                state.is_available("m") && state.active_pods().filter(|pod| is_ready(pod)).count() == 14
+            })
+            .await;
+        let held = state.pods.keys().find(|name| name.starts_with("m-0-g-1-d-")).expect("a pod of the scaling group");
+        ns.patch::<Pod>(held, json!({ "metadata": { "finalizers": [HOLD] } })).await;
+        delete_set(ns, "m", &DeleteParams::foreground()).await;
+        let state = ns
+            .wait_for("only the held pod exists", |state| {
+                state.pods.len() == 1 && state.pods.get(held).is_some_and(is_terminating)
+            })
+            .await;
+        let exists =
+            [state.sets.contains_key("m"), state.groups.contains_key("m-0-g"), state.cliques.contains_key("m-0-g-1-d")];
+        assert_eq!(exists, [true; 3], "the set, the scaling group and the clique wait for the pod\n{state}");
+        release::<Pod>(ns, held).await;
+        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
+    })
+    .await;
+}
+
+/// Kubernetes deletes the pods of a namespace first, and their cliques and sets later.
+#[tokio::test]
+async fn a_terminating_namespace_gets_at_most_one_create_per_owner() {
+    const CLIQUES: usize = 4;
+    let cluster = TestCluster::shared();
+    let ns = Namespace::create(&cluster.client().await, "e2e-delete-namespace").await;
+    ns.create_yaml::<PodCliqueSet>(&one_clique("llm", CLIQUES, 50)).await;
+    ns.wait_for("all pods exist", |state| state.pods.len() == CLIQUES * 50).await;
+    release::<PodCliqueSet>(&ns, "llm").await;
+    let mark = audit::mark(cluster.dir());
+    ns.delete().await;
+    ns.wait_for("no objects exist", NamespaceState::is_empty).await;
+    let rejected = audit::rejected_creates_since(cluster.dir(), mark, &ns.name);
+    let of = |account: &str| rejected.iter().filter(|create| create.contains(account)).count();
+    assert!(of("(pclq-controller)") <= CLIQUES && of("(pcs-controller)") <= 1, "{}", rejected.join("\n"));
+}
+
+/// The Go operator sets finalizers on each set, scaling group and clique. After it was replaced, no process but ours removes them.
+#[tokio::test]
+async fn objects_with_finalizers_of_the_go_operator_are_deleted() {
+    in_namespace("e2e-go-finalizers", async |ns| {
+        let is_settled = |state: &NamespaceState, replicas: usize| {
+            state.is_available("m") && state.groups.len() == replicas && state.pods.len() == replicas * 14
+        };
+        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 2, "")).await;
+        let state = ns.wait_for("two replicas are ready", |state| is_settled(state, 2)).await;
+        let finalizer = |name: &str| json!({ "metadata": { "finalizers": [HOLD, name] } });
+        // Another finalizer precedes that of the Go operator, and stays.
+        ns.patch::<PodCliqueSet>("m", finalizer("grove.io/podcliqueset.grove.io")).await;
+        for group in state.groups.keys() {
+            let alone = json!({ "metadata": { "finalizers": ["grove.io/podcliquescalinggroup.grove.io"] } });
+            ns.patch::<PodCliqueScalingGroup>(group, alone).await;
+        }
+        for clique in state.cliques.keys() {
+            let alone = json!({ "metadata": { "finalizers": ["grove.io/podclique.grove.io"] } });
+            ns.patch::<PodClique>(clique, alone).await;
+        }
+        ns.scale::<PodCliqueSet>("m", 1).await;
+        ns.wait_for("one replica is left", |state| is_settled(state, 1)).await;
+        ns.scale::<PodCliqueSet>("m", 2).await;
+        ns.wait_for("the second replica exists again", |state| is_settled(state, 2)).await;
+        ns.delete_object::<PodCliqueSet>("m").await;
+        ns.wait_for("only the finalizer of another client holds the set", |state| {
+            state.sets.get("m").is_some_and(|set| set.finalizers() == [HOLD]) && state.count() == 1
+        })
+        .await;
+        release::<PodCliqueSet>(ns, "m").await;
+        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
+    })
+    .await;
+}
