@@ -1,27 +1,25 @@
 //! A memory budget for admission requests. It limits how many bytes of request bodies are in memory at the same time.
 //!
-//! Almost all requests are small. They have a budget of their own, so that they never wait for large ones.
-
-use std::time::Duration;
+//! Clients are not authenticated, so a body counts only with the bytes that have arrived, and no body waits for another
+//! one. Above the budget, the bodies without progress for the longest time are evicted. The bodies of the API server arrive
+//! within milliseconds.
 
 use prometheus::IntGauge;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::lru_pool::{LruPool, PoolEntry, PoolLimits};
 
 /// Largest request body in bytes. A review contains up to two objects, and the API server accepts objects of 3 MB.
 pub(crate) const MAX_REVIEW_BYTES: usize = 8 << 20;
 /// Largest estimated heap size of a parsed body, in bytes. Two objects of the densest JSON that etcd stores take a
 /// little less.
 const MAX_PARSED_BYTES: usize = 128 << 20;
-/// A body of at most this many bytes is small.
+/// The parsed form of a body of at most this many bytes never takes too much memory.
 const SMALL_BYTES: usize = 64 << 10;
-/// Number of small bodies in memory at the same time.
-const MAX_SMALL_BODIES: usize = 128;
-/// Kilobytes of large bodies in memory at the same time: two of the largest.
-const LARGE_BODIES_KILOBYTES: usize = 2 * (MAX_REVIEW_BYTES >> 10);
-/// How long a request waits for its permit. It is shorter than the timeout of the API server, so that the response
-/// arrives.
-pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Number of bodies in memory at the same time.
+pub(crate) const MAX_BODIES: usize = 512;
+/// Bytes of bodies in memory at the same time: eight of the largest.
+pub(crate) const MAX_BYTES: usize = 8 * MAX_REVIEW_BYTES;
 
 /// Upper bounds of the heap bytes of one field or list item, of a map and of a list. Both allocate several entries at a
 /// time.
@@ -31,19 +29,18 @@ const LIST_BYTES: usize = 150;
 
 /// The budget for request bodies.
 pub(crate) struct MemoryBudget {
-    small: Semaphore,
-    large: Semaphore,
+    bodies: LruPool,
     in_use: IntGauge,
 }
 
-/// A part of the budget, in use until the permit is dropped.
-pub(crate) struct BudgetPermit<'a> {
-    _permit: SemaphorePermit<'a>,
+/// The memory of one body, in use until it is dropped.
+pub(crate) struct BodyMemory<'a> {
+    entry: PoolEntry,
     in_use: &'a IntGauge,
     bytes: i64,
 }
 
-impl Drop for BudgetPermit<'_> {
+impl Drop for BodyMemory<'_> {
     fn drop(&mut self) {
         self.in_use.sub(self.bytes);
     }
@@ -52,23 +49,27 @@ impl Drop for BudgetPermit<'_> {
 impl MemoryBudget {
     /// An unused budget. The gauge shows the bytes in use.
     pub(crate) fn new(in_use: IntGauge) -> Self {
-        Self { small: Semaphore::new(MAX_SMALL_BODIES), large: Semaphore::new(LARGE_BODIES_KILOBYTES), in_use }
+        Self { bodies: LruPool::new(PoolLimits { entries: MAX_BODIES, bytes: MAX_BYTES }), in_use }
     }
 
-    /// Waits for a permit for a body of this size, at most [`MAX_REVIEW_BYTES`]. Returns `None` after
-    /// [`ACQUIRE_TIMEOUT`].
-    pub(crate) async fn acquire(&self, bytes: usize) -> Option<BudgetPermit<'_>> {
-        let permit = async {
-            if bytes <= SMALL_BYTES {
-                return self.small.acquire().await;
-            }
-            let kilobytes = bytes.div_ceil(1 << 10).min(LARGE_BODIES_KILOBYTES);
-            self.large.acquire_many(u32::try_from(kilobytes).unwrap_or(u32::MAX)).await
-        };
-        let permit = timeout(ACQUIRE_TIMEOUT, permit).await.ok()?.ok()?;
+    /// The memory of a body of which no byte has arrived yet.
+    pub(crate) fn start_body(&self) -> BodyMemory<'_> {
+        BodyMemory { entry: self.bodies.insert(), in_use: &self.in_use, bytes: 0 }
+    }
+}
+
+impl BodyMemory<'_> {
+    /// Records that this many further bytes have arrived. If they exceed the budget, other bodies are evicted.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.entry.record_use(bytes);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.bytes = self.bytes.saturating_add(bytes);
         self.in_use.add(bytes);
-        Some(BudgetPermit { _permit: permit, in_use: &self.in_use, bytes })
+    }
+
+    /// Completes once newer bodies need the memory of this one.
+    pub(crate) fn evicted(&self) -> WaitForCancellationFutureOwned {
+        self.entry.evicted()
     }
 }
 
@@ -109,46 +110,33 @@ fn estimated_heap_bytes(body: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::task::Context;
-
     use futures::FutureExt;
-    use futures::task::noop_waker;
 
     use super::*;
 
-    fn budget() -> MemoryBudget {
-        MemoryBudget::new(IntGauge::new("bytes", "bytes").unwrap())
+    #[test]
+    fn the_gauge_shows_the_bytes_that_have_arrived() {
+        let budget = MemoryBudget::new(IntGauge::new("bytes", "bytes").unwrap());
+        let (mut first, mut second) = (budget.start_body(), budget.start_body());
+        first.add(3);
+        first.add(4);
+        second.add(5);
+        assert_eq!(budget.in_use.get(), 12);
+        drop(first);
+        assert_eq!(budget.in_use.get(), 5);
     }
 
-    fn is_pending<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> bool {
-        future.poll_unpin(&mut Context::from_waker(&noop_waker())).is_pending()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn large_bodies_wait_for_budget_and_small_bodies_do_not_wait_for_large_ones() {
-        let budget = budget();
-        let largest = [budget.acquire(MAX_REVIEW_BYTES).await, budget.acquire(MAX_REVIEW_BYTES).await];
-        assert!(largest.iter().all(Option::is_some));
-        assert!(budget.acquire(SMALL_BYTES).await.is_some(), "a small body waits");
-        assert_eq!(usize::try_from(budget.in_use.get()), Ok(2 * MAX_REVIEW_BYTES));
-        let mut third = std::pin::pin!(budget.acquire(SMALL_BYTES + 1));
-        assert!(is_pending(third.as_mut()));
-        drop(largest);
-        assert!(third.await.is_some(), "it waits although the budget is unused");
-        assert_eq!(budget.in_use.get(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn acquiring_an_exhausted_budget_times_out() {
-        let budget = budget();
-        let mut permits = vec![];
-        for _ in 0..MAX_SMALL_BODIES {
-            permits.push(budget.acquire(1).await);
+    #[test]
+    fn a_body_without_progress_is_evicted_when_others_need_its_memory() {
+        let budget = MemoryBudget::new(IntGauge::new("bytes", "bytes").unwrap());
+        let mut stalled = budget.start_body();
+        stalled.add(1);
+        let mut others: Vec<_> = (0..8).map(|_| budget.start_body()).collect();
+        for other in &mut others {
+            other.add(MAX_REVIEW_BYTES);
         }
-        assert!(budget.acquire(1).await.is_none(), "the budget has too many permits");
-        permits.pop();
-        assert!(budget.acquire(1).await.is_some());
+        assert!(stalled.evicted().now_or_never().is_some());
+        assert!(others.iter().all(|other| other.evicted().now_or_never().is_none()));
     }
 
     #[test]
