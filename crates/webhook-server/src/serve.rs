@@ -34,9 +34,9 @@ pub(crate) const MAX_SHUTDOWN_DELAY: Duration = Duration::from_secs(6);
 const MAX_DRAIN: Duration = Duration::from_secs(12);
 /// How long open requests may take after the last connection is accepted.
 const GRACEFUL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
-/// Number of concurrent connections. A further one is accepted at once, and the one that is idle for the longest time is
-/// closed.
-pub(crate) const MAX_CONNECTIONS: usize = 1000;
+/// Number of concurrent connections, half of a usual limit of open files. A further one is accepted at once, and the one
+/// that is idle for the longest time is closed.
+pub(crate) const MAX_CONNECTIONS: usize = 500;
 /// Pause after an error of `accept`. Some errors last, such as too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
