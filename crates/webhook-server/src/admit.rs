@@ -124,7 +124,7 @@ fn validate_new_scale(request: &AdmissionRequest, cluster: &ClusterFacts) -> Adm
             validate_scale(ScaleTarget::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
         }),
     };
-    let missing = result.is_none().then(|| MissingObject::scaled_by(request));
+    let missing = result.is_none().then(|| MissingObject::scaled(&request.resource.resource, namespace, name));
     AdmissionResponse { missing, ..to_response(result.unwrap_or_default()) }
 }
 

@@ -8,7 +8,6 @@ use grove_api_types::admission::{Rule, Violation};
 use tokio::time::timeout;
 
 use crate::cluster_facts::RuleCaches;
-use crate::review::AdmissionRequest;
 
 /// How long to wait for the watch event of the object.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,14 +33,14 @@ pub(crate) struct MissingObject {
 }
 
 impl MissingObject {
-    /// The object that the request scales.
-    pub(crate) fn scaled_by(request: &AdmissionRequest) -> Self {
-        let kind = match request.resource.resource.as_str() {
+    /// An object that a request scales. `resource` is the plural of its kind.
+    pub(crate) fn scaled(resource: &str, namespace: &str, name: &str) -> Self {
+        let kind = match resource {
             "podcliquesets" => ReferencedKind::Set,
             "podcliquescalinggroups" => ReferencedKind::Group,
             _ => ReferencedKind::Clique,
         };
-        Self { kind, namespace: request.namespace.clone(), name: request.name.clone() }
+        Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
     /// The first missing object that a set refers to, if the set has no violation but those about missing objects.

@@ -75,10 +75,11 @@ impl CertWriter {
             };
             return self.send::<Secret, _>("create", secrets.create(&PostParams::default(), &secret)).await;
         };
-        let mut metadata = json!({ "resourceVersion": version });
-        if observed.is_secret_protected {
-            metadata["labels"] = json!({ MANAGED_BY: null });
-        }
+        let metadata = if observed.is_secret_protected {
+            json!({ "resourceVersion": version, "labels": { MANAGED_BY: null } })
+        } else {
+            json!({ "resourceVersion": version })
+        };
         let body = json!({ "metadata": metadata, "data": data });
         self.patch(&secrets, &self.secret, &Patch::Merge(body)).await
     }
