@@ -24,6 +24,8 @@ use crate::webhook::Webhook;
 
 /// How long a body may take to arrive. It equals the timeout of the API server.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the next part of a large body may take to arrive, while other large bodies may wait for its memory.
+const LARGE_BODY_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state that all endpoints share.
 pub(crate) struct WebhookState {
@@ -127,9 +129,7 @@ async fn receive(request: Request, budget: &MemoryBudget) -> Result<ReceivedBody
             return Err((StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
         }
     };
-    let bytes = received.unwrap_or_else(|_| {
-        Err((StatusCode::REQUEST_TIMEOUT, format!("the review did not arrive within {BODY_TIMEOUT:?}")))
-    })?;
+    let bytes = received.unwrap_or_else(|_| Err(too_late(BODY_TIMEOUT)))?;
     if memory_budget::exceeds_limit(&bytes) {
         return Err((StatusCode::PAYLOAD_TOO_LARGE, "the review consists of too many small parts".to_owned()));
     }
@@ -138,18 +138,28 @@ async fn receive(request: Request, budget: &MemoryBudget) -> Result<ReceivedBody
 
 /// Reads at most `max_bytes` into one buffer, which is not reallocated if the length is known.
 async fn read_body(mut body: Body, max_bytes: usize, memory: &mut BodyMemory<'_>) -> Result<Vec<u8>, HttpRejection> {
+    if !memory.reserve(max_bytes).await {
+        let waited = memory_budget::RESERVE_TIMEOUT;
+        let text = format!("other large reviews used the memory budget for {waited:?}; try again");
+        return Err((StatusCode::SERVICE_UNAVAILABLE, text));
+    }
+    let stall_timeout = if memory.is_large() { LARGE_BODY_STALL_TIMEOUT } else { BODY_TIMEOUT };
     let mut bytes = Vec::with_capacity(body.size_hint().upper().map_or(0, |_| max_bytes));
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = timeout(stall_timeout, body.frame()).await.map_err(|_| too_late(stall_timeout))? {
         let frame = frame.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
         // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         if data.len() > max_bytes - bytes.len() {
             return Err(too_large());
         }
-        memory.add(data.len());
+        memory.record_progress(data.len());
         bytes.extend_from_slice(&data);
     }
     Ok(bytes)
+}
+
+fn too_late(time: Duration) -> HttpRejection {
+    (StatusCode::REQUEST_TIMEOUT, format!("the review did not arrive within {time:?}"))
 }
 
 fn too_large() -> HttpRejection {

@@ -113,6 +113,6 @@ async fn a_waiting_review_ends_its_wait_when_newer_ones_need_its_memory() {
         let (status, _) = server.send(Webhook::ValidateSet, JSON, set.into()).await;
         (status, start.elapsed().as_secs())
     };
-    let unfinished = join_all((0..MAX_BODIES).map(|_| server.rejected(JSON, endless_body())));
+    let unfinished = join_all((0..MAX_BODIES).map(|_| server.rejected(JSON, unfinished_body(100))));
     assert_eq!(tokio::join!(waiting, unfinished).0, (200, 0));
 }
