@@ -238,8 +238,23 @@ impl TestCluster {
     /// # Panics
     /// If the cluster's kubeconfig cannot be read.
     pub async fn client(&self) -> Client {
-        let config = client_config(&self.dir.join("admin.kubeconfig")).await.expect("the kubeconfig of the cluster");
+        Client::try_from(self.client_config().await).expect("a client")
+    }
+
+    /// A client that impersonates a user, in these groups and in those that the API server adds.
+    ///
+    /// # Panics
+    /// If the cluster's kubeconfig cannot be read.
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Client {
+        let mut config = self.client_config().await;
+        config.auth_info.impersonate = Some(user.to_owned());
+        let groups: Vec<_> = groups.iter().map(|group| (*group).to_owned()).collect();
+        config.auth_info.impersonate_groups = Some(groups).filter(|groups| !groups.is_empty());
         Client::try_from(config).expect("a client")
+    }
+
+    async fn client_config(&self) -> kube::Config {
+        client_config(&self.dir.join("admin.kubeconfig")).await.expect("the kubeconfig of the cluster")
     }
 }
 

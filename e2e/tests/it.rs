@@ -4,6 +4,7 @@
 
 /// An inline module, so that Cargo does not build each file of `it/` as a test binary.
 mod it {
+    mod account_policy;
     mod bad_input;
     mod composition;
     mod crds;
@@ -19,6 +20,7 @@ mod it {
     mod ownership;
     mod pods;
     mod policy;
+    mod references;
     mod rejected_creates;
     mod scale;
     mod self_healing;
@@ -29,6 +31,7 @@ mod it {
     mod own_cluster {
         mod admission;
         mod authorizer;
+        mod certificate_repair;
         mod certificates;
         mod clock_skew;
         mod connection_loss;
@@ -46,6 +49,7 @@ mod it {
         mod rotation;
         mod round_trip;
         mod steady_state;
+        mod unauthenticated_clients;
         mod webhook_kills;
     }
 }

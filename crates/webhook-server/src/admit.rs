@@ -18,11 +18,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cache_transform::TransformedObject;
-use crate::cluster_facts::{ClusterFacts, wait_until_cached};
+use crate::cluster_facts::ClusterFacts;
+use crate::missing_object::MissingObject;
 use crate::review::{AdmissionRequest, AdmissionResponse};
 use crate::webhook::Webhook;
 
-/// The response of `webhook`, from the current state of the caches. [`wait_for_cached_target`] comes first.
+/// The response of `webhook`, from the current state of the caches.
 pub(crate) fn admit(webhook: Webhook, request: &AdmissionRequest, cluster: &ClusterFacts) -> AdmissionResponse {
     let response = match webhook {
         Webhook::DefaultSet => default_set(request, cluster),
@@ -33,19 +34,6 @@ pub(crate) fn admit(webhook: Webhook, request: &AdmissionRequest, cluster: &Clus
         Webhook::Authorize => Ok(authorize_change(request, cluster)),
     };
     response.unwrap_or_else(AdmissionResponse::bad_request)
-}
-
-/// Waits until the cache contains the object that the request scales. An autoscaler may scale an object right after its
-/// creation.
-pub(crate) async fn wait_for_cached_target(webhook: Webhook, request: &AdmissionRequest, cluster: &ClusterFacts) {
-    let (namespace, name) = (request.namespace.as_str(), request.name.as_str());
-    let caches = &cluster.caches;
-    match (webhook, request.resource.resource.as_str()) {
-        (Webhook::ValidateScale, "podcliquesets") => wait_until_cached(&caches.sets, namespace, name).await,
-        (Webhook::ValidateScale, "podcliquescalinggroups") => wait_until_cached(&caches.groups, namespace, name).await,
-        (Webhook::ValidateScale, "podcliques") => wait_until_cached(&caches.cliques, namespace, name).await,
-        _ => {}
-    }
 }
 
 fn default_set(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
@@ -65,7 +53,8 @@ fn validate_set(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<Ad
             validate_update(&set, &old, &facts)
         }
     };
-    Ok(to_response(result))
+    let missing = MissingObject::of_violations(&result.violations, &cluster.caches);
+    Ok(AdmissionResponse { missing, ..to_response(result) })
 }
 
 fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, String> {
@@ -135,7 +124,8 @@ fn validate_new_scale(request: &AdmissionRequest, cluster: &ClusterFacts) -> Adm
             validate_scale(ScaleTarget::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
         }),
     };
-    to_response(result.unwrap_or_default())
+    let missing = result.is_none().then(|| MissingObject::scaled(&request.resource.resource, namespace, name));
+    AdmissionResponse { missing, ..to_response(result.unwrap_or_default()) }
 }
 
 fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> AdmissionResponse {

@@ -7,8 +7,10 @@ use grove_api_types::configuration::CertProvisionMode;
 use grove_api_types::duration::GoDuration;
 use grove_api_types::syntax::is_dns_subdomain;
 
-/// The service accounts of Grove's own services.
-pub const GROVE_ACCOUNTS: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
+/// The service accounts of Grove's own services. webhook-server is one of them: it must be able to renew its certificate
+/// while the API server cannot call it.
+pub const GROVE_ACCOUNTS: [&str; 5] =
+    ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", crate::NAME];
 
 /// Shorter periods would only add load to the API server.
 const MIN_PERIOD: Duration = Duration::from_secs(1);

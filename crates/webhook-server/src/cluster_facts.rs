@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
@@ -15,12 +14,8 @@ use grove_api_types::v1alpha1::{
 use grove_runtime::caches::{Cache, InformerOptions};
 use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
-use tokio::time::timeout;
 
 use crate::cache_transform::{Queue, TransformedObject};
-
-/// How long to wait for an object that is scaled right after its creation and is not in the cache yet.
-const CACHE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The configuration and the caches that the facts come from.
 pub(crate) struct ClusterFacts {
@@ -150,9 +145,4 @@ where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     runtime.start_informer(InformerOptions::default())
-}
-
-/// Returns when the cache contains the object, or after [`CACHE_TIMEOUT`].
-pub(crate) async fn wait_until_cached<K>(cache: &Cache<K>, namespace: &str, name: &str) {
-    let _ = timeout(CACHE_TIMEOUT, cache.wait_for(|cache| cache.get(namespace, name).is_some())).await;
 }

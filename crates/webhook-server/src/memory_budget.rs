@@ -1,12 +1,17 @@
 //! A memory budget for admission requests. It limits how many bytes of request bodies are in memory at the same time.
 //!
-//! Almost all requests are small. They have a budget of their own, so that they never wait for large ones.
+//! Clients are not authenticated. Almost all requests are small, and a small body waits for no other one: above the
+//! budget, the bodies without progress for the longest time are evicted. The bodies of the API server arrive within
+//! milliseconds. Large bodies have a budget of their own and wait for it.
 
 use std::time::Duration;
 
 use prometheus::IntGauge;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::lru_pool::{LruPool, PoolEntry, PoolLimits};
 
 /// Largest request body in bytes. A review contains up to two objects, and the API server accepts objects of 3 MB.
 pub(crate) const MAX_REVIEW_BYTES: usize = 8 << 20;
@@ -15,13 +20,16 @@ pub(crate) const MAX_REVIEW_BYTES: usize = 8 << 20;
 const MAX_PARSED_BYTES: usize = 128 << 20;
 /// A body of at most this many bytes is small.
 const SMALL_BYTES: usize = 64 << 10;
-/// Number of small bodies in memory at the same time.
-const MAX_SMALL_BODIES: usize = 128;
+/// Number of bodies in memory at the same time, of both sizes. HTTP/2 buffers up to 64 kilobytes of a large body that
+/// waits.
+pub(crate) const MAX_BODIES: usize = 512;
+/// Bytes of small bodies in memory at the same time.
+const MAX_SMALL_BODIES_BYTES: usize = 16 << 20;
 /// Kilobytes of large bodies in memory at the same time: two of the largest.
 const LARGE_BODIES_KILOBYTES: usize = 2 * (MAX_REVIEW_BYTES >> 10);
-/// How long a request waits for its permit. It is shorter than the timeout of the API server, so that the response
-/// arrives.
-pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a large body waits for its part of the budget. It is shorter than the timeout of the API server, so that the
+/// response arrives.
+pub(crate) const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Upper bounds of the heap bytes of one field or list item, of a map and of a list. Both allocate several entries at a
 /// time.
@@ -31,44 +39,76 @@ const LIST_BYTES: usize = 150;
 
 /// The budget for request bodies.
 pub(crate) struct MemoryBudget {
-    small: Semaphore,
+    bodies: LruPool,
     large: Semaphore,
     in_use: IntGauge,
 }
 
-/// A part of the budget, in use until the permit is dropped.
-pub(crate) struct BudgetPermit<'a> {
-    _permit: SemaphorePermit<'a>,
-    in_use: &'a IntGauge,
+/// The memory of one body, in use until it is dropped.
+pub(crate) struct BodyMemory<'a> {
+    budget: &'a MemoryBudget,
+    entry: PoolEntry,
+    reservation: Option<SemaphorePermit<'a>>,
     bytes: i64,
 }
 
-impl Drop for BudgetPermit<'_> {
+impl Drop for BodyMemory<'_> {
     fn drop(&mut self) {
-        self.in_use.sub(self.bytes);
+        self.budget.in_use.sub(self.bytes);
     }
 }
 
 impl MemoryBudget {
     /// An unused budget. The gauge shows the bytes in use.
     pub(crate) fn new(in_use: IntGauge) -> Self {
-        Self { small: Semaphore::new(MAX_SMALL_BODIES), large: Semaphore::new(LARGE_BODIES_KILOBYTES), in_use }
+        let bodies = LruPool::new(PoolLimits { entries: MAX_BODIES, bytes: MAX_SMALL_BODIES_BYTES });
+        Self { bodies, large: Semaphore::new(LARGE_BODIES_KILOBYTES), in_use }
     }
 
-    /// Waits for a permit for a body of this size, at most [`MAX_REVIEW_BYTES`]. Returns `None` after
-    /// [`ACQUIRE_TIMEOUT`].
-    pub(crate) async fn acquire(&self, bytes: usize) -> Option<BudgetPermit<'_>> {
-        let permit = async {
-            if bytes <= SMALL_BYTES {
-                return self.small.acquire().await;
-            }
-            let kilobytes = bytes.div_ceil(1 << 10).min(LARGE_BODIES_KILOBYTES);
-            self.large.acquire_many(u32::try_from(kilobytes).unwrap_or(u32::MAX)).await
-        };
-        let permit = timeout(ACQUIRE_TIMEOUT, permit).await.ok()?.ok()?;
+    /// The memory of a body of which no byte has arrived yet.
+    pub(crate) fn start_body(&self) -> BodyMemory<'_> {
+        BodyMemory { budget: self, entry: self.bodies.insert(), reservation: None, bytes: 0 }
+    }
+}
+
+impl BodyMemory<'_> {
+    /// Reserves memory for a large body of at most this many bytes. A small body needs no reservation. Returns `false`
+    /// after [`RESERVE_TIMEOUT`].
+    pub(crate) async fn reserve(&mut self, bytes: usize) -> bool {
+        if bytes <= SMALL_BYTES {
+            return true;
+        }
+        let kilobytes = bytes.div_ceil(1 << 10).min(LARGE_BODIES_KILOBYTES);
+        let permit = self.budget.large.acquire_many(u32::try_from(kilobytes).unwrap_or(u32::MAX));
+        self.reservation = timeout(RESERVE_TIMEOUT, permit).await.ok().and_then(Result::ok);
+        if self.is_large() {
+            self.count(bytes);
+        }
+        self.is_large()
+    }
+
+    /// Whether the body has a reservation.
+    pub(crate) fn is_large(&self) -> bool {
+        self.reservation.is_some()
+    }
+
+    /// Records that this many further bytes have arrived. If small bodies exceed their budget, others are evicted.
+    pub(crate) fn record_progress(&mut self, bytes: usize) {
+        // The reservation of a large body already includes them.
+        let small_bytes = if self.is_large() { 0 } else { bytes };
+        self.entry.record_use(small_bytes);
+        self.count(small_bytes);
+    }
+
+    fn count(&mut self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.in_use.add(bytes);
-        Some(BudgetPermit { _permit: permit, in_use: &self.in_use, bytes })
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.budget.in_use.add(bytes);
+    }
+
+    /// Completes once newer bodies need the memory of this one.
+    pub(crate) fn evicted(&self) -> WaitForCancellationFutureOwned {
+        self.entry.evicted()
     }
 }
 
@@ -109,11 +149,7 @@ fn estimated_heap_bytes(body: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::task::Context;
-
     use futures::FutureExt;
-    use futures::task::noop_waker;
 
     use super::*;
 
@@ -121,34 +157,37 @@ mod tests {
         MemoryBudget::new(IntGauge::new("bytes", "bytes").unwrap())
     }
 
-    fn is_pending<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> bool {
-        future.poll_unpin(&mut Context::from_waker(&noop_waker())).is_pending()
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn large_bodies_wait_for_budget_and_small_bodies_do_not_wait_for_large_ones() {
+    async fn large_bodies_wait_for_budget_and_small_bodies_do_not() {
         let budget = budget();
-        let largest = [budget.acquire(MAX_REVIEW_BYTES).await, budget.acquire(MAX_REVIEW_BYTES).await];
-        assert!(largest.iter().all(Option::is_some));
-        assert!(budget.acquire(SMALL_BYTES).await.is_some(), "a small body waits");
+        let mut largest = [budget.start_body(), budget.start_body()];
+        for body in &mut largest {
+            assert!(body.reserve(MAX_REVIEW_BYTES).await);
+        }
+        assert!(budget.start_body().reserve(SMALL_BYTES).await, "a small body waits");
         assert_eq!(usize::try_from(budget.in_use.get()), Ok(2 * MAX_REVIEW_BYTES));
-        let mut third = std::pin::pin!(budget.acquire(SMALL_BYTES + 1));
-        assert!(is_pending(third.as_mut()));
-        drop(largest);
-        assert!(third.await.is_some(), "it waits although the budget is unused");
+        assert!(!budget.start_body().reserve(SMALL_BYTES + 1).await, "the budget has too many permits");
+        let mut third = budget.start_body();
+        let (is_reserved, ()) = tokio::join!(third.reserve(SMALL_BYTES + 1), async { drop(largest) });
+        assert!(is_reserved, "it waits although the budget is unused");
+        drop(third);
         assert_eq!(budget.in_use.get(), 0);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn acquiring_an_exhausted_budget_times_out() {
+    #[test]
+    fn a_small_body_without_progress_is_evicted_when_others_need_its_memory() {
         let budget = budget();
-        let mut permits = vec![];
-        for _ in 0..MAX_SMALL_BODIES {
-            permits.push(budget.acquire(1).await);
+        let mut stalled = budget.start_body();
+        stalled.record_progress(1);
+        let mut others: Vec<_> = (0..MAX_SMALL_BODIES_BYTES / SMALL_BYTES).map(|_| budget.start_body()).collect();
+        for other in &mut others {
+            other.record_progress(SMALL_BYTES);
         }
-        assert!(budget.acquire(1).await.is_none(), "the budget has too many permits");
-        permits.pop();
-        assert!(budget.acquire(1).await.is_some());
+        assert!(stalled.evicted().now_or_never().is_some());
+        assert!(others.iter().all(|other| other.evicted().now_or_never().is_none()));
+        assert_eq!(usize::try_from(budget.in_use.get()), Ok(MAX_SMALL_BODIES_BYTES + 1));
+        drop(stalled);
+        assert_eq!(usize::try_from(budget.in_use.get()), Ok(MAX_SMALL_BODIES_BYTES));
     }
 
     #[test]

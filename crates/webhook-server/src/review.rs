@@ -11,7 +11,9 @@ use kube::core::Status;
 use kube::core::admission::{META_API_VERSION_V1, META_KIND, Operation};
 use kube::core::response::{StatusCause, StatusDetails, reason};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::missing_object::MissingObject;
 
 /// The attributes of a request that the webhooks read.
 #[derive(Debug, Deserialize)]
@@ -80,16 +82,6 @@ impl AdmissionRequest {
         review.request.ok_or(InvalidReview::NoRequest)
     }
 
-    /// Reduces the objects to `spec.replicas`, the only field of a `Scale` that a webhook reads.
-    pub(crate) fn retain_replicas(self) -> Self {
-        let replicas = |scale: &Value| {
-            let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64);
-            json!({ "spec": { "replicas": replicas } })
-        };
-        let (object, old_object) = (self.object.as_ref().map(replicas), self.old_object.as_ref().map(replicas));
-        Self { object, old_object, ..self }
-    }
-
     /// `namespace/name`. In a create request the name may be empty, because the API server generates it later.
     pub(crate) fn full_name(&self) -> String {
         [self.namespace.as_str(), self.name.as_str()].join("/")
@@ -105,6 +97,8 @@ pub(crate) struct AdmissionResponse {
     pub(crate) denial: Option<Denial>,
     /// Warnings for the user, with either decision.
     pub(crate) warnings: Vec<String>,
+    /// The response may differ once the caches contain this object.
+    pub(crate) missing: Option<MissingObject>,
 }
 
 /// Why a request is denied.
@@ -177,6 +171,8 @@ struct Response<'a> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parse(review: &Value) -> Result<AdmissionRequest, String> {
@@ -191,17 +187,6 @@ mod tests {
         let request = parse(&review).unwrap();
         assert_eq!(request.object, Some(object));
         assert_eq!((request.old_object, request.operation), (None, Operation::Create));
-    }
-
-    #[test]
-    fn only_the_replicas_of_a_scale_are_retained() {
-        let scale = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 3 } });
-        let odd = json!({ "spec": { "replicas": [[]] } });
-        let request = json!({ "uid": "1", "operation": "UPDATE", "name": "a", "object": scale, "oldObject": odd });
-        let review = json!({ "apiVersion": "admission.k8s.io/v1", "request": request });
-        let request = parse(&review).unwrap().retain_replicas();
-        assert_eq!(request.object, Some(json!({ "spec": { "replicas": 3 } })));
-        assert_eq!((request.old_object, request.name.as_str()), (Some(json!({ "spec": { "replicas": null } })), "a"));
     }
 
     #[test]

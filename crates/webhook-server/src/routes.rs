@@ -15,15 +15,17 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::admit::{admit, wait_for_cached_target};
+use crate::admit::admit;
 use crate::cluster_facts::ClusterFacts;
-use crate::memory_budget::{self, BudgetPermit, MAX_REVIEW_BYTES, MemoryBudget};
+use crate::memory_budget::{self, BodyMemory, MAX_REVIEW_BYTES, MemoryBudget};
 use crate::metrics::{Decision, WebhookMetrics};
 use crate::review::{AdmissionRequest, AdmissionResponse};
 use crate::webhook::Webhook;
 
 /// How long a body may take to arrive. It equals the timeout of the API server.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the next part of a large body may take to arrive, while other large bodies may wait for its memory.
+const LARGE_BODY_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state that all endpoints share.
 pub(crate) struct WebhookState {
@@ -67,15 +69,19 @@ async fn serve_review(state: &WebhookState, webhook: Webhook, request: Request) 
 type HttpRejection = (StatusCode, String);
 
 async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Result<Response, HttpRejection> {
-    let (body, permit) = admitted_body(request, &state.budget).await?;
-    let request = AdmissionRequest::parse(&body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    let body = receive(request, &state.budget).await?;
+    let (mut request, mut response) = parse_and_admit(webhook, &body, &state.cluster)?;
+    if let Some(missing) = response.missing.take() {
+        // Only the bytes of the body stay in memory, because a parsed object takes much more memory.
+        drop(request);
+        tokio::select! {
+            () = missing.wait_until_cached(&state.cluster.caches) => {}
+            // Newer reviews need the memory, so this one does not wait any longer.
+            () = body.memory.evicted() => {}
+        }
+        (request, response) = parse_and_admit(webhook, &body, &state.cluster)?;
+    }
     drop(body);
-    // Only the validation of a scale awaits below, and its objects are reduced to one number. So at most one parsed
-    // object is in memory, and the permit is not needed any longer.
-    let request = if webhook == Webhook::ValidateScale { request.retain_replicas() } else { request };
-    drop(permit);
-    wait_for_cached_target(webhook, &request, &state.cluster).await;
-    let response = admit(webhook, &request, &state.cluster);
     let json = response.to_json(&request.uid).map_err(|error| {
         let text = format!("cannot serialize the response: {error}");
         tracing::error!("{text}");
@@ -85,8 +91,24 @@ async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Res
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-/// Reads the body as soon as the memory budget has a permit for it.
-async fn admitted_body(request: Request, budget: &MemoryBudget) -> Result<(Vec<u8>, BudgetPermit<'_>), HttpRejection> {
+fn parse_and_admit(
+    webhook: Webhook,
+    body: &ReceivedBody<'_>,
+    cluster: &ClusterFacts,
+) -> Result<(AdmissionRequest, AdmissionResponse), HttpRejection> {
+    let request = AdmissionRequest::parse(&body.bytes).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    let response = admit(webhook, &request, cluster);
+    Ok((request, response))
+}
+
+/// A body that has arrived completely.
+struct ReceivedBody<'a> {
+    bytes: Vec<u8>,
+    memory: BodyMemory<'a>,
+}
+
+/// Receives the body, unless the memory budget needs its memory for other bodies.
+async fn receive(request: Request, budget: &MemoryBudget) -> Result<ReceivedBody<'_>, HttpRejection> {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_json = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     if !is_json {
@@ -96,33 +118,48 @@ async fn admitted_body(request: Request, budget: &MemoryBudget) -> Result<(Vec<u
     // A body without Content-Length may have the maximum size.
     let length = body.size_hint().upper().map_or(Ok(MAX_REVIEW_BYTES), usize::try_from);
     let length = length.ok().filter(|length| *length <= MAX_REVIEW_BYTES).ok_or_else(too_large)?;
-    let permit = budget.acquire(length).await.ok_or_else(|| {
-        let waited = memory_budget::ACQUIRE_TIMEOUT;
-        let text = format!("other large reviews used the memory budget for {waited:?}; try again");
-        (StatusCode::SERVICE_UNAVAILABLE, text)
-    })?;
-    let body = timeout(BODY_TIMEOUT, read_body(body, length)).await.unwrap_or_else(|_| {
-        Err((StatusCode::REQUEST_TIMEOUT, format!("the review did not arrive within {BODY_TIMEOUT:?}")))
-    })?;
-    if memory_budget::exceeds_limit(&body) {
+    let mut memory = budget.start_body();
+    let evicted = memory.evicted();
+    let received = tokio::select! {
+        // A body that has arrived completely gets its response.
+        biased;
+        received = timeout(BODY_TIMEOUT, read_body(body, length, &mut memory)) => received,
+        () = evicted => {
+            let text = "the review did not arrive before newer ones needed its memory; try again";
+            return Err((StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
+        }
+    };
+    let bytes = received.unwrap_or_else(|_| Err(too_late(BODY_TIMEOUT)))?;
+    if memory_budget::exceeds_limit(&bytes) {
         return Err((StatusCode::PAYLOAD_TOO_LARGE, "the review consists of too many small parts".to_owned()));
     }
-    Ok((body, permit))
+    Ok(ReceivedBody { bytes, memory })
 }
 
 /// Reads at most `max_bytes` into one buffer, which is not reallocated if the length is known.
-async fn read_body(mut body: Body, max_bytes: usize) -> Result<Vec<u8>, HttpRejection> {
+async fn read_body(mut body: Body, max_bytes: usize, memory: &mut BodyMemory<'_>) -> Result<Vec<u8>, HttpRejection> {
+    if !memory.reserve(max_bytes).await {
+        let waited = memory_budget::RESERVE_TIMEOUT;
+        let text = format!("other large reviews used the memory budget for {waited:?}; try again");
+        return Err((StatusCode::SERVICE_UNAVAILABLE, text));
+    }
+    let stall_timeout = if memory.is_large() { LARGE_BODY_STALL_TIMEOUT } else { BODY_TIMEOUT };
     let mut bytes = Vec::with_capacity(body.size_hint().upper().map_or(0, |_| max_bytes));
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = timeout(stall_timeout, body.frame()).await.map_err(|_| too_late(stall_timeout))? {
         let frame = frame.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
         // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         if data.len() > max_bytes - bytes.len() {
             return Err(too_large());
         }
+        memory.record_progress(data.len());
         bytes.extend_from_slice(&data);
     }
     Ok(bytes)
+}
+
+fn too_late(time: Duration) -> HttpRejection {
+    (StatusCode::REQUEST_TIMEOUT, format!("the review did not arrive within {time:?}"))
 }
 
 fn too_large() -> HttpRejection {

@@ -12,42 +12,31 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use futures::FutureExt;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::server::ResolvesServerCert;
 use rustls::version::{TLS12, TLS13};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 mod activity;
+mod connection;
 
 use self::activity::ConnectionActivity;
+use self::connection::{Connection, serve_connection};
+use crate::lru_pool::{LruPool, PoolLimits};
 
-/// Timeout of a TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the head of an HTTP/1.1 request, and so of an idle HTTP/1.1 connection. It is longer than clients keep
-/// idle connections, so that no connection closes at the moment of its reuse.
-const HEADER_TIMEOUT: Duration = Duration::from_mins(2);
 /// Longest value of `--shutdown-delay-duration`.
 pub(crate) const MAX_SHUTDOWN_DELAY: Duration = Duration::from_secs(6);
 /// How long new connections are accepted after SIGTERM, at most.
 const MAX_DRAIN: Duration = Duration::from_secs(12);
 /// How long open requests may take after the last connection is accepted.
 const GRACEFUL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
-/// Interval of HTTP/2 pings, and the time to respond. A client that does not respond is disconnected.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// HTTP/2 flow control: how many bytes a client may send before the server reads them, per request and per connection.
-/// Small reviews arrive completely, and large reviews that wait for the memory budget do not block them.
-const HTTP2_WINDOWS: (u32, u32) = (64 << 10, 8 << 20);
-/// Number of concurrent connections. Further ones wait in the backlog of the socket.
-pub(crate) const MAX_CONNECTIONS: u32 = 1000;
+/// Number of concurrent connections, half of a usual limit of open files. A further one is accepted at once, and the one
+/// that is idle for the longest time is closed.
+pub(crate) const MAX_CONNECTIONS: usize = 500;
 /// Pause after an error of `accept`. Some errors last, such as too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -68,27 +57,32 @@ pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
-    max_connections: u32,
+    max_connections: usize,
     (shutdown, shutdown_delay): (&CancellationToken, Duration),
 ) -> bool {
     let (activity, drained) = (ConnectionActivity::default(), CancellationToken::new());
-    let routes = close_http1_on_shutdown(routes, shutdown.clone(), activity.clone());
-    let permits = Arc::new(Semaphore::new(max_connections as usize));
-    let spawn = |(stream, permit): (TcpStream, OwnedSemaphorePermit)| {
+    let routes = observe_requests(routes, shutdown.clone(), activity.clone());
+    let pool = LruPool::new(PoolLimits { entries: max_connections, bytes: usize::MAX });
+    let serve_accepted = |stream: TcpStream| {
         activity.record();
+        let connection = Connection::new(pool.insert());
         let (tls, routes, activity, drained) = (tls.clone(), routes.clone(), activity.clone(), drained.clone());
-        tokio::spawn(async move {
-            serve_connection(stream, &tls, routes, (&activity, &drained)).await;
-            drop(permit);
-        });
+        async move { serve_connection(stream, &tls, routes, connection, (&activity, &drained)).await }
     };
+    let mut connections = JoinSet::new();
     let mut idle = std::pin::pin!(async {
         shutdown.cancelled().await;
         activity.wait_idle(shutdown_delay, MAX_DRAIN).await
     });
     let is_idle = loop {
         tokio::select! {
-            connection = accept(&listener, &permits) => connection.into_iter().for_each(&spawn),
+            stream = accept(&listener) => {
+                if let Some(stream) = stream {
+                    connections.spawn(serve_accepted(stream));
+                }
+            }
+            // Frees the memory of the task.
+            Some(_) = connections.join_next() => {}
             is_idle = &mut idle => break is_idle,
         }
     };
@@ -96,24 +90,29 @@ pub(crate) async fn serve(
         tracing::warn!("new connections still arrive {MAX_DRAIN:?} after the start of the shutdown and are rejected");
     }
     // Connections in the backlog are accepted.
-    while let Some(Some(connection)) = accept(&listener, &permits).now_or_never() {
-        spawn(connection);
+    while let Some(Some(stream)) = accept(&listener).now_or_never() {
+        connections.spawn(serve_accepted(stream));
     }
     drop(listener);
     drained.cancel();
-    timeout(GRACEFUL_SHUTDOWN_TIMEOUT, permits.acquire_many(max_connections)).await.is_ok()
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    timeout(GRACEFUL_SHUTDOWN_TIMEOUT, all_ended).await.is_ok()
 }
 
-/// From the shutdown on, adds `Connection: close` to each HTTP/1.1 response. HTTP/2 closes connections without losing
-/// requests.
-fn close_http1_on_shutdown(routes: Router, shutdown: CancellationToken, activity: ConnectionActivity) -> Router {
+/// Records the requests of each connection. From the shutdown on, adds `Connection: close` to each HTTP/1.1 response.
+/// HTTP/2 closes connections without losing requests.
+fn observe_requests(routes: Router, shutdown: CancellationToken, activity: ConnectionActivity) -> Router {
     routes.layer(middleware::from_fn(move |request: Request, next: Next| {
         let (is_http1, shutdown) = (request.version() <= Version::HTTP_11, shutdown.clone());
         if is_http1 {
             activity.record();
         }
+        let connection = request.extensions().get::<Arc<Connection>>().cloned();
+        let record = move || connection.iter().for_each(|connection| connection.record_request());
+        record();
         async move {
             let mut response = next.run(request).await;
+            record();
             if is_http1 && shutdown.is_cancelled() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -122,60 +121,16 @@ fn close_http1_on_shutdown(routes: Router, shutdown: CancellationToken, activity
     }))
 }
 
-async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+/// The next connection; `None` after an error.
+async fn accept(listener: &TcpListener) -> Option<TcpStream> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+        Ok((stream, _)) => Some(stream),
         Err(error) => {
             tracing::warn!("cannot accept a connection: {error}");
             sleep(ACCEPT_RETRY_DELAY).await;
             None
         }
     }
-}
-
-async fn serve_connection(
-    stream: TcpStream,
-    tls: &TlsAcceptor,
-    routes: Router,
-    (activity, drained): (&ConnectionActivity, &CancellationToken),
-) {
-    let Some(stream) = accept_tls(stream, tls).await else { return };
-    // The client gets time for its first request.
-    activity.record();
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    let http2_timer = TokioTimer::new();
-    builder.http2().timer(http2_timer).keep_alive_interval(KEEPALIVE_INTERVAL).keep_alive_timeout(KEEPALIVE_TIMEOUT);
-    let (stream_window, connection_window) = HTTP2_WINDOWS;
-    builder.http2().initial_stream_window_size(stream_window).initial_connection_window_size(connection_window);
-    let mut connection =
-        std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)));
-    let result = tokio::select! {
-        // A request that has already arrived is read before the graceful shutdown starts.
-        biased;
-        result = connection.as_mut() => result,
-        () = drained.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!("a connection failed: {error}");
-    }
-}
-
-/// The TLS handshake. It fails for port probes and for clients that do not trust the certificate; the log helps with
-/// the latter.
-async fn accept_tls(stream: TcpStream, tls: &TlsAcceptor) -> Option<TlsStream<TcpStream>> {
-    // Responses are small and are sent without delay. The first read reports an error of the socket.
-    let _ = stream.set_nodelay(true);
-    let handshake = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
-    handshake
-        .map_err(|_| format!("no response within {HANDSHAKE_TIMEOUT:?}"))
-        .and_then(|result| result.map_err(|error| error.to_string()))
-        .inspect_err(|error| tracing::debug!("a TLS handshake failed: {error}"))
-        .ok()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use crate::NAME;
 use crate::args::GROVE_ACCOUNTS;
 use crate::webhook::Webhook;
 
-/// Key and value of the label that selects the configurations of this service.
-pub const WEBHOOK_LABEL: (&str, &str) = ("app.kubernetes.io/name", NAME);
+/// Key and value of a label on the configurations. This service finds them by name, because the label is not reserved.
+const WEBHOOK_LABEL: (&str, &str) = ("app.kubernetes.io/name", NAME);
 
 const DEFAULT_SET: &str = "podcliqueset-defaulting-webhook";
 const DEFAULT_TOPOLOGY: &str = "clustertopology-defaulting-webhook";
@@ -257,4 +257,19 @@ fn validating_configuration(name: &str, registration: Registration) -> Validatin
         ..ValidatingWebhook::default()
     };
     ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(vec![webhook]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_does_not_call_the_authorizer_for_a_service_of_grove() {
+        let webhooks = authorizer().webhooks.unwrap();
+        let conditions = webhooks[0].match_conditions.as_ref().unwrap();
+        for account in ["pcs-controller", "pclq-controller", "webhook-server"] {
+            let user = format!("'system:serviceaccount:grove-system:{account}'");
+            assert!(conditions[0].expression.contains(&user), "{account}: {conditions:?}");
+        }
+    }
 }

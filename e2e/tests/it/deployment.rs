@@ -36,6 +36,11 @@ async fn components_add_only_their_own_objects() {
     let components = [
         ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"][..]),
         (
+            "webhook-server",
+            "network-policy",
+            &["NetworkPolicy/grove-controllers is added", "NetworkPolicy/webhook-server is added"],
+        ),
+        (
             "common",
             "admission-policy",
             &[

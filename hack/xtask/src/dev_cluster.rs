@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// The objects that remain in a cluster that `cargo xtask` did not start.
 const LEFT_IN_CLUSTER: &str =
-    "left in your cluster: the CRDs, the namespace grove-system, and the services' ClusterRoles";
+    "left in your cluster: the CRDs, the namespace grove-system, the services' ClusterRoles and admission policies";
 
 pub(crate) struct DevCluster {
     pub(crate) dir: PathBuf,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
+use grove_api_types::labels::MANAGED_BY;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::client::REQUEST_TIMEOUT;
 use grove_runtime::metrics::Metrics;
@@ -16,14 +17,11 @@ use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::observed::{WebhookConfigKind, WebhookConfigState};
+use super::observed::{Observed, WebhookConfigKind, WebhookConfigState};
 
-/// The labels of the Secret. The Go operator sets the same ones.
-const LABELS: [(&str, &str); 3] = [
-    ("app.kubernetes.io/managed-by", "grove-operator"),
-    ("app.kubernetes.io/part-of", "grove"),
-    ("app.kubernetes.io/component", "webhook"),
-];
+/// The labels of the Secret. The Go operator also sets the label of managed objects. With that label the authorizer would
+/// protect the Secret, and block the repair of a broken certificate, because the API server cannot call the authorizer.
+const LABELS: [(&str, &str); 2] = [("app.kubernetes.io/part-of", "grove"), ("app.kubernetes.io/component", "webhook")];
 
 /// The client of the rotation.
 #[derive(Clone)]
@@ -55,15 +53,15 @@ impl Error {
 }
 
 impl CertWriter {
-    /// Creates the Secret, or patches it if `version` is the observed resourceVersion.
+    /// Creates the Secret, or patches it if it still has the observed resourceVersion.
     #[expect(clippy::disallowed_methods, reason = "the certificate rotation writes its objects here")]
     pub(crate) async fn write_secret(
         &self,
-        version: Option<&str>,
+        observed: &Observed,
         data: BTreeMap<String, ByteString>,
     ) -> Result<(), Error> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
-        let Some(version) = version else {
+        let Some(version) = &observed.secret_version else {
             let labels = LABELS.map(|(key, value)| (key.to_owned(), value.to_owned()));
             let secret = Secret {
                 metadata: ObjectMeta {
@@ -77,7 +75,12 @@ impl CertWriter {
             };
             return self.send::<Secret, _>("create", secrets.create(&PostParams::default(), &secret)).await;
         };
-        let body = json!({ "metadata": { "resourceVersion": version }, "data": data });
+        let metadata = if observed.is_secret_protected {
+            json!({ "resourceVersion": version, "labels": { MANAGED_BY: null } })
+        } else {
+            json!({ "resourceVersion": version })
+        };
+        let body = json!({ "metadata": metadata, "data": data });
         self.patch(&secrets, &self.secret, &Patch::Merge(body)).await
     }
 

@@ -2,7 +2,8 @@
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
-use grove_runtime::caches::{self, Cache};
+use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
+use grove_runtime::caches::{self, Cache, InformerOptions};
 use grove_runtime::runtime::Runtime;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -14,7 +15,7 @@ use kube::{Api, Resource, ResourceExt};
 
 use super::observed::{Observed, WebhookConfigKind, WebhookConfigState};
 use super::secret::{CA_BUNDLE, CERTIFICATE, CERTIFICATE_KEY, CertSecret};
-use crate::webhook_configurations::WEBHOOK_LABEL;
+use crate::webhook_configurations::{MUTATING, VALIDATING};
 
 /// cert-manager sets this annotation on the Secrets that it manages.
 const CERT_MANAGER_SECRET: &str = "cert-manager.io/certificate-name";
@@ -39,10 +40,8 @@ impl CertCaches {
         let by_name = watcher::Config::default().fields(&["metadata.name=", secret.as_str()].concat());
         let ready = runtime.readiness().register("the Secret");
         let secrets = caches::start_informer(api, &(), by_name.into(), ready, runtime.metrics());
-        let (key, value) = WEBHOOK_LABEL;
-        let by_label = || watcher::Config::default().labels(&[key, "=", value].concat());
-        let mutating = runtime.start_informer::<MutatingWebhookConfiguration>(by_label().into());
-        let validating = runtime.start_informer::<ValidatingWebhookConfiguration>(by_label().into());
+        let mutating = runtime.start_informer(mutating_options());
+        let validating = runtime.start_informer(validating_options());
         let events = stream::select_all([
             secrets.subscribe().map(drop).boxed(),
             mutating.subscribe().map(drop).boxed(),
@@ -71,6 +70,7 @@ impl CertCaches {
         Observed {
             secret: own.and_then(|secret| CertSecret::parse(secret.data.as_ref()?)),
             cert_manager_bundle: cert_manager_bundle.map(|bundle| String::from_utf8_lossy(&bundle).into_owned()),
+            is_secret_protected: secret.as_ref().is_some_and(|secret| is_protected(secret)),
             secret_version: secret.map(|secret| secret.resource_version().unwrap_or_default()),
             configurations: mutating.chain(validating).collect(),
             ca_injected_since: None,
@@ -85,6 +85,21 @@ impl CertCaches {
     }
 }
 
+/// Selects the configurations of this service by name. Any client may give its own configurations the same labels.
+fn mutating_options() -> InformerOptions<MutatingWebhookConfiguration> {
+    InformerOptions::default().with_filter(|one| MUTATING.contains(&one.name_any().as_str()))
+}
+
+/// Like [`mutating_options`].
+fn validating_options() -> InformerOptions<ValidatingWebhookConfiguration> {
+    InformerOptions::default().with_filter(|one| VALIDATING.contains(&one.name_any().as_str()))
+}
+
+/// Whether the authorizer protects the Secret.
+fn is_protected(secret: &Secret) -> bool {
+    secret.labels().get(MANAGED_BY).is_some_and(|manager| manager == GROVE_OPERATOR)
+}
+
 fn configuration<'a>(
     kind: WebhookConfigKind,
     object: &impl Resource,
@@ -97,5 +112,48 @@ fn configuration<'a>(
         resource_version: object.resource_version().unwrap_or_default(),
         ca_bundles: webhooks.map(|(name, config)| (name.clone(), ca_bundle(config))).collect(),
         uses_cert_manager: object.annotations().keys().any(|key| key.starts_with(CERT_MANAGER_INJECT)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_runtime::caches::Writer;
+    use kube::core::ObjectMeta;
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Writes configurations of these names, all with the label of this service. Returns the names in the cache.
+    fn cached<K>((cache, writer): (Cache<K>, Writer<K>), names: &[&str]) -> Vec<String>
+    where
+        K: Resource + DeserializeOwned,
+    {
+        let labels = json!({ "app.kubernetes.io/name": crate::NAME });
+        let object = |name: &&str| json!({ "metadata": { "name": name, "labels": labels } });
+        for name in names {
+            writer.apply(serde_json::from_value(object(name)).unwrap());
+        }
+        cache.all().iter().map(|one| one.meta().name.clone().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_foreign_configuration_with_the_label_of_this_service_is_not_observed() {
+        let mutating = ["aaa", "podcliqueset-defaulting-webhook", "scale-validating-webhook"];
+        assert_eq!(cached(Cache::with_writer(mutating_options()), &mutating), ["podcliqueset-defaulting-webhook"]);
+        let validating = ["aaa", "authorizer-webhook", "podcliqueset-defaulting-webhook", "scale-validating-webhook"];
+        assert_eq!(
+            cached(Cache::with_writer(validating_options()), &validating),
+            ["authorizer-webhook", "scale-validating-webhook"]
+        );
+    }
+
+    #[test]
+    fn only_the_label_of_managed_objects_protects_the_secret() {
+        for (manager, expected) in [(Some("grove-operator"), true), (Some("Helm"), false), (None, false)] {
+            let labels = manager.map(|manager| [(MANAGED_BY.to_owned(), manager.to_owned())].into());
+            let secret = Secret { metadata: ObjectMeta { labels, ..ObjectMeta::default() }, ..Secret::default() };
+            assert_eq!(is_protected(&secret), expected, "{manager:?}");
+        }
     }
 }

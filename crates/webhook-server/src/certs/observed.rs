@@ -11,6 +11,9 @@ use super::secret::CertSecret;
 pub(crate) struct Observed {
     /// The resourceVersion of the Secret; `None` if there is no Secret.
     pub(crate) secret_version: Option<String>,
+    /// Whether the Secret has the label of managed objects, so that the authorizer protects it. An older version or
+    /// the chart of the Go operator created it.
+    pub(crate) is_secret_protected: bool,
     /// The Secret, if it is complete and cert-manager does not manage it.
     pub(crate) secret: Option<CertSecret>,
     /// The CA bundle of the Secret, if cert-manager manages it.

@@ -60,9 +60,12 @@ pub(crate) fn plan(observed: &Observed, policy: &RotationPolicy, now: Timestamp)
     if serving.not_before > now {
         return RotationStep::IssueServingCert;
     }
+    let serving_renewal = renewal_time(serving, policy.certificate_period);
     let missing: Vec<_> = observed.missing_ca_bundle().cloned().collect();
     if !missing.is_empty() {
-        return RotationStep::InjectCaBundle(missing);
+        // An injection can fail again and again. A renewal under the same CA does not wait for it.
+        let is_due = secret.is_signed_by_newest_ca && serving_renewal <= now;
+        return if is_due { RotationStep::IssueServingCert } else { RotationStep::InjectCaBundle(missing) };
     }
     if !secret.is_signed_by_newest_ca {
         let trusted_at = after(observed.ca_injected_since.unwrap_or(now), propagation(policy));
@@ -74,7 +77,6 @@ pub(crate) fn plan(observed: &Observed, policy: &RotationPolicy, now: Timestamp)
         };
     }
     let ca_renewal = renewal_time(ca, policy.ca_period);
-    let serving_renewal = renewal_time(serving, policy.certificate_period);
     if ca_renewal <= now {
         RotationStep::IssueCa
     } else if serving_renewal <= now || !has_names(serving, &policy.subject_alt_names) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use grove_runtime::backoff::Backoff;
 use grove_runtime::leadership::Leadership;
 use grove_runtime::ready::Readiness;
 use grove_runtime::runtime::Runtime;
@@ -21,7 +22,7 @@ use super::readiness::CertReadiness;
 use super::serving_cert::{self, ServingCert};
 use crate::metrics::WebhookMetrics;
 
-/// Pause after a step, unless a watch event comes first.
+/// Pause after a step, unless a watch event comes first. After an error, the pause grows up to a minute.
 const STEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest timer. Nothing notifies this process when the clock is corrected, so the loop compares times at this
 /// interval.
@@ -37,6 +38,7 @@ pub(crate) struct CertRotator {
     leadership: Leadership,
     metrics: WebhookMetrics,
     propagation: CaPropagation,
+    backoff: Backoff,
     /// Whether cert-manager managed the Secret at the last observation.
     is_managed_by_cert_manager: bool,
 }
@@ -64,6 +66,7 @@ impl CertRotator {
             leadership: runtime.leadership().clone(),
             metrics: metrics.clone(),
             propagation: CaPropagation::default(),
+            backoff: Backoff::for_objects(),
             is_managed_by_cert_manager: false,
         }
     }
@@ -85,8 +88,7 @@ impl CertRotator {
                 | RotationStep::IssueServingCert
                 | RotationStep::InjectCaBundle(_) => {
                     if self.leadership.is_held() {
-                        self.execute(&observed, &step).await;
-                        STEP_INTERVAL
+                        self.execute(&observed, &step).await
                     } else {
                         MAX_TIMER
                     }
@@ -144,17 +146,21 @@ impl CertRotator {
         (!missing.is_empty()).then(|| ["its CA is not in the caBundle of ", &missing.join(", ")].concat())
     }
 
-    /// Executes the step. The end of the leadership cancels it.
-    async fn execute(&self, observed: &Observed, step: &RotationStep) {
+    /// Executes the step. The end of the leadership cancels it. Returns the pause before the next step.
+    async fn execute(&mut self, observed: &Observed, step: &RotationStep) -> Duration {
         let result = tokio::select! {
             result = self.executor.execute(observed, step) => result,
-            _ = self.leadership.stopped_leading() => return,
+            _ = self.leadership.stopped_leading() => return STEP_INTERVAL,
         };
         match result {
-            Ok(()) => {}
+            Ok(()) => self.backoff = Backoff::for_objects(),
             Err(execute::Error::Write(error)) if error.is_conflict() => {}
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => {
+                tracing::warn!("{error}");
+                return self.backoff.next_delay().max(STEP_INTERVAL);
+            }
         }
+        STEP_INTERVAL
     }
 
     fn time_until(&self, time: Timestamp) -> Duration {

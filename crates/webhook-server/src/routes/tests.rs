@@ -2,15 +2,20 @@
 
 use axum::body::{Bytes, to_bytes};
 use futures::StreamExt;
+use futures::future::join_all;
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_runtime::metrics::Metrics;
+use http_body_util::Limited;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::*;
 use crate::admit::tests::cluster;
+use crate::memory_budget::MAX_BODIES;
 
 mod fuzzed;
+mod references;
 
 struct Server {
     routes: Router,
@@ -105,30 +110,73 @@ fn endless_body() -> Body {
     Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>())
 }
 
+/// A body with this `Content-Length`, of which no byte arrives.
+fn unfinished_body(bytes: usize) -> Body {
+    Body::new(Limited::new(endless_body(), bytes))
+}
+
 #[tokio::test(start_paused = true)]
-async fn large_bodies_that_never_arrive_use_only_their_part_of_the_memory_budget() {
+async fn unfinished_large_bodies_use_at_most_their_part_of_the_memory_budget_for_a_second() {
     let server = server();
-    let large = vec![b' '; 100_000];
+    let start = Instant::now();
     let (first, second, third, small) = tokio::join!(
         server.rejected(JSON, endless_body()),
         server.rejected(JSON, endless_body()),
-        server.rejected(JSON, large),
+        async {
+            let (status, _) = server.rejected(JSON, vec![b' '; 100_000]).await;
+            (status, start.elapsed().as_secs())
+        },
         async {
             let (status, _) = server.send(Webhook::DefaultSet, JSON, review(&json!({})).into()).await;
             assert!(server.has_metric("request_bytes_in_flight 16777216"), "the budget is two bodies of any size");
-            status
+            (status, start.elapsed().as_secs())
         }
     );
+    assert_eq!((first.0, second.0, third, small), (408, 408, (400, 1), (200, 0)));
+    assert!(server.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_body_waits_five_seconds_for_the_memory_budget() {
+    let server = server();
+    // Each of them arrives slowly, but without a long pause.
+    let slow = || {
+        let parts = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
+        });
+        Body::from_stream(parts)
+    };
+    let (first, second, third) = tokio::join!(
+        server.rejected(JSON, slow()),
+        server.rejected(JSON, slow()),
+        server.rejected(JSON, vec![b' '; 100_000]),
+    );
     let full = "other large reviews used the memory budget for 5s; try again".to_owned();
-    assert_eq!((first.0, second.0, third, small), (408, 408, (503, full), 200));
+    assert_eq!((first.0, second.0, third), (408, 408, (503, full)));
     assert!(server.has_metric(r#"requests_total{code="503",webhook="/webhooks/validate-podcliqueset"} 1"#));
+    assert!(server.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_bodies_of_any_number_do_not_block_a_review() {
+    let server = server();
+    let unfinished = join_all((0..2 * MAX_BODIES).map(|_| server.rejected(JSON, unfinished_body(100))));
+    let (responses, ()) = tokio::join!(unfinished, async {
+        for webhook in Webhook::ALL {
+            let start = Instant::now();
+            assert_eq!(server.send(webhook, JSON, review(&json!({})).into()).await.0, 200, "{webhook:?}");
+            assert!(start.elapsed() < Duration::from_secs(3), "{webhook:?} waits for other requests");
+        }
+    });
+    assert!(responses.iter().all(|(code, _)| [408, 503].contains(code)));
     assert!(server.is_idle());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_gets_a_timeout_response() {
     let server = server();
-    let (status, text) = server.rejected(JSON, endless_body()).await;
+    let (status, text) = server.rejected(JSON, unfinished_body(100)).await;
     assert_eq!((status, text.as_str()), (408, "the review did not arrive within 10s"));
 }
 

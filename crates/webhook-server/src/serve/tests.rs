@@ -54,7 +54,7 @@ impl Server {
         Self::with(ALL_VERSIONS, MAX_CONNECTIONS, blocked)
     }
 
-    fn with(versions: &[&'static SupportedProtocolVersion], max_connections: u32, blocked: Duration) -> Self {
+    fn with(versions: &[&'static SupportedProtocolVersion], max_connections: usize, blocked: Duration) -> Self {
         let (acceptor, connector) = acceptor_and_connector(versions);
         let (shutdown, is_ready) = (CancellationToken::new(), Arc::new(AtomicBool::new(true)));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -172,7 +172,9 @@ async fn a_request_that_arrives_at_the_end_of_the_drain_gets_a_response() {
         timer.await;
         drained.cancel();
     };
-    tokio::join!(drain, serve_connection(stream, &acceptor, routes, (&activity, &drained)));
+    let pool = LruPool::new(PoolLimits { entries: 1, bytes: 0 });
+    let connection = Connection::new(pool.insert());
+    tokio::join!(drain, serve_connection(stream, &acceptor, routes, connection, (&activity, &drained)));
     client.join().unwrap().unwrap();
 }
 
@@ -201,22 +203,42 @@ async fn tls_1_2_and_1_3_are_supported() {
     }
 }
 
+/// Returns once the server has closed the connection.
+async fn wait_until_closed(connection: &mut TlsStream<TcpStream>) {
+    let received = connection.read(&mut [0]).await;
+    assert!(!matches!(received, Ok(1..)), "no response is pending: {received:?}");
+}
+
 #[tokio::test]
-async fn a_connection_above_the_limit_waits_until_another_one_ends() {
-    let server = Server::with(ALL_VERSIONS, 2, Duration::ZERO);
-    let (mut first, second) = (server.connect().await.unwrap(), server.connect().await.unwrap());
-    let (address, connector) = (server.address, server.connector.clone());
-    let third = tokio::spawn(async move {
-        let stream = TcpStream::connect(address).await?;
-        send(&mut connector.connect(ServerName::try_from(HOST).unwrap(), stream).await?).await
-    });
-    for _ in 0..100 {
-        assert!(!send(&mut first).await.unwrap());
+async fn a_connection_above_the_limit_closes_the_one_that_is_idle_for_the_longest_time() {
+    let server = Server::with(ALL_VERSIONS, 3, Duration::ZERO);
+    let (mut first, mut second) = (server.connect().await.unwrap(), server.connect().await.unwrap());
+    let mut unused = server.connect().await.unwrap();
+    for connection in [&mut second, &mut first] {
+        assert!(!send(connection).await.unwrap());
     }
-    assert!(!third.is_finished(), "the connection is accepted");
-    drop(second);
-    assert!(!third.await.unwrap().unwrap(), "it gets a response like the others");
+    let mut fourth = server.connect().await.unwrap();
+    wait_until_closed(&mut unused).await;
+    let mut fifth = server.connect().await.unwrap();
+    wait_until_closed(&mut second).await;
+    for connection in [&mut first, &mut fourth, &mut fifth] {
+        assert!(!send(connection).await.unwrap());
+    }
     server.shutdown.cancel();
-    drop(first);
+    drop((first, fourth, fifth));
     assert!(server.thread.join().unwrap());
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_exclude_a_client() {
+    let server = Server::with(ALL_VERSIONS, 2, Duration::ZERO);
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        // One without and one with a TLS handshake.
+        silent.push((TcpStream::connect(server.address).await.unwrap(), server.connect().await.unwrap()));
+        let mut client = server.connect().await.unwrap();
+        assert!(!send(&mut client).await.unwrap());
+    }
+    server.shutdown.cancel();
+    assert!(server.thread.join().unwrap(), "silent connections do not delay the shutdown");
 }

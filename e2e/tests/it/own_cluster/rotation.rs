@@ -1,7 +1,7 @@
 //! Certificates and CAs change every few seconds, the webhook servers restart one after the other, and clients create sets
 //! all the time: no request fails.
 
-mod new_connections;
+pub(super) mod new_connections;
 
 use grove_api_types::SYSTEM_NAMESPACE;
 use std::collections::BTreeSet;

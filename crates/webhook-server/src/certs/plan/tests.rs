@@ -62,6 +62,7 @@ impl Cluster {
         };
         let mut observed = Observed {
             secret_version: None,
+            is_secret_protected: false,
             secret: CertSecret::parse(&self.data).filter(|_| !self.is_managed_by_cert_manager),
             cert_manager_bundle: self.is_managed_by_cert_manager.then(|| self.text(CA_BUNDLE)),
             configurations: ["a", "b"].into_iter().zip(&self.ca_bundles).map(configuration).collect(),
@@ -183,6 +184,16 @@ fn a_removed_ca_bundle_or_secret_is_restored() {
     cluster.step(&policy());
     cluster.data.clear();
     assert_eq!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::Bootstrap);
+}
+
+#[test]
+fn a_configuration_that_rejects_the_injection_does_not_delay_the_renewal_of_the_certificate() {
+    let mut cluster = Cluster::bootstrapped(&policy());
+    cluster.ca_bundles[1].clear();
+    cluster.now = at(3600);
+    assert_eq!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::IssueServingCert);
+    cluster.issue_serving_cert(&policy());
+    assert!(matches!(plan(&cluster.observe(), &policy(), cluster.now), RotationStep::InjectCaBundle(_)));
 }
 
 #[test]

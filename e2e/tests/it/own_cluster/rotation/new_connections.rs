@@ -14,7 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-const NAME: &str = "webhook-server.grove-system.svc";
+/// A DNS name in the certificate.
+pub(in crate::it::own_cluster) const NAME: &str = "webhook-server.grove-system.svc";
 /// The webhook configuration that the service updates last.
 const CONFIGURATION: &str = "scale-validating-webhook";
 
@@ -61,14 +62,16 @@ async fn connect(client: &Client, port: u16) -> Option<Result<(), String>> {
     (is_untrusted && self::bundle(client).await == bundle).then(|| Err(error.to_string()))
 }
 
-async fn bundle(client: &Client) -> Vec<u8> {
+/// The CA bundle of the webhook configuration.
+pub(in crate::it::own_cluster) async fn bundle(client: &Client) -> Vec<u8> {
     let all = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let one = all.get(CONFIGURATION).await.expect("the configuration");
     let webhooks = one.webhooks.unwrap_or_default();
     webhooks.into_iter().find_map(|webhook| webhook.client_config.ca_bundle).expect("a CA bundle").0
 }
 
-fn connector(bundle: &[u8]) -> TlsConnector {
+/// Trusts the CA bundle.
+pub(in crate::it::own_cluster) fn connector(bundle: &[u8]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     for ca in CertificateDer::pem_slice_iter(bundle) {
         roots.add(ca.expect("a certificate")).expect("a CA");
