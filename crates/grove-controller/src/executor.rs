@@ -216,10 +216,11 @@ impl Executor {
         let created = self.write("create", target, async {
             requests::create(&self.client, target, object).await.map(Effect::Created)
         });
-        let created = created.await;
-        namespace.record_create(created.as_ref().is_err_and(|error| error.is_namespace_terminating));
-        match created {
-            Err(error) if error.is_namespace_terminating => Ok(Effect::Superseded),
+        match created.await {
+            Err(error) if error.is_namespace_terminating => {
+                namespace.set_terminating();
+                Ok(Effect::Superseded)
+            }
             Err(error) if error.code == 409 && error.reason == "AlreadyExists" => {
                 self.resolve_already_exists(target, object, error).await
             }

@@ -30,7 +30,7 @@ impl TerminatingNamespaces {
         let known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
         let known_until = known_until_by_owner_uid.get(&owner.uid().unwrap_or_default());
         let is_terminating = known_until.is_some_and(|until| *until > Instant::now());
-        NamespaceState { is_terminating: is_terminating.into(), is_known: is_terminating.into() }
+        NamespaceState { is_terminating: is_terminating.into() }
     }
 
     /// Remembers the state of the namespace after the execution of a plan for `owner`.
@@ -53,8 +53,6 @@ impl TerminatingNamespaces {
 #[derive(Debug)]
 pub(super) struct NamespaceState {
     is_terminating: AtomicBool,
-    /// Whether a create got a response.
-    is_known: AtomicBool,
 }
 
 impl NamespaceState {
@@ -63,17 +61,9 @@ impl NamespaceState {
         self.is_terminating.load(Ordering::Relaxed)
     }
 
-    /// Whether a create of the plan was sent, or is known to be rejected.
-    pub(super) fn is_known(&self) -> bool {
-        self.is_known.load(Ordering::Relaxed)
-    }
-
-    /// Records the response to a create.
-    pub(super) fn record_create(&self, is_terminating: bool) {
-        self.is_known.store(true, Ordering::Relaxed);
-        if is_terminating {
-            self.is_terminating.store(true, Ordering::Relaxed);
-        }
+    /// Records that the API server rejected a create because of the namespace.
+    pub(super) fn set_terminating(&self) {
+        self.is_terminating.store(true, Ordering::Relaxed);
     }
 }
 
@@ -98,7 +88,7 @@ mod tests {
         let namespaces = TerminatingNamespaces::default();
         for uid in ["a", "b"] {
             let state = namespaces.state(&owner(uid));
-            state.record_create(true);
+            state.set_terminating();
             namespaces.record(&owner(uid), &state);
         }
         assert!(is_terminating(&namespaces, "a") && is_terminating(&namespaces, "b"));
@@ -113,11 +103,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_owner_in_an_active_namespace_is_not_remembered() {
         let namespaces = TerminatingNamespaces::default();
-        let state = namespaces.state(&owner("a"));
-        assert!(!state.is_known());
-        state.record_create(false);
-        assert!(state.is_known());
-        namespaces.record(&owner("a"), &state);
+        namespaces.record(&owner("a"), &namespaces.state(&owner("a")));
         assert!(namespaces.known_until_by_owner_uid.lock().is_empty());
     }
 }
