@@ -12,13 +12,10 @@ mod stage_events;
 use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
 use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    core::{ApiResource, DynamicObject, PartialObjectMeta},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -146,7 +143,7 @@ impl Executor {
         let target = Target::of(object);
         let live = self.live_meta(&target).await;
         let live = live.map_err(|error| Error::Write { target: Box::new(target.clone()), error })?;
-        Ok(live.is_none_or(|live| live.uid() != target.uid))
+        Ok(live.is_none_or(|live| live.uid != target.uid))
     }
 
     /// The results in the order of the steps. A future is created only when its write may start, because each future is large.
@@ -206,9 +203,11 @@ impl Executor {
         let object = object.value();
         let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
-        let theirs = controller_of(&live.metadata);
+        let theirs = controller_of(&live);
         match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::AlreadyOwned(live.uid())),
+            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => {
+                Ok(Effect::AlreadyOwned(live.uid.clone()))
+            }
             _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..error }),
         }
     }
@@ -238,12 +237,11 @@ impl Executor {
     // Two live GETs instead of the cache: a terminating owner may have released its children intentionally, and an object that
     // changes all the time would hardly ever have the observed resourceVersion.
     async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
-        let stays =
-            |live: &PartialObjectMeta<DynamicObject>, seen: &Target| live.uid() == seen.uid && !is_terminating(live);
+        let stays = |live: &ObjectMeta, seen: &Target| live.uid == seen.uid && live.deletion_timestamp.is_none();
         let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
         let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
-        let live = live.filter(|live| controller_of(&live.metadata).is_none());
-        let Some(PartialObjectMeta { metadata, .. }) = live else { return Ok(Effect::Superseded) };
+        let live = live.filter(|live| controller_of(live).is_none());
+        let Some(metadata) = live else { return Ok(Effect::Superseded) };
         let others = metadata.owner_references.into_iter().flatten();
         let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));
         let references: Vec<_> = others.chain(reference.iter().cloned()).collect();
@@ -281,18 +279,13 @@ impl Executor {
         result
     }
 
-    async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, ApiError> {
-        match with_timeout(self.api(target).get_metadata(&target.name)).await {
+    async fn live_meta(&self, target: &Target) -> Result<Option<ObjectMeta>, ApiError> {
+        match with_timeout(requests::get_metadata(&self.client, target)).await {
             Ok(live) => Ok(Some(live)),
             // If the kind is not served, a 404 does not prove that the object does not exist.
             Err(error) if error.code == 404 && error.reason != ApiError::NOT_SERVED => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    fn api(&self, target: &Target) -> Api<DynamicObject> {
-        let Target { resource, namespace, name: _, uid: _ } = target;
-        api_of(self.client.clone(), resource, namespace.as_deref())
     }
 
     fn publish_events<K: Resource<DynamicType = ()>>(
@@ -333,13 +326,6 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
         Err(error) => (step.target().clone(), Err(error)),
     };
     StepResult { stage: stage.name, verb: step.verb(), target, result }
-}
-
-fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, resource),
-        None => Api::all_with(client, resource),
-    }
 }
 
 fn has_test(change: &PatchBody) -> bool {

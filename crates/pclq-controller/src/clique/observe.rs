@@ -28,6 +28,9 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let pods = caches.pods.owned_by(&uid);
     let mut orphans = caches.pods.orphans(&namespace);
     orphans.retain(|pod| labelled_clique(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
+    let mut unreadable_pods = caches.pods.unreadable_owned_by(&namespace, &uid);
+    let has_state = |name: Option<&str>| name.is_some_and(|name| caches.pods.get(&namespace, name).is_some());
+    unreadable_pods.retain(|pod| !has_state(pod.metadata.name.as_deref()));
     // Read after the pods: a pod that was deleted in between has a tombstone.
     let tombstones = caches.tombstones.of_clique(&uid);
     let known_pods = || pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
@@ -43,6 +46,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         clique,
         pods,
         orphans,
+        unreadable_pods,
         tombstones,
         relists,
         gang,

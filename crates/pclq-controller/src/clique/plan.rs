@@ -8,6 +8,7 @@ use grove_api_types::events;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::caches::UnreadableObject;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
@@ -35,9 +36,10 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let indices = Indices::of(observed);
     let named = indices.free.iter().map(|&index| (index, names::for_index(observed, index)));
     let missing = named.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
-    let created = missing
-        .take(observed.backed_off.max_alike_creates())
-        .map(|(index, name)| Step::create(&desired::pod(observed, &identity, name, index)));
+    let unreadable_pod = observed.unreadable_pods.first().map(|pod| unreadable_pod(pod));
+    let max_creates = if unreadable_pod.is_none() { observed.backed_off.max_alike_creates() } else { 0 };
+    let created =
+        missing.take(max_creates).map(|(index, name)| Step::create(&desired::pod(observed, &identity, name, index)));
     let (references, gang_not_found) = match references::update(observed, &identity, &indices.retained) {
         Ok(patch) => (patch, None),
         Err(waiting) => (None, Some(waiting)),
@@ -59,6 +61,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
             events::POD_CREATE_FAILED,
             "Created",
         ))
+        .waiting(unreadable_pod)
         .waiting(gated)
         .waiting(gang_not_found);
     observed.backed_off.remove_from(plan)
@@ -85,6 +88,14 @@ fn delete<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
 
 fn with_delete_events(stage: Stage) -> Stage {
     stage.with_event(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
+}
+
+/// The index of the pod is unknown, so a further pod could have the same index.
+fn unreadable_pod(UnreadableObject { metadata, reason }: &UnreadableObject) -> Waiting {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let message =
+        format!("no pods are created until Pod {name} is corrected or deleted: it could not be decoded: {reason}");
+    Waiting::new(available::UNREADABLE_OBJECT, message)
 }
 
 fn label_missing(label: &str) -> Waiting {

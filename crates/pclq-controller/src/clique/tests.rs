@@ -93,6 +93,7 @@ fn snapshot(row: &str) -> Observed {
         clique: clique(&row),
         pods,
         orphans: list("orphans").iter().map(pod).collect(),
+        unreadable_pods: Vec::new(),
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),

@@ -1,8 +1,11 @@
 //! The pods that are created and deleted.
 
-use expect_test::expect;
+use std::sync::Arc;
 
-use super::check;
+use expect_test::expect;
+use grove_runtime::caches::UnreadableObject;
+
+use super::{check, plan, snapshot};
 
 #[test]
 fn a_new_clique_creates_all_its_pods() {
@@ -164,5 +167,23 @@ fn a_clique_without_its_labels_waits() {
         &expect![[r"
         wait: LabelMissing no pods are created until the PodClique has a valid label grove.io/podcliqueset-replica-index
     "]],
+    );
+}
+
+#[test]
+fn no_pod_is_created_while_a_pod_of_the_clique_cannot_be_decoded() {
+    let mut observed = snapshot("{replicas: 3, gang: [a, m], pods: [{i: 0, name: a}, {i: 7, name: m}]}");
+    let mut unreadable = UnreadableObject { reason: "missing field `name`".to_owned(), ..UnreadableObject::default() };
+    unreadable.metadata.name = Some("b".to_owned());
+    observed.unreadable_pods = vec![Arc::new(unreadable)];
+    let plan = plan(&observed);
+    let creates = plan.steps().filter(|step| step.verb() == "create").count();
+    assert_eq!(creates, 0, "{plan}");
+    let waiting: Vec<_> = plan.waiting.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        waiting,
+        [
+            "UnreadableObject no pods are created until Pod b is corrected or deleted: it could not be decoded: missing field `name`"
+        ]
     );
 }

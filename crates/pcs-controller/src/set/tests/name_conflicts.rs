@@ -7,6 +7,7 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Step;
+use grove_runtime::caches::UnreadableObject;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
@@ -28,6 +29,12 @@ fn foreign<K: Resource<DynamicType = ()> + Default>(name: &str) -> NameConflict 
     object.meta_mut().name = Some(name.to_owned());
     object.meta_mut().uid = Some("foreign".to_owned());
     NameConflict::with(&object)
+}
+
+/// The child, after a change that cannot be decoded.
+fn unreadable<K: Resource<DynamicType = ()>>(child: &K) -> NameConflict {
+    let reason = "missing field `spec`".to_owned();
+    NameConflict::with_unreadable::<K>(&UnreadableObject { metadata: child.meta().clone(), reason })
 }
 
 /// The child without its owner reference.
@@ -82,6 +89,47 @@ fn a_name_conflict_is_in_the_status_until_it_is_resolved() {
     "]].assert_eq(&text);
     observed.name_conflicts.clear();
     assert!(status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH).last_errors.is_empty());
+}
+
+#[test]
+fn an_unreadable_child_is_reported_and_blocks_only_its_replica() {
+    let mut observed = executed(new(SET));
+    let service = observed.children.by_name_mut::<Service>().remove("llm-0").expect("a Service");
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
+    observed.children.by_name_mut::<PodClique>().remove("llm-1-decode");
+    observed.name_conflicts = vec![unreadable(&*service)];
+    check(
+        &observed,
+        &expect![[r"
+        cliques: create PodClique llm-1-decode
+        wait: UnreadableObject Service llm-0 exists and could not be decoded: missing field `spec`; correct or delete it
+    "]],
+    );
+    let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!(status.conditions[0].reason, "UnreadableObject");
+    assert_eq!(status.last_errors[0].code, "ERR_SYNC_PODCLIQUESET_SERVICE");
+}
+
+/// The scale of the clique or of the group decides which gangs the set has.
+#[test]
+fn a_set_waits_for_an_unreadable_clique_or_group_without_an_earlier_state() {
+    let mut observed = executed(new(SET));
+    change::<PodClique>(&mut observed, "llm-1-prefill", |clique| clique.spec.min_available = Some(7));
+    let clique = observed.children.by_name_mut::<PodClique>().remove("llm-0-decode").expect("a clique");
+    observed.name_conflicts = vec![unreadable(&*clique)];
+    check(
+        &observed,
+        &expect![[r"
+        wait: UnreadableObject PodClique llm-0-decode exists and could not be decoded: missing field `spec`; correct or delete it
+    "]],
+    );
+    observed.children.extend([clique]);
+    check(
+        &observed,
+        &expect![[r#"
+        cliques: patch PodClique llm-1-prefill {"spec":{"minAvailable":1}}
+    "#]],
+    );
 }
 
 #[test]
