@@ -44,6 +44,7 @@ mod it {
         mod rotation;
         mod round_trip;
         mod steady_state;
+        mod unreadable_objects;
         mod webhook_kills;
     }
 }

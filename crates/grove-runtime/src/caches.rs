@@ -258,7 +258,12 @@ pub struct Writer<K>(Cache<K>);
 impl<K: Resource> Writer<K> {
     /// Stores a complete list, and removes all other objects.
     pub fn replace(&self, objects: Vec<K>) -> Vec<Delta<K>> {
-        self.apply_event(Event::Replace(objects.into_iter().map(DecodedObject::Readable).collect())).deltas
+        self.replace_decoded(objects.into_iter().map(DecodedObject::Readable).collect())
+    }
+
+    /// Stores a complete list with unreadable objects, and removes all other objects.
+    pub fn replace_decoded(&self, objects: Vec<DecodedObject<K>>) -> Vec<Delta<K>> {
+        self.apply_event(Event::Replace(objects)).deltas
     }
 
     /// Stores an object that was created or changed.

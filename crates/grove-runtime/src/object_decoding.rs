@@ -22,9 +22,14 @@ const LATEST_TIME: &str = "9999-12-30T22:00:00Z";
 /// Decodes an object from JSON. Its managed fields are skipped.
 pub fn decode<K: DeserializeOwned>(json: &str) -> Result<K, serde_json::Error> {
     let mut from = serde_json::Deserializer::from_str(json);
-    let object = K::deserialize(ObjectDeserializer { inner: &mut from, level: Level::Object })?;
+    let object = decode_from(&mut from)?;
     from.end()?;
     Ok(object)
+}
+
+/// Decodes an object. Its managed fields are skipped.
+pub fn decode_from<'de, K: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<K, D::Error> {
+    K::deserialize(ObjectDeserializer { inner: from, level: Level::Object })
 }
 
 /// An object of any kind without its other fields.

@@ -34,3 +34,6 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
     PclqCaches { cliques, pods, gangs, tombstones }
 }
+
+#[cfg(test)]
+mod tests;

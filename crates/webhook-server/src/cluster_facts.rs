@@ -119,11 +119,11 @@ impl ClusterFacts {
     }
 
     pub(crate) fn has_topology(&self, name: &str) -> bool {
-        self.caches.topologies.get("", name).is_some()
+        self.caches.topologies.contains("", name)
     }
 
     pub(crate) fn has_binding(&self, name: &str) -> bool {
-        self.caches.bindings.get("", name).is_some()
+        self.caches.bindings.contains("", name)
     }
 
     fn referencing_set(&self, set: &PodCliqueSet) -> ReferencingSet {
@@ -154,5 +154,5 @@ where
 
 /// Returns when the cache contains the object, or after [`CACHE_TIMEOUT`].
 pub(crate) async fn wait_until_cached<K>(cache: &Cache<K>, namespace: &str, name: &str) {
-    let _ = timeout(CACHE_TIMEOUT, cache.wait_for(|cache| cache.get(namespace, name).is_some())).await;
+    let _ = timeout(CACHE_TIMEOUT, cache.wait_for(|cache| cache.contains(namespace, name))).await;
 }

@@ -23,6 +23,7 @@ use super::observed::Observed;
 mod children;
 mod foreign_metadata;
 mod foreign_objects;
+mod fuzzed_objects;
 mod groups;
 mod name_conflicts;
 mod rejections;
