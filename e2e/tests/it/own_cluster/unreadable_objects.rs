@@ -70,6 +70,7 @@ async fn objects_with_times_beyond_the_range_and_old_autoscalers_affect_no_set()
     }
     restart_services(&cluster).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-strange").await;
+    ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is ready", |state| fixtures::three_cliques_are_ready(state, 1)).await;
     // An update of the strange set passes admission, too.
@@ -101,6 +102,7 @@ async fn an_unreadable_child_is_reported_by_its_own_set_only() {
 
     restart_services(&cluster).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-unreadable-other").await;
+    ns.wait_until_admitted(&set("llm")).await;
     ns.create_yaml::<PodCliqueSet>(&set("llm")).await;
     let state = ns.wait_for("the set is ready", |state| fixtures::three_cliques_are_ready(state, 1)).await;
     assert!(state.sets["llm"].status.as_ref().is_some_and(|status| status.last_errors.is_empty()));
