@@ -36,7 +36,7 @@ const MIN_REPLICAS: &str =
     "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/podgroups/items/properties/minReplicas";
 
 async fn kubectl(cluster: &TestCluster, namespace: &str, arguments: &[&str], input: &str) -> String {
-    let arguments = [&["--namespace", namespace], arguments].concat();
+    let arguments = [&["--namespace", namespace][..], arguments].concat();
     let output = kubectl_on(cluster, &arguments, input).await;
     output.unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
 }
