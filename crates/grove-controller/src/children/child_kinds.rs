@@ -169,7 +169,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     ) -> BoxStream<'static, Trigger<O::Object>>;
     /// The number of complete lists of this kind.
     fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64>;
-    /// Whether the cache has the child with this UID.
+    /// Whether the cache has the child with this UID, be it readable or not.
     fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool;
     /// See [`ChildKinds::apply_create`].
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool;
@@ -240,8 +240,10 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool {
-        let cached = informers.cache::<C::Object>().get(namespace, name);
-        cached.and_then(|cached| cached.uid()).is_some_and(|cached| cached == uid)
+        let cache = informers.cache::<C::Object>();
+        let readable = cache.get(namespace, name).and_then(|cached| cached.uid());
+        let unreadable = cache.unreadable(namespace, name).and_then(|cached| cached.metadata.uid.clone());
+        [readable, unreadable].iter().flatten().any(|cached| cached == uid)
     }
 
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool {

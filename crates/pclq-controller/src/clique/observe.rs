@@ -34,7 +34,9 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     // Read after the pods: a pod that was deleted in between has a tombstone.
     let tombstones = caches.tombstones.of_clique(&uid);
     let known_pods = || pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
-    let known_uids: BTreeSet<_> = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref()).collect();
+    let readable_uids = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref());
+    let unreadable_uids = unreadable_pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+    let known_uids: BTreeSet<_> = readable_uids.chain(unreadable_uids).collect();
     let pending_creates = ctx.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
     let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
