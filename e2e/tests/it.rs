@@ -50,6 +50,7 @@ mod it {
         mod round_trip;
         mod steady_state;
         mod unauthenticated_clients;
+        mod unreadable_objects;
         mod webhook_kills;
     }
 }

@@ -37,6 +37,8 @@ pub mod available {
     pub const FAILED_DELETE: &str = "FailedDelete";
     /// An object of another owner has the name of a child; a user must rename or delete one of the two.
     pub const NAME_CONFLICT: &str = "NameConflict";
+    /// An object with the name of a child exists and could not be decoded; a user must correct or delete it.
+    pub const UNREADABLE_OBJECT: &str = "UnreadableObject";
     /// A terminating object has the name of a child; Grove creates the child after its deletion.
     pub const NAME_TERMINATING: &str = "NameTerminating";
     /// The set expands to more objects than a set may have, or the clique has more replicas than a clique may have; Grove changes

@@ -21,6 +21,14 @@ const KUBERNETES_FIELDS: [(&str, &str); 3] = [
     ("templateSpec", "The template of the claims: a resource.k8s.io/v1 ResourceClaimTemplateSpec."),
 ];
 
+/// The largest integer that every JSON parser represents exactly.
+const MAX_INTEGER: f64 = 9_007_199_254_740_991.0;
+/// The times that the services can represent. The format `date-time` of the API server allows further ones.
+const TIME: &str = concat!(
+    "^([0-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
+);
+
 /// All CRDs. The schemas of Kubernetes' own types have no descriptions: with them a CRD would be too large for a plain
 /// `kubectl apply`.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -49,6 +57,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 /// drops a null before it stores the object, as for Kubernetes' own kinds.
 fn finish(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    add_bounds(schema);
     for (name, field) in schema.properties.iter_mut().flatten() {
         if let Some((_, description)) = KUBERNETES_FIELDS.iter().find(|(known, _)| known == name) {
             kubernetes::finish(field, name);
@@ -61,6 +70,21 @@ fn finish(schema: &mut JSONSchemaProps) {
         }
     }
     within(schema).into_iter().for_each(finish);
+}
+
+/// Limits integers and times to those that the services can represent. Not every supported API server enforces the formats.
+fn add_bounds(schema: &mut JSONSchemaProps) {
+    let (least, most) = match schema.format.as_deref() {
+        Some("int32") => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        Some("int64") => (-MAX_INTEGER, MAX_INTEGER),
+        Some("date-time") => {
+            schema.pattern = Some(TIME.to_owned());
+            return;
+        }
+        _ => return,
+    };
+    schema.minimum.get_or_insert(least);
+    schema.maximum.get_or_insert(most);
 }
 
 /// The schema of a list's items, or of a map's values.

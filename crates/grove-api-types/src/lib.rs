@@ -12,6 +12,7 @@ pub mod configuration;
 pub mod crds;
 pub mod deletion;
 pub mod duration;
+mod enum_decoding;
 pub mod environment;
 pub mod error_codes;
 pub mod events;

@@ -104,6 +104,7 @@ pub struct NamespacedName {
 #[serde(rename_all = "camelCase")]
 pub struct PodGangStatus {
     /// The phase of the gang.
+    #[serde(deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub phase: PodGangPhase,
     /// The conditions. Grove writes `Initialized` and `Ready`; the other conditions describe scheduling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

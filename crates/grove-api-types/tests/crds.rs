@@ -56,6 +56,18 @@ fn no_field_is_nullable() {
     assert_eq!(paths_with(|schema| schema.get("nullable").is_some()), Vec::<String>::new());
 }
 
+/// The API server stores an integer or a time that the services cannot decode unless the schema excludes it.
+#[test]
+fn every_integer_and_every_time_has_bounds() {
+    let is_own = |path: &String| [".podSpec", ".metrics", ".templateSpec"].iter().all(|field| !path.contains(field));
+    let is = |schema: &Value, key: &str, value: &str| schema.get(key).and_then(Value::as_str) == Some(value);
+    let lacks = |schema: &Value, keys: &[&str]| keys.iter().any(|key| schema.get(*key).is_none());
+    let integers = paths_with(|schema| is(schema, "type", "integer") && lacks(schema, &["minimum", "maximum"]));
+    assert_eq!(integers.into_iter().filter(is_own).collect::<Vec<_>>(), Vec::<String>::new());
+    let times = paths_with(|schema| is(schema, "format", "date-time") && lacks(schema, &["pattern"]));
+    assert_eq!(times.into_iter().filter(is_own).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 #[test]
 fn the_keys_of_map_lists_are_required_or_have_defaults() {
     let may_be_absent = |items: &Value, key: &Value| {

@@ -18,10 +18,8 @@ use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::ownership::controller_of;
 use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    core::{ApiResource, DynamicObject, PartialObjectMeta},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -168,7 +166,7 @@ impl Executor {
         let target = Target::of(object);
         let live = self.live_meta(&target).await;
         let live = live.map_err(|error| Error::Write { target: Box::new(target.clone()), error })?;
-        Ok(live.is_none_or(|live| live.uid() != target.uid))
+        Ok(live.is_none_or(|live| live.uid != target.uid))
     }
 
     /// The executed steps and their results, in the order of the steps. A future is created only when its write may start, because
@@ -239,9 +237,11 @@ impl Executor {
         let object = object.value();
         let ours = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let ours = ours.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
-        let theirs = controller_of(&live.metadata);
+        let theirs = controller_of(&live);
         match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => Ok(Effect::AlreadyOwned(live.uid())),
+            (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => {
+                Ok(Effect::AlreadyOwned(live.uid.clone()))
+            }
             _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..error }),
         }
     }
@@ -274,18 +274,13 @@ impl Executor {
         result
     }
 
-    async fn live_meta(&self, target: &Target) -> Result<Option<PartialObjectMeta<DynamicObject>>, ApiError> {
-        match with_timeout(self.api(target).get_metadata(&target.name)).await {
+    async fn live_meta(&self, target: &Target) -> Result<Option<ObjectMeta>, ApiError> {
+        match with_timeout(requests::get_metadata(&self.client, target)).await {
             Ok(live) => Ok(Some(live)),
             // If the kind is not served, a 404 does not prove that the object does not exist.
             Err(error) if error.code == 404 && error.reason != ApiError::NOT_SERVED => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    fn api(&self, target: &Target) -> Api<DynamicObject> {
-        let Target { resource, namespace, name: _, uid: _ } = target;
-        api_of(self.client.clone(), resource, namespace.as_deref())
     }
 
     fn publish_events<K: Resource<DynamicType = ()>>(&self, subject: &K, stage: &Stage, results: &[ExecutedStep<'_>]) {
@@ -321,13 +316,6 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
         Err(error) => (step.target().clone(), Err(error)),
     };
     StepResult { stage: stage.name, verb: step.verb(), target, result }
-}
-
-fn api_of(client: Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, resource),
-        None => Api::all_with(client, resource),
-    }
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

@@ -7,26 +7,40 @@ use std::collections::BTreeMap;
 
 use grove_api_types::{conditions::available, ownership::controller_of};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Resource, ResourceExt};
+use kube::{Resource, ResourceExt, core::ApiResource};
 use serde_json::Value;
 
-use grove_runtime::api_error::ApiError;
+use grove_runtime::{api_error::ApiError, caches::UnreadableObject};
 
 use crate::plan::{Create, Plan, Step, Target, Waiting};
 
-/// An existing object with the name of a desired child that its owner does not control.
+/// An existing object with the name of a desired child that its owner does not control, or that could not be decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameConflict {
     /// The object.
     pub target: Target,
     /// Its metadata in the cache.
     pub metadata: ObjectMeta,
+    /// Why the object could not be decoded; `None` if it could.
+    pub unreadable: Option<String>,
 }
 
 impl NameConflict {
     /// The conflict with `object`.
     pub fn with<K: Resource<DynamicType = ()>>(object: &K) -> Self {
-        Self { target: Target::of(object), metadata: object.meta().clone() }
+        Self { target: Target::of(object), metadata: object.meta().clone(), unreadable: None }
+    }
+
+    /// The conflict with an object of kind `K` that could not be decoded.
+    pub fn with_unreadable<K: Resource<DynamicType = ()>>(object: &UnreadableObject) -> Self {
+        let UnreadableObject { metadata, reason } = object;
+        let target = Target {
+            resource: ApiResource::erase::<K>(&()),
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+        };
+        Self { target, metadata: metadata.clone(), unreadable: Some(reason.clone()) }
     }
 
     /// Whether the object is being deleted, which frees the name.
@@ -41,12 +55,15 @@ impl NameConflict {
             && self.target.resource.group == wanted.resource.group
     }
 
-    /// Whether an owner whose children carry `labels` may adopt the object: it is not terminating, has no controller, and
-    /// has all the labels.
+    /// Whether an owner whose children carry `labels` may adopt the object: it could be decoded, is not terminating, has no
+    /// controller, and has all the labels.
     pub fn is_adoptable(&self, labels: &BTreeMap<String, String>) -> bool {
         let own = self.metadata.labels.as_ref();
         let has = |(key, value): (&String, &String)| own.and_then(|own| own.get(key)) == Some(value);
-        !self.is_terminating() && controller_of(&self.metadata).is_none() && labels.iter().all(has)
+        self.unreadable.is_none()
+            && !self.is_terminating()
+            && controller_of(&self.metadata).is_none()
+            && labels.iter().all(has)
     }
 }
 
@@ -62,37 +79,47 @@ pub struct NameConflicts<'a, Owner> {
 }
 
 impl<Owner: Resource<DynamicType = ()>> NameConflicts<'_, Owner> {
-    /// The plan without creates under these names. An orphan of the owner is adopted instead. For any other object the plan
-    /// waits, and creates nothing in later stages of the same failure domain.
+    /// The plan without creates under these names, and without patches of objects that could not be decoded. An orphan of the
+    /// owner is adopted instead. For any other object the plan waits, and creates nothing in later stages of the same failure
+    /// domain.
     pub fn resolve(&self, plan: Plan) -> Plan {
         if self.conflicts.is_empty() {
             return plan;
         }
         let mut waiting = vec![];
         let resolved = plan.filter_map_steps(|step| {
-            let Step::Create(create) = &step else { return Some(step) };
-            match self.conflicts.iter().find(|conflict| conflict.is_about(&create.target)) {
-                None => Some(step),
-                Some(conflict) if conflict.is_adoptable(self.labels) => Some(self.adopt(conflict, create)),
-                Some(conflict) => {
+            let conflict = self.conflicts.iter().find(|conflict| conflict.is_about(step.target()));
+            match (&step, conflict) {
+                (Step::Create(create), Some(conflict)) if conflict.is_adoptable(self.labels) => {
+                    Some(self.adopt(conflict, create))
+                }
+                (Step::Create(_), Some(conflict)) => {
                     waiting.push(self.waiting(conflict));
                     None
                 }
+                (Step::Patch(_), Some(conflict)) if conflict.unreadable.is_some() => {
+                    waiting.push(self.waiting(conflict));
+                    None
+                }
+                _ => Some(step),
             }
         });
         resolved.waiting(waiting)
     }
 
-    /// The conflicts that only a user can resolve, each with a sentence that names the remedy.
-    pub fn unresolved(&self) -> impl Iterator<Item = (&Target, String)> {
+    /// The conflicts that only a user can resolve, each with its reason and a sentence that names the remedy.
+    pub fn unresolved(&self) -> impl Iterator<Item = (&Target, Waiting)> {
         let foreign = self.conflicts.iter().filter(|conflict| !conflict.is_adoptable(self.labels));
-        foreign.map(|conflict| (&conflict.target, self.waiting(conflict))).filter_map(|(target, waiting)| {
-            (waiting.reason == ApiError::NAME_CONFLICT).then_some((target, waiting.message))
-        })
+        let waiting = foreign.map(|conflict| (&conflict.target, self.waiting(conflict)));
+        waiting.filter(|(_, waiting)| waiting.reason != available::NAME_TERMINATING)
     }
 
-    fn waiting(&self, NameConflict { target, metadata }: &NameConflict) -> Waiting {
+    fn waiting(&self, NameConflict { target, metadata, unreadable }: &NameConflict) -> Waiting {
         let (kind, name) = (Owner::kind(&()), self.owner.name_any());
+        if let Some(reason) = unreadable.as_ref().filter(|_| metadata.deletion_timestamp.is_none()) {
+            let message = format!("{target} exists and could not be decoded: {reason}; correct or delete it");
+            return Waiting::new(available::UNREADABLE_OBJECT, message);
+        }
         // Grove or Kubernetes' garbage collector deletes the children of an earlier owner of the same name.
         let has_deleted_owner =
             controller_of(metadata).is_some_and(|controller| controller.kind == kind && controller.name == name);
@@ -234,6 +261,43 @@ mod tests {
             wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
         "]],
         );
+    }
+
+    fn unreadable(name: &str, more: &Value) -> NameConflict {
+        let NameConflict { metadata, .. } = conflict(name, more);
+        let object = UnreadableObject { metadata, reason: "missing field `data`".to_owned() };
+        NameConflict::with_unreadable::<ConfigMap>(&object)
+    }
+
+    #[test]
+    fn an_unreadable_object_blocks_its_own_failure_domain_even_if_the_owner_controls_it() {
+        let mut controlled = json!({ "ownerReferences": config_map("x", 1, "u")["metadata"]["ownerReferences"] });
+        controlled["ownerReferences"][0]["kind"] = json!("ConfigMap");
+        check(
+            &[unreadable("0-service", &controlled), unreadable("1-worker", &ours())],
+            &expect![[r"
+            services: create ConfigMap 1-service
+            wait: UnreadableObject ConfigMap 0-service exists and could not be decoded: missing field `data`; correct or delete it
+            wait: UnreadableObject ConfigMap 1-worker exists and could not be decoded: missing field `data`; correct or delete it
+        "]],
+        );
+    }
+
+    #[test]
+    fn an_unreadable_object_is_not_patched_and_may_be_deleted() {
+        let owner: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "o", "uid": "u" } })).unwrap();
+        let live = |name: &str| -> ConfigMap { serde_json::from_value(config_map(name, 1, "u")).unwrap() };
+        let patch = |name: &str| Step::merge_patch(&live(name), json!({ "data": {} }));
+        let plan = Plan::new().stage(Stage::new("workers", [patch("a"), patch("b"), Step::delete(&live("a"))]));
+        let (conflicts, labels) = ([unreadable("a", &json!({}))], BTreeMap::new());
+        let conflicts = NameConflicts { owner: &owner, conflicts: &conflicts, labels: &labels };
+        expect![[r#"
+            workers: patch ConfigMap b {"data":{}}
+            workers: delete ConfigMap a
+            wait: UnreadableObject ConfigMap a exists and could not be decoded: missing field `data`; correct or delete it
+        "#]]
+        .assert_eq(&conflicts.resolve(plan).to_string());
+        assert_eq!(conflicts.unresolved().count(), 1);
     }
 
     #[test]

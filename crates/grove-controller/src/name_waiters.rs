@@ -7,6 +7,7 @@ use std::{
 
 use grove_api_types::ownership::is_controlled_by;
 use grove_runtime::caches::{Cache, Delta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 use parking_lot::Mutex;
 
@@ -63,7 +64,8 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
         Self { owners: owners.clone(), waiters: Arc::default() }
     }
 
-    /// The objects with these names in the cache that `owner` does not control. `owner` waits for each of them from now on.
+    /// The objects with these names in the cache that `owner` does not control, or that could not be decoded. `owner` waits for
+    /// each of them from now on.
     pub fn name_conflicts<K>(
         &self,
         cache: &Cache<K>,
@@ -74,17 +76,23 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
         K: Resource<DynamicType = ()>,
     {
         let namespace = owner.namespace().unwrap_or_default();
-        let foreign = |name: &str| cache.get(&namespace, name).filter(|object| !is_controlled_by(&**object, owner));
+        let foreign = |name: &str| {
+            if let Some(object) = cache.unreadable(&namespace, name) {
+                return Some(NameConflict::with_unreadable::<K>(&object));
+            }
+            let object = cache.get(&namespace, name).filter(|object| !is_controlled_by(&**object, owner));
+            object.map(|object| NameConflict::with(&*object))
+        };
         let conflict = |name: &str| {
             foreign(name)?;
             let key = ObjectKey::new::<K>(namespace.clone(), name);
             self.register(&key, owner);
             // Read again after the registration: the delta of any later change finds the owner registered.
-            let object = foreign(name);
-            if object.is_none() {
+            let conflict = foreign(name);
+            if conflict.is_none() {
                 self.unregister(&key, owner);
             }
-            object.map(|object| NameConflict::with(&*object))
+            conflict
         };
         names.into_iter().filter_map(|name| conflict(name.as_ref())).collect()
     }
@@ -92,9 +100,17 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
     /// Removes and returns the owners that wait for the object of this delta. They register again in their next reconcile if
     /// the conflict continues.
     pub fn take<K: Resource<DynamicType = ()>>(&self, delta: &Delta<K>) -> Vec<ObjectRef<Owner>> {
+        delta.object().map(|object| self.take_by_name::<K>(object.meta())).unwrap_or_default()
+    }
+
+    /// Removes and returns the owners that wait for the object of kind `K` with this metadata.
+    pub fn take_by_name<K: Resource<DynamicType = ()>>(&self, metadata: &ObjectMeta) -> Vec<ObjectRef<Owner>> {
         let mut waiters = self.waiters.lock();
-        let Some(object) = delta.object().filter(|_| !waiters.is_empty()) else { return vec![] };
-        let key = ObjectKey::new::<K>(object.namespace().unwrap_or_default(), &object.name_any());
+        if waiters.is_empty() {
+            return vec![];
+        }
+        let (namespace, name) = (metadata.namespace.clone(), metadata.name.as_deref());
+        let key = ObjectKey::new::<K>(namespace.unwrap_or_default(), name.unwrap_or_default());
         let waiting = waiters.remove(&key).unwrap_or_default();
         waiting.into_iter().map(|waiter| ObjectRef::new(&waiter.name).within(&waiter.namespace)).collect()
     }
@@ -143,7 +159,7 @@ impl<Owner: Resource<DynamicType = ()>> NameWaiters<Owner> {
 mod tests {
     use std::sync::Barrier;
 
-    use grove_runtime::caches::InformerOptions;
+    use grove_runtime::caches::{InformerOptions, UnreadableObject};
     use grove_test_support::mock_api_server::config_map;
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use serde_json::json;
@@ -203,6 +219,26 @@ mod tests {
         assert!(fixture.triggered(&changed("a")).is_empty(), "the owner did not register again");
         fixture.conflicts(&other, &["a"]);
         assert_eq!(fixture.triggered(&deleted("a")), ["other"]);
+    }
+
+    #[test]
+    fn an_owner_waits_for_an_unreadable_object_also_if_it_controls_the_object() {
+        let own = owner("own", "owner");
+        let owners = Cache::from_objects([own.clone()]);
+        let (cache, writer) = Cache::with_writer(InformerOptions::default());
+        let waiters = NameWaiters::new(&owners);
+        let conflicts = || waiters.name_conflicts(&cache, &own, ["a"]);
+        writer.apply(ConfigMap::clone(&object("a", 1, "owner")));
+        assert!(conflicts().is_empty());
+        let mut metadata = object("a", 2, "owner").metadata.clone();
+        writer.apply_unreadable(UnreadableObject { metadata: metadata.clone(), reason: "r".into() });
+        assert_eq!(names(&conflicts()), ["a"]);
+        assert_eq!(conflicts()[0].unreadable.as_deref(), Some("r"));
+        metadata.name = Some("b".into());
+        assert!(waiters.take_by_name::<ConfigMap>(&metadata).is_empty());
+        let repaired = writer.apply(ConfigMap::clone(&object("a", 3, "owner")));
+        assert_eq!(repaired.iter().flat_map(|delta| waiters.take(delta)).count(), 1);
+        assert!(conflicts().is_empty());
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Triggers: why an object is enqueued, and the mapping functions from deltas of other objects.
 
+use std::sync::Arc;
+
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
 use grove_api_types::ownership::controller_of;
-use grove_runtime::caches::{Cache, Delta};
-use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
+use grove_runtime::caches::{Cache, Delta, UnreadableObject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, runtime::reflector::ObjectRef};
 use tokio::sync::watch;
 
 use crate::{create_state::CreateState, name_waiters::NameWaiters};
@@ -56,22 +59,22 @@ where
     Child: Resource,
     Owner: Resource<DynamicType = ()>,
 {
-    let new = delta.new.as_deref().and_then(controller);
-    let old = delta.old.as_deref().and_then(controller).filter(|old| new.as_ref() != Some(old));
+    let new = delta.new.as_deref().and_then(|child| controller(child.meta()));
+    let old = delta.old.as_deref().and_then(|child| controller(child.meta())).filter(|old| new.as_ref() != Some(old));
     new.into_iter().chain(old).collect()
 }
 
-/// Group and kind of the reference have to match. The version may differ, because the API server converts between versions.
-fn controller<Child, Owner>(child: &Child) -> Option<ObjectRef<Owner>>
+/// The controller in the metadata of a child. Group and kind of the reference have to match. The version may differ, because the
+/// API server converts between versions.
+pub fn controller<Owner>(child: &ObjectMeta) -> Option<ObjectRef<Owner>>
 where
-    Child: Resource,
     Owner: Resource<DynamicType = ()>,
 {
-    let owner = controller_of(child.meta())?;
+    let owner = controller_of(child)?;
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     (owner.kind == Owner::kind(&()) && group == Owner::group(&())).then(|| {
         let object = ObjectRef::new(&owner.name);
-        child.namespace().iter().fold(object, |object, namespace| object.within(namespace))
+        child.namespace.iter().fold(object, |object, namespace| object.within(namespace))
     })
 }
 
@@ -96,6 +99,25 @@ where
         stream::iter(retries.chain(owners.map(move |owner| Trigger::new(needs_reconcile, owner))))
     };
     deltas.flat_map(triggers).boxed()
+}
+
+/// The owners to enqueue because a child became unreadable, was repaired or was deleted: its controller, and the owners that wait
+/// for its name.
+pub fn enqueue_owners_of_unreadable<Child, Owner>(
+    objects: impl Stream<Item = Arc<UnreadableObject>> + Send + 'static,
+    name_waiters: &NameWaiters<Owner>,
+) -> BoxStream<'static, Trigger<Owner>>
+where
+    Child: Resource<DynamicType = ()>,
+    Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let name_waiters = name_waiters.clone();
+    let triggers = move |object: Arc<UnreadableObject>| {
+        let owners =
+            controller(&object.metadata).into_iter().chain(name_waiters.take_by_name::<Child>(&object.metadata));
+        stream::iter(owners.map(Trigger::Reconcile).collect::<Vec<_>>())
+    };
+    objects.flat_map(triggers).boxed()
 }
 
 /// Enqueues all owners for a status update after each relist of a child kind, except for the first list: no delta reports a
@@ -123,8 +145,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
     use serde_json::json;
 

@@ -3,8 +3,11 @@
 //! A failed list or watch is logged, counted and retried here. It reaches no controller, where it would delay the triggers
 //! of all other kinds.
 
+mod cache_metrics;
 mod indexer;
+mod informer_options;
 mod reflector;
+mod unreadable_objects;
 
 use std::{
     fmt::{self, Debug, Formatter},
@@ -16,7 +19,8 @@ use futures::{
     Stream,
     channel::mpsc::{UnboundedSender, unbounded},
 };
-use kube::{Api, Resource, runtime::watcher};
+use grove_api_types::ownership::controller_of;
+use kube::{Api, Resource};
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use tokio::sync::{
@@ -24,18 +28,18 @@ use tokio::sync::{
     watch::{Receiver, Sender},
 };
 
-pub use self::indexer::{Index, IndexFn};
 use self::{
+    cache_metrics::CacheMetrics,
     indexer::Indexer,
     reflector::{Event, Reflector},
+    unreadable_objects::UnreadableChanges,
+};
+pub use self::{
+    indexer::{Index, IndexFn},
+    informer_options::{DeltaObserver, Filter, InformerOptions},
+    unreadable_objects::{DecodedObject, UnreadableObject},
 };
 use crate::{metrics::Metrics, ready::ReadyHandle};
-
-/// Whether the cache stores an object. An object that does not pass any more counts as deleted.
-pub type Filter<K> = fn(&K) -> bool;
-
-/// Receives each delta before it is published. See [`InformerOptions::with_observer`].
-pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
 
 /// One change of one object: a creation has no `old`, a deletion has no `new`. It is like the arguments of a
 /// client-go event handler, and unlike an entry of client-go's `DeltaFIFO`, which has no old object.
@@ -65,60 +69,15 @@ impl<K> Delta<K> {
     }
 }
 
-/// What an informer watches and how its cache stores it. By default these are all objects, indexed by their controller.
-pub struct InformerOptions<K> {
-    config: watcher::Config,
-    filter: Option<Filter<K>>,
-    indices: Vec<Index<K>>,
-    observers: Vec<DeltaObserver<K>>,
+/// The receivers of the changes of a cache.
+struct Subscribers<K> {
+    deltas: Vec<UnboundedSender<Delta<K>>>,
+    unreadable: Vec<UnboundedSender<Arc<UnreadableObject>>>,
 }
 
-impl<K> Debug for InformerOptions<K> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let indices = self.indices.iter().map(|index| index.name).collect::<Vec<_>>();
-        f.debug_struct("InformerOptions")
-            .field("config", &self.config)
-            .field("indices", &indices)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<K: Resource> Default for InformerOptions<K> {
+impl<K> Default for Subscribers<K> {
     fn default() -> Self {
-        watcher::Config::default().into()
-    }
-}
-
-impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
-    /// The selectors, the page size and the timeout of `config` count. Lists are always consistent reads.
-    fn from(config: watcher::Config) -> Self {
-        Self { config, filter: None, indices: vec![Index::OWNER], observers: vec![] }
-    }
-}
-
-impl<K> InformerOptions<K> {
-    /// Stores only objects that pass `filter`. An object that does not pass any more counts as deleted, so the filter should
-    /// read only what rarely changes.
-    #[must_use]
-    pub fn with_filter(mut self, filter: Filter<K>) -> Self {
-        self.filter = Some(filter);
-        self
-    }
-
-    /// Adds an index.
-    #[must_use]
-    pub fn with_index(mut self, index: Index<K>) -> Self {
-        self.indices.push(index);
-        self
-    }
-
-    /// Adds an observer of deltas. The cache calls it while it is locked: a reader that does not find a deleted object any
-    /// more also finds what the observer stored about the deletion. So the observer must be quick, and must not read this
-    /// cache, nor another cache whose observer reads this one.
-    #[must_use]
-    pub fn with_observer(mut self, observer: impl Fn(&Delta<K>) + Send + Sync + 'static) -> Self {
-        self.observers.push(Arc::new(observer));
-        self
+        Self { deltas: vec![], unreadable: vec![] }
     }
 }
 
@@ -126,7 +85,7 @@ impl<K> InformerOptions<K> {
 pub struct Cache<K> {
     indexer: Arc<RwLock<Indexer<K>>>,
     observers: Arc<[DeltaObserver<K>]>,
-    subscribers: Arc<Mutex<Vec<UnboundedSender<Delta<K>>>>>,
+    subscribers: Arc<Mutex<Subscribers<K>>>,
     served: Sender<bool>,
     relists: Sender<u64>,
     changed: Arc<Notify>,
@@ -181,8 +140,42 @@ impl<K> Cache<K> {
             // The receiver exists, so it gets the delta.
             let _ = sender.unbounded_send(Delta { old: None, new: Some(object) });
         }
-        subscribers.push(sender);
+        subscribers.deltas.push(sender);
         deltas
+    }
+
+    /// The unreadable objects that appear, change, are repaired or are deleted from now on. The stream begins with the
+    /// unreadable objects that the cache has.
+    pub fn subscribe_unreadable(&self) -> impl Stream<Item = Arc<UnreadableObject>> + Send + Unpin + 'static + use<K> {
+        let mut subscribers = self.subscribers.lock();
+        let (sender, objects) = unbounded();
+        for object in self.indexer.read().unreadable.all() {
+            // The receiver exists, so it gets the object.
+            let _ = sender.unbounded_send(Arc::clone(object));
+        }
+        subscribers.unreadable.push(sender);
+        objects
+    }
+
+    /// The object of that name, if it exists and could not be decoded. If an earlier state could be decoded, [`get`](Self::get)
+    /// returns that state.
+    pub fn unreadable(&self, namespace: &str, name: &str) -> Option<Arc<UnreadableObject>> {
+        self.indexer.read().unreadable.get(namespace, name)
+    }
+
+    /// The unreadable objects of a namespace that the object with this uid controls.
+    pub fn unreadable_owned_by(&self, namespace: &str, owner_uid: &str) -> Vec<Arc<UnreadableObject>> {
+        let is_owned = |object: &&Arc<UnreadableObject>| {
+            object.metadata.namespace.as_deref() == Some(namespace)
+                && controller_of(&object.metadata).is_some_and(|owner| owner.uid == owner_uid)
+        };
+        self.indexer.read().unreadable.all().filter(is_owned).cloned().collect()
+    }
+
+    /// Whether an object of that name exists, be it readable or not.
+    pub fn contains(&self, namespace: &str, name: &str) -> bool {
+        let indexer = self.indexer.read();
+        indexer.get(namespace, name).is_some() || indexer.unreadable.get(namespace, name).is_some()
     }
 
     /// Waits until `condition` returns true. It is checked after every change of the cache, and may keep state.
@@ -265,20 +258,30 @@ pub struct Writer<K>(Cache<K>);
 impl<K: Resource> Writer<K> {
     /// Stores a complete list, and removes all other objects.
     pub fn replace(&self, objects: Vec<K>) -> Vec<Delta<K>> {
-        self.apply_event(Event::Replace(objects))
+        self.replace_decoded(objects.into_iter().map(DecodedObject::Readable).collect())
+    }
+
+    /// Stores a complete list with unreadable objects, and removes all other objects.
+    pub fn replace_decoded(&self, objects: Vec<DecodedObject<K>>) -> Vec<Delta<K>> {
+        self.apply_event(Event::Replace(objects)).deltas
     }
 
     /// Stores an object that was created or changed.
     pub fn apply(&self, object: K) -> Vec<Delta<K>> {
-        self.apply_event(Event::Apply(object))
+        self.apply_event(Event::Apply(DecodedObject::Readable(object))).deltas
+    }
+
+    /// Stores that an object exists that could not be decoded.
+    pub fn apply_unreadable(&self, object: UnreadableObject) -> Vec<Delta<K>> {
+        self.apply_event(Event::Apply(DecodedObject::Unreadable(Arc::new(object)))).deltas
     }
 
     /// Removes an object. `object` is its final state.
     pub fn delete(&self, object: K) -> Vec<Delta<K>> {
-        self.apply_event(Event::Delete(object))
+        self.apply_event(Event::Delete(DecodedObject::Readable(object))).deltas
     }
 
-    fn apply_event(&self, event: Event<K>) -> Vec<Delta<K>> {
+    fn apply_event(&self, event: Event<K>) -> Changes<K> {
         let mut subscribers = self.0.subscribers.lock();
         let mut indexer = self.0.indexer.write();
         let deltas = match event {
@@ -292,12 +295,26 @@ impl<K: Resource> Writer<K> {
         for delta in &deltas {
             self.0.observers.iter().for_each(|observer| observer(delta));
         }
+        let UnreadableChanges { changed, to_log } = indexer.unreadable.take_changes();
         // The observers have seen all deltas before a reader sees one.
         drop(indexer);
         // A subscriber that dropped its stream gets no further deltas.
-        subscribers.retain(|subscriber| deltas.iter().all(|delta| subscriber.unbounded_send(delta.clone()).is_ok()));
-        deltas
+        subscribers
+            .deltas
+            .retain(|subscriber| deltas.iter().all(|delta| subscriber.unbounded_send(delta.clone()).is_ok()));
+        let sent = |subscriber: &UnboundedSender<_>| {
+            changed.iter().all(|object| subscriber.unbounded_send(Arc::clone(object)).is_ok())
+        };
+        subscribers.unreadable.retain(sent);
+        Changes { deltas, to_log }
     }
+}
+
+/// The result of one event.
+struct Changes<K> {
+    deltas: Vec<Delta<K>>,
+    /// The objects that became unreadable.
+    to_log: Vec<Arc<UnreadableObject>>,
 }
 
 /// Starts the informer of one kind on its own task. `ready` completes with the first list, or when the API server does not
@@ -316,8 +333,8 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let kind = K::kind(dyntype).into_owned();
-    let size = metrics.cache_objects(&kind);
-    let reflector = Reflector::new(api, kind, options.config.clone(), options.filter, metrics.clone());
+    let cache_metrics = CacheMetrics::new(metrics, &kind, &options.indices);
+    let reflector = Reflector::new(api, kind.clone(), options.config.clone(), options.filter, metrics.clone());
     let (cache, writer) = Cache::with_writer(options);
     let mut ready = Some(ready);
     tokio::spawn(reflector.run(move |event| {
@@ -329,9 +346,9 @@ where
         if let (Event::Error(error), Some(ready)) = (&event, &ready) {
             ready.set_reason(error);
         }
-        writer.apply_event(event);
+        log_unreadable(&kind, &writer.apply_event(event).to_log);
         let Writer(store) = &writer;
-        size.set(store.len().try_into().unwrap_or(i64::MAX));
+        cache_metrics.set(&store.indexer.read());
         if served == Some(true) {
             store.relists.send_modify(|relists| *relists += 1);
         }
@@ -343,6 +360,15 @@ where
         }
     }));
     cache
+}
+
+/// Logs each object once, without any of its values: they may be secret.
+fn log_unreadable(kind: &str, objects: &[Arc<UnreadableObject>]) {
+    for object in objects {
+        let UnreadableObject { metadata, reason } = &**object;
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        tracing::warn!(kind, namespace, name, reason, "the object could not be decoded; it counts as existing");
+    }
 }
 
 #[cfg(test)]

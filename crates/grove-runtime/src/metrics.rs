@@ -23,6 +23,8 @@ pub struct Metrics {
     lists: IntCounterVec,
     watches: IntCounterVec,
     cache_objects: IntGaugeVec,
+    unreadable_objects: IntGaugeVec,
+    cache_index_values: IntGaugeVec,
     leader_status: IntGaugeVec,
     renewal_delay: HistogramVec,
     config: IntGaugeVec,
@@ -77,6 +79,16 @@ impl Metrics {
                 &["kind"],
             )?,
             cache_objects: gauge("grove_cache_objects", "Number of objects in the cache of a kind.", &["kind"])?,
+            unreadable_objects: gauge(
+                "grove_unreadable_objects",
+                "Number of objects of a kind that exist and could not be decoded.",
+                &["kind"],
+            )?,
+            cache_index_values: gauge(
+                "grove_cache_index_values",
+                "Number of values in an index of the cache of a kind.",
+                &["kind", "index"],
+            )?,
             leader_status: gauge(
                 "leader_election_master_status",
                 "1 if this replica holds the lease, 0 if it is a standby.",
@@ -148,6 +160,16 @@ impl Metrics {
     /// The gauge of the number of objects in the cache of a kind.
     pub fn cache_objects(&self, kind: &str) -> IntGauge {
         self.cache_objects.with_label_values(&[kind])
+    }
+
+    /// The gauge of the number of objects of a kind that could not be decoded.
+    pub fn unreadable_objects(&self, kind: &str) -> IntGauge {
+        self.unreadable_objects.with_label_values(&[kind])
+    }
+
+    /// The gauge of the number of values in an index of the cache of a kind.
+    pub fn cache_index_values(&self, kind: &str, index: &str) -> IntGauge {
+        self.cache_index_values.with_label_values(&[kind, index])
     }
 }
 

@@ -58,9 +58,7 @@ pub struct ServiceIdentity<'a> {
 /// # Errors
 /// `level` is not a valid filter, or the process already has a logger.
 pub fn start(format: LogFormat, level: &str, identity: &ServiceIdentity<'_>) -> anyhow::Result<()> {
-    // The callers of kube log connection errors themselves.
-    let quiet = if matches!(level, "info" | "error") { ",kube_client::client::builder=off" } else { "" };
-    let filter = EnvFilter::try_new(format!("{level}{quiet}"));
+    let filter = EnvFilter::try_new(filter_directives(level));
     let filter = filter.with_context(|| format!("the log level {level:?} is invalid"))?;
     let settings = TraceSettings::read(environment_variable);
     let traces = settings.as_ref().map(|settings| Traces::start(settings, identity));
@@ -80,6 +78,18 @@ pub fn start(format: LogFormat, level: &str, identity: &ServiceIdentity<'_>) -> 
         warn(&warning);
     }
     Ok(())
+}
+
+/// The filter for a level. kube logs responses that it cannot decode as warnings, and a response may contain secrets. `level`
+/// comes later, so that it can allow these warnings.
+fn filter_directives(level: &str) -> String {
+    let requests = match level {
+        // The callers of kube log connection errors themselves.
+        "info" | "error" => ",kube_client::client::builder=off",
+        "debug" => ",kube_client::client::builder=debug",
+        _ => "",
+    };
+    format!("kube_client::client=error,{level}{requests}")
 }
 
 fn install(traces: Traces) {
@@ -114,5 +124,33 @@ where
     match format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.with_ansi(false).boxed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::{Level, enabled, subscriber::with_default};
+
+    use super::*;
+
+    /// Whether a filter logs responses, connection errors of requests, and requests.
+    fn logged(level: &str) -> [bool; 3] {
+        let filter = EnvFilter::try_new(filter_directives(level)).unwrap();
+        with_default(tracing_subscriber::registry().with(filter), || {
+            [
+                enabled!(target: "kube_client::client", Level::WARN),
+                enabled!(target: "kube_client::client::builder", Level::ERROR),
+                enabled!(target: "kube_client::client::builder", Level::DEBUG),
+            ]
+        })
+    }
+
+    #[test]
+    fn no_response_is_logged_unless_the_filter_names_the_client_of_kube() {
+        assert_eq!(logged("info"), [false, false, false]);
+        assert_eq!(logged("error"), [false, false, false]);
+        assert_eq!(logged("debug"), [false, true, true]);
+        assert_eq!(logged("info,kube=debug"), [false, true, false]);
+        assert!(logged("info,kube_client::client=debug")[0]);
     }
 }

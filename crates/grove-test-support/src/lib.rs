@@ -5,6 +5,7 @@
 
 pub mod edits;
 pub mod fuzz;
+pub mod list_items;
 pub mod mock_api_server;
 pub mod reviews;
 pub mod rows;

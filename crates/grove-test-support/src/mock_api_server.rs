@@ -115,7 +115,7 @@ async fn respond(response: MockResponse) -> Result<Response<Body>, std::io::Erro
         MockResponse::Text(code, text) => (code, Body::from(text)),
         MockResponse::Watch { events, stays_open } => (200, event_stream(events, stays_open)),
         MockResponse::LiveWatch(events) => {
-            let lines = events.map(|event| Ok::<_, Infallible>(Bytes::from(format!("{event}\n"))));
+            let lines = events.map(|event| Ok::<_, Infallible>(line(&event)));
             (200, Body::from_stream(lines))
         }
         MockResponse::ConnectionReset => return Err(std::io::Error::other("connection reset by peer")),
@@ -125,9 +125,14 @@ async fn respond(response: MockResponse) -> Result<Response<Body>, std::io::Erro
 }
 
 fn event_stream(events: Vec<Value>, stays_open: bool) -> Body {
-    let lines = events.into_iter().map(|event| Ok::<_, Infallible>(Bytes::from(format!("{event}\n"))));
-    let lines = stream::iter(lines);
+    let lines = stream::iter(events).map(|event| Ok::<_, Infallible>(line(&event)));
     if stays_open { Body::from_stream(lines.chain(stream::pending())) } else { Body::from_stream(lines) }
+}
+
+/// A watch event with its type first, as the API server writes it.
+fn line(event: &Value) -> Bytes {
+    let (type_, object) = (&event["type"], &event["object"]);
+    Bytes::from(format!("{{\"type\":{type_},\"object\":{object}}}\n"))
 }
 
 /// A config map whose controller has the UID `owner`.

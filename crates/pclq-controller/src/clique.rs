@@ -14,7 +14,7 @@ use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
+use grove_controller::triggers::{Trigger, controller, enqueue_all_on_relist};
 use kube::ResourceExt;
 
 use self::triggers::{cliques_of_gang, cliques_of_pod};
@@ -52,6 +52,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
 ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
 ///   of the pod has scaled cliques and the pod has just been scheduled;
+/// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update), and the scaled cliques of the gang;
 /// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
@@ -68,6 +69,9 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
             stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
+        .watches(
+            pods.subscribe_unreadable().flat_map(|pod| stream::iter(controller(&pod.metadata)).map(Trigger::Reconcile)),
+        )
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {
             stream::iter(scaled_cliques_after_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)

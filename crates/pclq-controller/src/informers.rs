@@ -41,3 +41,6 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
     PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions }
 }
+
+#[cfg(test)]
+mod tests;

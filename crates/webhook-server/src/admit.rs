@@ -11,6 +11,7 @@ use grove_api_types::admission::{
 use grove_api_types::field_error::ErrorType;
 use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use grove_runtime::object_decoding::decode_from;
 use kube::core::admission::Operation;
 use kube::core::response::StatusCause;
 use kube::{Resource, ResourceExt};
@@ -143,8 +144,11 @@ fn authorize_change(request: &AdmissionRequest, cluster: &ClusterFacts) -> Admis
     let (user, object, old_object) =
         (request.user_info.username.as_str(), request.object.as_ref(), request.old_object.as_ref());
     let attributes = Attributes { operation, kind, resource: &resource, user, object, old_object };
-    let set = attributes.set().and_then(|name| cluster.caches.sets.get(&request.namespace, name));
+    let (name, sets) = (attributes.set(), &cluster.caches.sets);
+    let set = name.and_then(|name| sets.get(&request.namespace, name));
     let parent = match &set {
+        // A set that could not be decoded exists, and its objects are protected.
+        None if name.is_some_and(|name| sets.contains(&request.namespace, name)) => ParentSet::Found(None),
         None => ParentSet::NotFound,
         Some(cached) => {
             let TransformedObject(set) = &**cached;
@@ -187,7 +191,7 @@ fn required_object(request: &AdmissionRequest) -> Result<&Value, String> {
 }
 
 fn parse<K: Resource<DynamicType = ()> + DeserializeOwned>(object: &Value) -> Result<K, String> {
-    K::deserialize(object).map_err(|error| format!("the object is not a valid {}: {error}", K::kind(&())))
+    decode_from(object).map_err(|error| format!("the object is not a valid {}: {error}", K::kind(&())))
 }
 
 #[cfg(test)]

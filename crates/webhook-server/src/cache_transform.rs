@@ -164,3 +164,6 @@ impl Resource for Queue {
         &mut self.metadata
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,11 +114,11 @@ impl ClusterFacts {
     }
 
     pub(crate) fn has_topology(&self, name: &str) -> bool {
-        self.caches.topologies.get("", name).is_some()
+        self.caches.topologies.contains("", name)
     }
 
     pub(crate) fn has_binding(&self, name: &str) -> bool {
-        self.caches.bindings.get("", name).is_some()
+        self.caches.bindings.contains("", name)
     }
 
     fn referencing_set(&self, set: &PodCliqueSet) -> ReferencingSet {

@@ -69,13 +69,13 @@ impl MissingObject {
     fn is_cached(&self, caches: &RuleCaches) -> bool {
         let (namespace, name) = (self.namespace.as_str(), self.name.as_str());
         match self.kind {
-            ReferencedKind::Set => caches.sets.get(namespace, name).is_some(),
-            ReferencedKind::Group => caches.groups.get(namespace, name).is_some(),
-            ReferencedKind::Clique => caches.cliques.get(namespace, name).is_some(),
+            ReferencedKind::Set => caches.sets.contains(namespace, name),
+            ReferencedKind::Group => caches.groups.contains(namespace, name),
+            ReferencedKind::Clique => caches.cliques.contains(namespace, name),
             ReferencedKind::Topology => {
-                caches.topologies.get(namespace, name).is_some() || caches.bindings.get(namespace, name).is_some()
+                caches.topologies.contains(namespace, name) || caches.bindings.contains(namespace, name)
             }
-            ReferencedKind::Queue => caches.queues.as_ref().is_some_and(|queues| queues.get(namespace, name).is_some()),
+            ReferencedKind::Queue => caches.queues.as_ref().is_some_and(|queues| queues.contains(namespace, name)),
         }
     }
 

@@ -79,12 +79,21 @@ impl AdmissionRequest {
         if review.api_version != META_API_VERSION_V1 {
             return Err(InvalidReview::Version(review.api_version));
         }
-        review.request.ok_or(InvalidReview::NoRequest)
+        let mut request = review.request.ok_or(InvalidReview::NoRequest)?;
+        [&mut request.object, &mut request.old_object].into_iter().flatten().for_each(remove_managed_fields);
+        Ok(request)
     }
 
     /// `namespace/name`. In a create request the name may be empty, because the API server generates it later.
     pub(crate) fn full_name(&self) -> String {
         [self.namespace.as_str(), self.name.as_str()].join("/")
+    }
+}
+
+/// No rule reads the managed fields, and any client may write a time into them that no type can represent.
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
     }
 }
 
@@ -187,6 +196,15 @@ mod tests {
         let request = parse(&review).unwrap();
         assert_eq!(request.object, Some(object));
         assert_eq!((request.old_object, request.operation), (None, Operation::Create));
+    }
+
+    #[test]
+    fn the_managed_fields_of_both_objects_are_removed() {
+        let object = json!({ "metadata": { "name": "a", "managedFields": [{ "time": "9999-12-31T23:59:59Z" }] } });
+        let request = json!({ "uid": "1", "operation": "UPDATE", "object": object, "oldObject": object });
+        let request = parse(&json!({ "apiVersion": "admission.k8s.io/v1", "request": request })).unwrap();
+        let expected = Some(json!({ "metadata": { "name": "a" } }));
+        assert_eq!((&request.object, &request.old_object), (&expected, &expected));
     }
 
     #[test]

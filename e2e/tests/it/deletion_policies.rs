@@ -119,7 +119,11 @@ async fn a_terminating_namespace_gets_at_most_one_batch_of_creates_per_owner() {
     ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     let rejected = audit::rejected_creates_since(cluster.dir(), mark, &ns.name);
     let of = |account: &str| rejected.iter().filter(|create| create.contains(account)).count();
-    assert!(of("(pclq-controller)") <= CLIQUES * FIRST_BATCH && of("(pcs-controller)") <= CLIQUES, "{}", rejected.join("\n"));
+    assert!(
+        of("(pclq-controller)") <= CLIQUES * FIRST_BATCH && of("(pcs-controller)") <= CLIQUES,
+        "{}",
+        rejected.join("\n")
+    );
 }
 
 /// The Go operator sets finalizers on each set, scaling group and clique. After it was replaced, no process but ours removes them.

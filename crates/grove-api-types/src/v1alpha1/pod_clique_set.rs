@@ -75,7 +75,7 @@ pub struct PodCliqueSetSpec {
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetUpdateStrategy {
     /// The type of the strategy.
-    #[serde(default, rename = "type")]
+    #[serde(default, rename = "type", deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub type_: UpdateStrategyType,
 }
 

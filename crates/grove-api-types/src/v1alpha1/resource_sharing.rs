@@ -18,9 +18,10 @@ pub struct ResourceClaimTemplateConfig {
 }
 
 /// The scope of a shared claim.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum ResourceSharingScope {
     /// One claim, which all replicas of the level share.
+    #[default]
     AllReplicas,
     /// One claim per replica of the level.
     PerReplica,
@@ -36,6 +37,7 @@ pub struct ResourceSharingSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `AllReplicas`: one claim for all pods of the clique; `PerReplica`: one claim per pod.
+    #[serde(deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub scope: ResourceSharingScope,
 }
 
@@ -49,6 +51,7 @@ pub struct PcsResourceSharingSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `AllReplicas`: one claim for all replicas of the set; `PerReplica`: one claim per replica.
+    #[serde(deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub scope: ResourceSharingScope,
     /// The pods that share the claim. Without a filter all pods of the set share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +82,7 @@ pub struct PcsgResourceSharingSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `AllReplicas`: one claim for all replicas of the scaling group; `PerReplica`: one claim per replica.
+    #[serde(deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub scope: ResourceSharingScope,
     /// The pods that share the claim. Without a filter all cliques of the scaling group share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

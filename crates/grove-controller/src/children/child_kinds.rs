@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use futures::stream::BoxStream;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use grove_runtime::rbac::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -22,7 +25,7 @@ use crate::{
     name_waiters::NameWaiters,
     plan::{Create, Plan, Stage, Step},
     shared_informer_factory::SharedInformerFactory,
-    triggers::{Trigger, enqueue_owners},
+    triggers::{Trigger, enqueue_owners, enqueue_owners_of_unreadable},
 };
 
 /// The kinds of children of an owner, in the order of their creation.
@@ -149,7 +152,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn failure_domains(&self, expansion: &O::Expansion<'_>) -> Vec<(String, i32)>;
     /// Reads the children of the owner from the cache.
     fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren);
-    /// The objects with the name of a desired child that the owner does not control.
+    /// The objects with the name of a desired child that the owner does not control, and the unreadable ones among its children.
     fn name_conflicts(
         &self,
         informers: &SharedInformerFactory,
@@ -166,7 +169,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     ) -> BoxStream<'static, Trigger<O::Object>>;
     /// The number of complete lists of this kind.
     fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64>;
-    /// Whether the cache has the child with this UID.
+    /// Whether the cache has the child with this UID, be it readable or not.
     fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool;
     /// See [`ChildKinds::apply_create`].
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool;
@@ -214,8 +217,16 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         owner: &<C::Owner as OwnerKind>::Object,
         expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
     ) -> Vec<NameConflict> {
-        let names = C::desired(expansion).map(|desired| desired.name);
-        name_waiters.name_conflicts(&informers.cache::<C::Object>(), owner, names)
+        let (names, cache) = (C::desired(expansion).map(|desired| desired.name), informers.cache::<C::Object>());
+        let mut conflicts = name_waiters.name_conflicts(&cache, owner, names);
+        let (namespace, uid) = (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default());
+        for child in cache.unreadable_owned_by(&namespace, &uid) {
+            let conflict = NameConflict::with_unreadable::<C::Object>(&child);
+            if conflicts.iter().all(|other| other.target != conflict.target) {
+                conflicts.push(conflict);
+            }
+        }
+        conflicts
     }
 
     fn triggers(
@@ -224,7 +235,9 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         creates: &CreateState<<C::Owner as OwnerKind>::Object>,
         name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
     ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
-        enqueue_owners(informers.cache::<C::Object>().subscribe(), C::needs_reconcile, creates, name_waiters)
+        let cache = informers.cache::<C::Object>();
+        let unreadable = enqueue_owners_of_unreadable::<C::Object, _>(cache.subscribe_unreadable(), name_waiters);
+        stream::select(enqueue_owners(cache.subscribe(), C::needs_reconcile, creates, name_waiters), unreadable).boxed()
     }
 
     fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64> {
@@ -232,8 +245,10 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool {
-        let cached = informers.cache::<C::Object>().get(namespace, name);
-        cached.and_then(|cached| cached.uid()).is_some_and(|cached| cached == uid)
+        let cache = informers.cache::<C::Object>();
+        let readable = cache.get(namespace, name).and_then(|cached| cached.uid());
+        let unreadable = cache.unreadable(namespace, name).and_then(|cached| cached.metadata.uid.clone());
+        [readable, unreadable].iter().flatten().any(|cached| cached == uid)
     }
 
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool {

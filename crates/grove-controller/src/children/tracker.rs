@@ -44,8 +44,8 @@ impl<O: OwnerKind> ChildTracker<O> {
         self.kinds.observe(&self.informers, owner)
     }
 
-    /// The objects that have the name of a desired child and that `owner` does not control. A change of such an object
-    /// triggers the owner.
+    /// The objects that have the name of a desired child and that `owner` does not control, and the children of `owner` that could
+    /// not be decoded. A change of such an object triggers the owner.
     pub fn name_conflicts(&self, owner: &O::Object, expansion: &O::Expansion<'_>) -> Vec<NameConflict> {
         self.kinds.name_conflicts(&self.informers, &self.name_waiters, owner, expansion)
     }

@@ -1,9 +1,11 @@
 //! The writes as HTTP requests. A response contains only metadata, and only its UID is read: the watch delivers the object.
 
 use axum::http::{HeaderValue, Request, header::ACCEPT};
+use grove_runtime::object_decoding::{ObjectMetadata, decode};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Client, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
     core::{DynamicObject, Request as Requests, request},
 };
 use serde::{Deserialize, Serialize};
@@ -56,6 +58,17 @@ pub(super) async fn delete(client: &Client, delete: &Delete) -> Result<(), kube:
     let params = if *is_foreground { DeleteParams::foreground() } else { DeleteParams::background() };
     let params = params.preconditions(preconditions);
     send(client, requests(target).delete(&target.name, &params)).await.map(drop)
+}
+
+/// Reads the metadata of the object, without its managed fields: any client may write a time into them that cannot be decoded.
+#[expect(clippy::disallowed_methods, reason = "`Api::get_metadata` decodes the managed fields")]
+pub(super) async fn get_metadata(client: &Client, target: &Target) -> Result<ObjectMeta, kube::Error> {
+    let request = requests(target).get_metadata(&target.name, &GetParams::default());
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert("get_metadata");
+    let text = client.request_text(request).await?;
+    let ObjectMetadata { metadata } = decode(&text).map_err(kube::Error::SerdeError)?;
+    Ok(metadata)
 }
 
 fn requests(target: &Target) -> Requests {

@@ -10,7 +10,10 @@ use std::{
 use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
-use super::{Delta, Filter};
+use super::{
+    Delta, Filter,
+    unreadable_objects::{DecodedObject, UnreadableObject, UnreadableObjects},
+};
 use crate::resource_version::is_older;
 
 /// Computes the values under which an index lists an object (client-go's `IndexFunc`).
@@ -135,6 +138,8 @@ pub(super) struct Indexer<K> {
     /// Whether two objects with the same uid and resource version are equal.
     trusts_versions: bool,
     by_namespace: BTreeMap<String, BTreeMap<String, Arc<K>>>,
+    /// The objects with a current state that could not be decoded. Their last readable state stays in `by_namespace`.
+    pub(super) unreadable: UnreadableObjects,
     indices: Vec<IndexedObjects<K>>,
     len: usize,
 }
@@ -142,7 +147,8 @@ pub(super) struct Indexer<K> {
 impl<K> Indexer<K> {
     pub(super) fn new(filter: Option<Filter<K>>, indices: impl IntoIterator<Item = Index<K>>) -> Self {
         let indices = indices.into_iter().map(IndexedObjects::new).collect();
-        Self { filter, trusts_versions: true, by_namespace: BTreeMap::new(), indices, len: 0 }
+        let (by_namespace, unreadable) = (BTreeMap::new(), UnreadableObjects::default());
+        Self { filter, trusts_versions: true, by_namespace, unreadable, indices, len: 0 }
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
@@ -168,6 +174,11 @@ impl<K> Indexer<K> {
         self.len
     }
 
+    /// The number of values in each index, in the order of the indices.
+    pub(super) fn index_sizes(&self) -> impl Iterator<Item = usize> {
+        self.indices.iter().map(|index| index.by_value.len())
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
         self.by_namespace.values().flat_map(BTreeMap::values)
     }
@@ -176,8 +187,9 @@ impl<K> Indexer<K> {
 impl<K: Resource> Indexer<K> {
     /// Applies a complete list. A known object that the list does not contain was deleted. If an object of the list is older
     /// than the known one, the server was restored from a backup.
-    pub(super) fn replace(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
-        let is_outdated = |object: &K| {
+    pub(super) fn replace(&mut self, objects: Vec<DecodedObject<K>>) -> Vec<Delta<K>> {
+        let is_outdated = |object: &DecodedObject<K>| {
+            let DecodedObject::Readable(object) = object else { return false };
             let (namespace, name) = key(object);
             self.get(&namespace, &name).is_some_and(|known| known.uid() == object.uid() && is_older(object, &*known))
         };
@@ -189,27 +201,54 @@ impl<K: Resource> Indexer<K> {
 
     /// Applies a complete list of a server that was restored from a backup: an object may differ from the known one with
     /// the same resource version.
-    pub(super) fn replace_after_restore(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
+    pub(super) fn replace_after_restore(&mut self, objects: Vec<DecodedObject<K>>) -> Vec<Delta<K>> {
         self.trusts_versions = false;
         let deltas = self.replace_all(objects);
         self.trusts_versions = true;
         deltas
     }
 
-    fn replace_all(&mut self, objects: Vec<K>) -> Vec<Delta<K>> {
+    fn replace_all(&mut self, objects: Vec<DecodedObject<K>>) -> Vec<Delta<K>> {
         let mut deleted: BTreeMap<_, _> = self.iter().map(|object| (key(&**object), Arc::clone(object))).collect();
-        let mut deltas = vec![];
+        let (mut deltas, mut unreadable) = (vec![], BTreeSet::new());
         for object in objects {
-            deleted.remove(&key(&object));
+            let key = object.key();
+            deleted.remove(&key);
+            if matches!(object, DecodedObject::Unreadable(_)) {
+                unreadable.insert(key);
+            }
             deltas.extend(self.apply(object));
         }
+        self.unreadable.retain(|key| unreadable.contains(key));
         let removals: Vec<_> = deleted.into_values().map(|object| self.remove(object)).collect();
         deltas.splice(0..0, removals);
         deltas
     }
 
-    /// Applies an object that was created or changed. One that does not pass the filter counts as deleted.
-    pub(super) fn apply(&mut self, object: K) -> Vec<Delta<K>> {
+    /// Applies an object that was created or changed.
+    pub(super) fn apply(&mut self, object: DecodedObject<K>) -> Vec<Delta<K>> {
+        match object {
+            DecodedObject::Readable(object) => {
+                self.unreadable.remove(&key(&object));
+                self.apply_readable(object)
+            }
+            DecodedObject::Unreadable(object) => self.apply_unreadable(object).into_iter().collect(),
+        }
+    }
+
+    /// An unreadable object still exists, so its last readable state stays. If the uid differs, the watch missed the deletion
+    /// of the known object.
+    fn apply_unreadable(&mut self, object: Arc<UnreadableObject>) -> Option<Delta<K>> {
+        let metadata = &object.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        let known = self.get(namespace.unwrap_or_default(), name.unwrap_or_default());
+        let deleted = known.filter(|known| metadata.uid.is_some() && known.uid() != metadata.uid);
+        self.unreadable.insert(object);
+        deleted.map(|deleted| self.remove(deleted))
+    }
+
+    /// An object that does not pass the filter counts as deleted.
+    fn apply_readable(&mut self, object: K) -> Vec<Delta<K>> {
         let (namespace, name) = key(&object);
         let known = self.get(&namespace, &name);
         if self.filter.is_some_and(|filter| !filter(&object)) {
@@ -231,14 +270,18 @@ impl<K: Resource> Indexer<K> {
     }
 
     /// Applies the final state of an object that was deleted.
-    pub(super) fn delete(&mut self, object: K) -> Option<Delta<K>> {
-        let (namespace, name) = key(&object);
+    pub(super) fn delete(&mut self, object: DecodedObject<K>) -> Option<Delta<K>> {
+        let ((namespace, name), uid) = (object.key(), object.metadata().uid.clone());
         let known = self.get(&namespace, &name);
-        if known.as_ref().is_some_and(|known| known.uid() != object.uid()) {
+        self.unreadable.remove_deleted(&(namespace, name), uid.as_deref());
+        if known.as_ref().is_some_and(|known| known.uid() != uid) {
             // The delta of its successor came first, and reported this delete.
             return None;
         }
-        let last = if self.filter.is_some_and(|filter| !filter(&object)) { known? } else { Arc::new(object) };
+        let last = match object {
+            DecodedObject::Readable(object) if self.filter.is_none_or(|filter| filter(&object)) => Arc::new(object),
+            DecodedObject::Readable(_) | DecodedObject::Unreadable(_) => known?,
+        };
         Some(self.remove(last))
     }
 

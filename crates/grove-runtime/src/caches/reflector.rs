@@ -11,17 +11,20 @@ use std::{
     time::Duration,
 };
 
+use axum::http;
 use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Client, Resource,
     api::{ListParams, WatchEvent, WatchParams},
-    core::Status,
+    core::{Request, Status, request},
     runtime::watcher,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::Filter;
+use super::{Filter, unreadable_objects::DecodedObject};
 use crate::{
     api_error::{ApiError, error_chain},
     backoff::Backoff,
@@ -38,25 +41,30 @@ const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
 /// The pause after a watch that ended early and brought events. A busy server closes the watches of slow clients.
 const REWATCH_DELAY: Duration = Duration::from_millis(50);
 
+/// A request as kube builds it.
+type BuiltRequest = Result<http::Request<Vec<u8>>, request::Error>;
+
 /// What the reflector reports to the cache.
 pub(super) enum Event<K> {
     /// The complete list.
-    Replace(Vec<K>),
+    Replace(Vec<DecodedObject<K>>),
     /// The complete list of a server that was restored from a backup. Objects with known versions may have changed.
-    ReplaceAfterRestore(Vec<K>),
+    ReplaceAfterRestore(Vec<DecodedObject<K>>),
     /// The API server does not serve the kind.
     NotServed,
     /// A list or a watch failed for this reason.
     Error(String),
     /// One object was created or changed.
-    Apply(K),
+    Apply(DecodedObject<K>),
     /// One object was deleted; this is its final state.
-    Delete(K),
+    Delete(DecodedObject<K>),
 }
 
 /// Lists and watches one kind.
 pub(super) struct Reflector<K> {
-    api: Api<K>,
+    client: Client,
+    /// Builds the requests for the kind.
+    requests: Request,
     /// The name of the kind in logs and metrics.
     kind: String,
     config: watcher::Config,
@@ -100,6 +108,11 @@ impl Error {
         self.status().is_some_and(|status| status.code == 404)
     }
 
+    /// A response or an event is not in the format of the API. kube reports such an event as a status without a code.
+    fn is_malformed(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::SerdeError(_))) || self.status().is_some_and(|status| status.code == 0)
+    }
+
     fn is_without_answer(&self) -> bool {
         self.status().is_none()
     }
@@ -117,6 +130,8 @@ impl Display for Error {
             _ if self.is_not_served() => {
                 write!(f, "the API server does not serve this kind; its definition has to be installed")
             }
+            // The error may contain a part of an object.
+            _ if self.is_malformed() => write!(f, "the API server sent a list or an event that is not valid"),
             Self::Api(kube::Error::Api(status)) | Self::WatchStatus(status) => {
                 write!(f, "the API server answered {}", ApiError::for_required_access(status))
             }
@@ -136,8 +151,10 @@ where
         filter: Option<Filter<K>>,
         metrics: Metrics,
     ) -> Self {
+        let requests = Request::new(api.resource_url());
         Self {
-            api,
+            client: api.into_client(),
+            requests,
             kind,
             config,
             filter,
@@ -164,7 +181,8 @@ where
                 Err(error) => {
                     self.is_interrupted = true;
                     self.was_unreachable |= error.is_without_answer();
-                    if error.is_expired() || error.is_not_served() {
+                    // After a malformed event, the next watch would receive the same event again.
+                    if error.is_expired() || error.is_not_served() || error.is_malformed() {
                         self.version = None;
                     }
                     (error.to_string(), error.retry_after())
@@ -226,8 +244,8 @@ where
             return Ok(true);
         }
         let params = ListParams { limit: Some(1), ..self.selectors() };
-        let list = with_timeout(self.api.list_metadata(&params)).await?;
-        let newest = list.metadata.resource_version.unwrap_or_default();
+        let text = self.request_text("list_metadata", self.requests.list_metadata(&params)).await?;
+        let newest = parse_list(&text)?.metadata.resource_version.unwrap_or_default();
         let (Ok(known), Ok(newest)) = (version.parse::<u64>(), newest.parse::<u64>()) else { return Ok(true) };
         if newest < known {
             let kind = &self.kind;
@@ -244,22 +262,40 @@ where
         }
     }
 
-    async fn list(&self) -> Result<(String, Vec<K>), Error> {
+    async fn list(&self) -> Result<(String, Vec<DecodedObject<K>>), Error> {
         let mut params = ListParams { limit: self.config.page_size, ..self.selectors() };
         let mut objects = vec![];
         loop {
-            let page = with_timeout(self.api.list(&params)).await?;
-            // Each page is filtered before the next one is read, so that filtered objects never add up in memory.
-            let matching = page.items.into_iter().filter(|object| self.filter.is_none_or(|filter| filter(object)));
-            objects.extend(matching.map(strip_managed_fields));
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let text = self.request_text("list", self.requests.list(&params)).await?;
+            let metadata = self.decode_page(&text, &mut objects)?;
+            params.continue_token = metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
                 self.metrics.record_list(&self.kind);
-                return Ok((page.metadata.resource_version.unwrap_or_default(), objects));
+                return Ok((metadata.resource_version.unwrap_or_default(), objects));
             }
         }
     }
 
+    /// Each page is filtered before the next one is read, so that filtered objects never add up in memory.
+    fn decode_page(&self, text: &str, objects: &mut Vec<DecodedObject<K>>) -> Result<ListMeta, Error> {
+        let RawList { metadata, items } = parse_list(text)?;
+        let items = items.into_iter().flatten().map(|item| DecodedObject::from_json(item.get()));
+        objects.extend(items.filter(|item| self.is_stored(item)));
+        Ok(metadata)
+    }
+
+    fn is_stored(&self, object: &DecodedObject<K>) -> bool {
+        let DecodedObject::Readable(object) = object else { return true };
+        self.filter.is_none_or(|filter| filter(object))
+    }
+
+    /// Sends a request of this name. The name is in traces.
+    #[expect(clippy::disallowed_methods, reason = "the reflector decodes each object of a list on its own")]
+    async fn request_text(&self, name: &'static str, request: BuiltRequest) -> Result<String, Error> {
+        with_timeout(self.client.request_text(named(name, request)?)).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the reflector decodes each object of a watch on its own")]
     async fn watch(&mut self, version: String, sink: &mut impl FnMut(Event<K>)) -> Result<usize, Error> {
         let seconds = self.config.timeout.unwrap_or(WATCH_SECONDS);
         let params = WatchParams {
@@ -270,7 +306,8 @@ where
         };
         let requested = Duration::from_secs(seconds.into());
         let started = Instant::now();
-        let mut events = with_timeout(self.api.watch(&params, &version)).await?.boxed();
+        let request = named("watch", self.requests.watch(&params, &version))?;
+        let mut events = with_timeout(self.client.request_events::<Box<RawValue>>(request)).await?.boxed();
         self.metrics.record_watch(&self.kind);
         let mut received = 0;
         // Without this timeout a connection that broke unnoticed would stay silent for ever.
@@ -288,21 +325,23 @@ where
         Ok(received)
     }
 
-    fn forward(&mut self, event: WatchEvent<K>, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {
+    fn forward(&mut self, event: WatchEvent<Box<RawValue>>, sink: &mut impl FnMut(Event<K>)) -> Result<(), Error> {
         match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                self.version = object.resource_version();
-                sink(Event::Apply(strip_managed_fields(object)));
-            }
-            WatchEvent::Deleted(object) => {
-                self.version = object.resource_version();
-                sink(Event::Delete(strip_managed_fields(object)));
-            }
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => sink(Event::Apply(self.decode_event(&object))),
+            WatchEvent::Deleted(object) => sink(Event::Delete(self.decode_event(&object))),
             WatchEvent::Bookmark(bookmark) => self.version = Some(bookmark.metadata.resource_version),
             WatchEvent::Error(status) => return Err(Error::WatchStatus(status)),
         }
         self.recovered();
         Ok(())
+    }
+
+    fn decode_event(&mut self, object: &RawValue) -> DecodedObject<K> {
+        let object = DecodedObject::from_json(object.get());
+        if let Some(version) = &object.metadata().resource_version {
+            self.version = Some(version.clone());
+        }
+        object
     }
 }
 
@@ -310,8 +349,21 @@ async fn with_timeout<T>(request: impl Future<Output = Result<T, kube::Error>>) 
     timeout(LIST_OR_WATCH_START_TIMEOUT, request).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
 }
 
-// Managed fields are half of an object's bytes, and no code reads them.
-fn strip_managed_fields<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
+fn named(name: &'static str, request: BuiltRequest) -> Result<http::Request<Vec<u8>>, Error> {
+    let mut request = request.map_err(|error| Error::Api(kube::Error::BuildRequest(error)))?;
+    request.extensions_mut().insert(name);
+    Ok(request)
+}
+
+/// A list with the JSON of each item.
+#[derive(Deserialize)]
+struct RawList<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+fn parse_list(text: &str) -> Result<RawList<'_>, Error> {
+    serde_json::from_str(text).map_err(|error| Error::Api(kube::Error::SerdeError(error)))
 }

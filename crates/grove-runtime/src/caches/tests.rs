@@ -23,6 +23,7 @@ mod api_servers;
 mod indices;
 mod runtime_kinds;
 mod subscribers;
+mod unreadable;
 
 const OPEN: MockResponse = MockResponse::Watch { events: vec![], stays_open: true };
 

@@ -28,10 +28,15 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let pods = caches.pods.owned_by(&uid);
     let mut orphans = caches.pods.orphans(&namespace);
     orphans.retain(|pod| labelled_clique(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
+    let mut unreadable_pods = caches.pods.unreadable_owned_by(&namespace, &uid);
+    let has_state = |name: Option<&str>| name.is_some_and(|name| caches.pods.get(&namespace, name).is_some());
+    unreadable_pods.retain(|pod| !has_state(pod.metadata.name.as_deref()));
     // Read after the pods: a pod that was deleted in between has a tombstone.
     let tombstones = caches.tombstones.of_clique(&uid);
     let known_pods = || pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
-    let known_uids: BTreeSet<_> = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref()).collect();
+    let readable_uids = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref());
+    let unreadable_uids = unreadable_pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+    let known_uids: BTreeSet<_> = readable_uids.chain(unreadable_uids).collect();
     let pending_creates = ctx.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
     let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
@@ -46,6 +51,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         orphans_pods,
         pods,
         orphans,
+        unreadable_pods,
         tombstones,
         relists,
         gang,

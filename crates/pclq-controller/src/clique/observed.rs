@@ -13,6 +13,7 @@ use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::caches::UnreadableObject;
 use kube::ResourceExt;
 
 use crate::write_history::CliqueWrites;
@@ -28,6 +29,8 @@ pub(crate) struct Observed {
     pub(crate) pods: Vec<Arc<SlimPod>>,
     /// The pods without a controller that carry the labels of this clique and are not terminating, sorted by name.
     pub(crate) orphans: Vec<Arc<SlimPod>>,
+    /// The pods that it controls, that could not be decoded and that have no earlier state. Their indices are unknown.
+    pub(crate) unreadable_pods: Vec<Arc<UnreadableObject>>,
     /// The last deleted pod of each index.
     pub(crate) tombstones: Vec<Arc<SlimPod>>,
     /// The number of relists of the pods.

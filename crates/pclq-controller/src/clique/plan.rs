@@ -8,6 +8,7 @@ use grove_api_types::v1alpha1::MAX_REPLICAS;
 use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::caches::UnreadableObject;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
@@ -67,6 +68,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         .stage(creates)
         .with_independent_stages()
         .waiting(replacement::waiting(observed, &indices.free))
+        .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)
         .waiting(references_waiting);
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
@@ -106,6 +108,14 @@ fn delete<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
 
 fn with_delete_events(stage: Stage) -> Stage {
     stage.with_event(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
+}
+
+/// The index of the pod is unknown, so a further pod could have the same index.
+fn unreadable_pod(UnreadableObject { metadata, reason }: &UnreadableObject) -> Waiting {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let message =
+        format!("no pods are created until Pod {name} is corrected or deleted: it could not be decoded: {reason}");
+    Waiting::new(available::UNREADABLE_OBJECT, message)
 }
 
 fn label_missing(label: &str) -> Waiting {

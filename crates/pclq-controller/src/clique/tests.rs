@@ -99,6 +99,7 @@ fn snapshot(row: &str) -> Observed {
         orphans_pods: row["orphansPods"] == json!(true),
         pods,
         orphans,
+        unreadable_pods: Vec::new(),
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),

@@ -18,7 +18,7 @@ where
     Owner: Resource<DynamicType = ()>,
 {
     let code = |kind: &str| error_codes::for_write(&Owner::kind(&()), kind, "create").to_owned();
-    let conflicts = conflicts.unresolved().map(|(target, message)| (code(&target.resource.kind), message));
+    let conflicts = conflicts.unresolved().map(|(target, waiting)| (code(&target.resource.kind), waiting.message));
     backed_off.last_errors::<Owner>(result).chain(conflicts).collect()
 }
 
@@ -32,7 +32,7 @@ where
     Owner: Resource<DynamicType = ()>,
 {
     rejection_message(result, backed_off)
-        .or_else(|| conflicts.unresolved().next().map(|(_, message)| (available::NAME_CONFLICT, message)))
+        .or_else(|| conflicts.unresolved().next().map(|(_, waiting)| (waiting.reason, waiting.message)))
 }
 
 /// The reason and the message for a condition about the first rejected write, with the number of further ones and the

@@ -26,3 +26,5 @@ pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_ord
 
 #[cfg(test)]
 pub(crate) use autoscaler::SlimAutoscaler;
+#[cfg(test)]
+pub(crate) use headless_service::SlimService;

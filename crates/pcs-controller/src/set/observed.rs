@@ -7,14 +7,14 @@ use std::sync::Arc;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
 use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
-use grove_api_types::ownership::is_controlled_by;
+use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
 
@@ -66,7 +66,7 @@ pub(crate) struct Observed {
     /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until
     /// then their scale and status count like those of its own groups.
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
-    /// The objects that have the name of a child and that the set does not control.
+    /// The objects that have the name of a child and that the set does not control, and its children that could not be decoded.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The children whose creates were rejected, and that are not created before their backoff ends.
     pub(crate) backed_off: BackedOffCreates,
@@ -83,6 +83,20 @@ impl Observed {
         let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
         object_count::may_be_too_large(&self.set, clique, group)
             && object_count::is_too_large(&self.set, &self.current_scale())
+    }
+
+    /// Whether a clique or a scaling group of the set could not be decoded, and has no earlier state: then its number of replicas
+    /// is unknown.
+    pub(crate) fn has_unknown_scale(&self) -> bool {
+        let is_unknown = |NameConflict { target, metadata, unreadable }: &NameConflict| {
+            let (kind, name) = (target.resource.kind.as_str(), target.name.as_str());
+            let has_scale = (PodClique::kind(&()) == kind && self.children.get::<PodClique>(name).is_none())
+                || (PodCliqueScalingGroup::kind(&()) == kind
+                    && self.children.get::<PodCliqueScalingGroup>(name).is_none());
+            let owner_uid = controller_of(metadata).map(|owner| owner.uid.as_str());
+            unreadable.is_some() && has_scale && owner_uid == self.set.metadata.uid.as_deref()
+        };
+        self.name_conflicts.iter().any(is_unknown)
     }
 
     /// Whether the set has a deletion timestamp.

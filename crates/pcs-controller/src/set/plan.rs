@@ -13,7 +13,7 @@ use crate::children::too_large;
 /// The plan for one set. It creates and patches the children in the order of [`CHILD_KINDS`], and then deletes those that
 /// the set no longer expands to: the children of removed replicas, and of cliques and groups that were removed from the
 /// template. A child that cannot be created, because of a name conflict or a rejection, blocks only later creates of its own
-/// replica.
+/// replica. If a clique or a group cannot be decoded, the whole set waits: its scale decides which gangs the set has.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let finalizer = Step::remove_finalizer(&observed.set, finalizers::POD_CLIQUE_SET);
@@ -24,8 +24,12 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_too_large() {
         return Plan::new().waiting([too_large::waiting()]);
     }
-    let plan = CHILD_KINDS.plan(&observed.children, &observed.expand());
-    let plan = observed.conflicts(&labels::base(&observed.name())).resolve(plan);
+    let base_labels = labels::base(&observed.name());
+    let conflicts = observed.conflicts(&base_labels);
+    if observed.has_unknown_scale() {
+        return Plan::new().waiting(conflicts.unresolved().map(|(_, waiting)| waiting));
+    }
+    let plan = conflicts.resolve(CHILD_KINDS.plan(&observed.children, &observed.expand()));
     observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
 }
 

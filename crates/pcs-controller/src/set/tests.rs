@@ -23,6 +23,8 @@ use crate::children::RetainedMinima;
 
 mod children;
 mod foreign_metadata;
+mod foreign_objects;
+mod fuzzed_objects;
 mod groups;
 mod minima;
 mod name_conflicts;

@@ -56,6 +56,7 @@ pub struct PodGangStatus {
     /// The name of the `PodGang`.
     pub name: String,
     /// The phase of the gang.
+    #[serde(deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub phase: PodGangStatusPhase,
     /// The conditions of the gang.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -23,7 +23,7 @@ pub struct PodCliqueSetTemplateSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub cliques: Vec<PodCliqueTemplateSpec>,
     /// The order in which the cliques of a replica start. Defaults to `CliqueStartupTypeAnyOrder`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub clique_startup_type: CliqueStartupType,
     /// The priority class of the gangs. Grove sets it on the `PodGang`s, not on the pods.
     #[serde(default, skip_serializing_if = "String::is_empty")]

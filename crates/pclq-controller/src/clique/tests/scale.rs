@@ -1,9 +1,11 @@
 //! The pods that are created and deleted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::expect;
 use grove_controller::plan::Step;
+use grove_runtime::caches::UnreadableObject;
 use serde_json::json;
 
 use super::{check, plan, snapshot};
@@ -237,4 +239,22 @@ fn a_large_scale_in_deletes_the_highest_indices_first_in_several_plans() {
     let plan = plan(&observed);
     let names: Vec<_> = plan.steps().map(|step| step.target().name.clone()).collect();
     assert_eq!((names.len(), names[0].as_str()), (2048, "llm-0-decode-p2999"));
+}
+
+#[test]
+fn no_pod_is_created_while_a_pod_of_the_clique_cannot_be_decoded() {
+    let mut observed = snapshot("{replicas: 3, gang: [a, m], pods: [{i: 0, name: a}, {i: 7, name: m}]}");
+    let mut unreadable = UnreadableObject { reason: "missing field `name`".to_owned(), ..UnreadableObject::default() };
+    unreadable.metadata.name = Some("b".to_owned());
+    observed.unreadable_pods = vec![Arc::new(unreadable)];
+    let plan = plan(&observed);
+    let creates = plan.steps().filter(|step| step.verb() == "create").count();
+    assert_eq!(creates, 0, "{plan}");
+    let waiting: Vec<_> = plan.waiting.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        waiting,
+        [
+            "UnreadableObject no pods are created until Pod b is corrected or deleted: it could not be decoded: missing field `name`"
+        ]
+    );
 }

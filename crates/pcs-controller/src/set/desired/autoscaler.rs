@@ -12,9 +12,10 @@ use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::children::child_decoding::metadata_and_spec;
 use crate::children::desired;
 use crate::children::drift::{difference, patch};
 use crate::set::observed::{SetExpansion, SetOwner};
@@ -68,24 +69,30 @@ impl ChildKind for Autoscalers {
 }
 
 /// An autoscaler as Grove writes it and as the cache stores it. Other fields, for example `behavior`, belong to users.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Resource)]
 #[resource(inherit = HorizontalPodAutoscaler)]
 pub(crate) struct SlimAutoscaler {
     /// It has the name of its scale target.
     pub(crate) metadata: ObjectMeta,
-    /// Its scale target, bounds and metrics.
-    #[serde(default)]
+    /// Its scale target, bounds and metrics; empty if the autoscaler is no child of a set.
     pub(crate) spec: SlimAutoscalerSpec,
+}
+
+impl<'de> Deserialize<'de> for SlimAutoscaler {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (metadata, spec) = metadata_and_spec::<D, SlimAutoscalerSpec>(from)?;
+        Ok(Self { metadata, spec: spec.unwrap_or_default() })
+    }
 }
 
 /// The scale target, bounds and metrics of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct SlimAutoscalerSpec {
     /// The object with the scale subresource that it writes.
     pub(crate) scale_target_ref: TargetRef,
     /// The minimum number of replicas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) min_replicas: Option<i32>,
     /// Whether an existing autoscaler retains its `minReplicas`, because the template contains none. Not part of the object.
     #[serde(skip)]
@@ -93,13 +100,13 @@ pub(crate) struct SlimAutoscalerSpec {
     /// The maximum number of replicas.
     pub(crate) max_replicas: i32,
     /// The metrics that it follows.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) metrics: Vec<RawMetricSpec>,
 }
 
-/// An object with a scale subresource.
+/// An object with a scale subresource. The API server stores one without `apiVersion`, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct TargetRef {
     pub(crate) api_version: String,
     pub(crate) kind: String,

@@ -10,9 +10,12 @@ use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
+use crate::children::child_decoding::metadata_and_spec;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{patch, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
@@ -22,7 +25,7 @@ pub(crate) struct HeadlessServices;
 
 impl ChildKind for HeadlessServices {
     type Owner = SetOwner;
-    type Object = Service;
+    type Object = SlimService;
 
     const STAGE: &'static str = "services";
     const EVENTS: ChildEvents = ChildEvents {
@@ -38,7 +41,7 @@ impl ChildKind for HeadlessServices {
 
     fn desired<'r, 'a: 'r>(
         expansion: &'r SetExpansion<'a>,
-    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Service>> {
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimService>> {
         let service = move |replica: &'r SetReplica<'_>| {
             let build = move || headless_service(expansion.set, replica);
             DesiredChild::new(replica.service_name.as_str(), build).in_failure_domain(replica.index)
@@ -48,21 +51,38 @@ impl ChildKind for HeadlessServices {
 
     /// Compares Grove's labels, the owner reference, and the spec without the fields that the API server chooses. Only Grove
     /// writes the other fields. `clusterIP` is immutable, so a Service that has an address is deleted and created again.
-    fn patch(live: &Service, mut desired: Service) -> Option<Step> {
+    fn patch(live: &SlimService, mut desired: SlimService) -> Option<Step> {
         if address(live).is_some_and(|address| Some(address) != address_of(&desired)) {
             return Some(Step::delete(live));
         }
         retain_keys(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
         let (live_spec, desired_spec) = (compared(live), compared(&desired));
         let differs = live.labels() != desired.labels() || live_spec != desired_spec;
-        let value = |service: &Service, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });
+        let value = |service: &SlimService, spec| json!({ "metadata": { "labels": service.labels() }, "spec": spec });
         let difference = || create_merge_patch(&value(live, live_spec), &value(&desired, desired_spec));
         patch(live, &desired, differs.then(difference).flatten())
     }
 }
 
+/// A Service as Grove writes it and as the cache stores it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Resource)]
+#[resource(inherit = Service)]
+pub(crate) struct SlimService {
+    /// Its metadata.
+    pub(crate) metadata: ObjectMeta,
+    /// Its spec; absent if the Service is no child of a set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spec: Option<ServiceSpec>,
+}
+
+impl<'de> Deserialize<'de> for SlimService {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        metadata_and_spec(from).map(|(metadata, spec)| Self { metadata, spec })
+    }
+}
+
 /// The Service of one replica of `set`. It has no ports, because it only publishes DNS names.
-fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
+fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> SlimService {
     let index = replica.index.to_string();
     let name = replica.service_name.as_str();
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
@@ -70,7 +90,7 @@ fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
     selector.extend(labels::of([(labels::SET_REPLICA, index.as_str())]));
     let publish = set.spec.template.headless_service_config.clone().unwrap_or_default().publish_not_ready_addresses;
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::HeadlessService, own);
-    Service {
+    SlimService {
         metadata: metadata(set, name, labels),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
@@ -78,22 +98,21 @@ fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> Service {
             publish_not_ready_addresses: publish.then_some(true),
             ..ServiceSpec::default()
         }),
-        status: None,
     }
 }
 
 /// The immutable address of a Service; an `ExternalName` Service has none.
-fn address(service: &Service) -> Option<&str> {
+fn address(service: &SlimService) -> Option<&str> {
     address_of(service).filter(|address| !address.is_empty())
 }
 
-fn address_of(service: &Service) -> Option<&str> {
+fn address_of(service: &SlimService) -> Option<&str> {
     service.spec.as_ref()?.cluster_ip.as_deref()
 }
 
 /// The spec without the fields that the API server chooses, and with the defaults that the API server sets. So a default is no
 /// difference, and a value other than the default is corrected.
-fn compared(service: &Service) -> ServiceSpec {
+fn compared(service: &SlimService) -> ServiceSpec {
     let spec = service.spec.clone().unwrap_or_default();
     ServiceSpec {
         type_: spec.type_.or_else(|| Some("ClusterIP".to_owned())),

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
-use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{SET, change, executed, new, plan};
-use crate::set::desired::SlimAutoscaler;
+use crate::set::desired::{SlimAutoscaler, SlimService};
 use crate::set::observed::Observed;
 
 /// A set of one replica that has every kind of child.
@@ -74,7 +73,7 @@ fn foreign_labels_of_an_autoscaler_are_removed() {
 #[test]
 fn foreign_labels_and_annotations_of_a_service_stay() {
     check(
-        |observed| change::<Service>(observed, "llm-0", |child| label_and_annotate(&mut child.metadata)),
+        |observed| change::<SlimService>(observed, "llm-0", |child| label_and_annotate(&mut child.metadata)),
         &expect![["nothing to do\n"]],
     );
 }
@@ -82,7 +81,9 @@ fn foreign_labels_and_annotations_of_a_service_stay() {
 #[test]
 fn unknown_grove_labels_of_a_service_are_removed() {
     check(
-        |observed| change::<Service>(observed, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang")),
+        |observed| {
+            change::<SlimService>(observed, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang"))
+        },
         &expect![[r#"
             services: patch Service llm-0 {"metadata":{"labels":{"grove.io/podgang":null}}}
         "#]],

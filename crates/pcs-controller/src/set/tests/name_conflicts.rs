@@ -7,12 +7,13 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Step;
-use k8s_openapi::api::core::v1::Service;
+use grove_runtime::caches::UnreadableObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
 use super::{CHILD_KINDS, SET, change, child, executed, new, plan, status_of, stored};
+use crate::set::desired::SlimService;
 use crate::set::observed::Observed;
 
 #[track_caller]
@@ -30,6 +31,12 @@ fn foreign<K: Resource<DynamicType = ()> + Default>(name: &str) -> NameConflict 
     NameConflict::with(&object)
 }
 
+/// The child, after a change that cannot be decoded.
+fn unreadable<K: Resource<DynamicType = ()>>(child: &K) -> NameConflict {
+    let reason = "missing field `spec`".to_owned();
+    NameConflict::with_unreadable::<K>(&UnreadableObject { metadata: child.meta().clone(), reason })
+}
+
 /// The child without its owner reference.
 fn orphan<K: Resource<DynamicType = ()> + Clone>(child: &K) -> NameConflict {
     let mut object = child.clone();
@@ -40,7 +47,7 @@ fn orphan<K: Resource<DynamicType = ()> + Clone>(child: &K) -> NameConflict {
 #[test]
 fn a_service_name_conflict_blocks_only_its_replica() {
     let mut observed = new(SET);
-    observed.name_conflicts = vec![foreign::<Service>("llm-0")];
+    observed.name_conflicts = vec![foreign::<SlimService>("llm-0")];
     check(
         &observed,
         &expect![[r"
@@ -56,9 +63,9 @@ fn a_service_name_conflict_blocks_only_its_replica() {
 #[test]
 fn existing_children_of_a_blocked_replica_are_still_corrected() {
     let mut observed = executed(new(SET));
-    observed.children.by_name_mut::<Service>().remove("llm-0");
+    observed.children.by_name_mut::<SlimService>().remove("llm-0");
     change::<PodClique>(&mut observed, "llm-0-decode", |clique| clique.spec.min_available = Some(7));
-    observed.name_conflicts = vec![foreign::<Service>("llm-0")];
+    observed.name_conflicts = vec![foreign::<SlimService>("llm-0")];
     check(
         &observed,
         &expect![[r#"
@@ -71,8 +78,8 @@ fn existing_children_of_a_blocked_replica_are_still_corrected() {
 #[test]
 fn a_name_conflict_is_in_the_status_until_it_is_resolved() {
     let mut observed = executed(new(SET));
-    observed.children.by_name_mut::<Service>().remove("llm-0");
-    observed.name_conflicts = vec![foreign::<Service>("llm-0")];
+    observed.children.by_name_mut::<SlimService>().remove("llm-0");
+    observed.name_conflicts = vec![foreign::<SlimService>("llm-0")];
     let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     let text =
         format!("{}: {}\n{}\n", status.conditions[0].reason, status.conditions[0].message, status.last_errors[0].code);
@@ -85,11 +92,52 @@ fn a_name_conflict_is_in_the_status_until_it_is_resolved() {
 }
 
 #[test]
+fn an_unreadable_child_is_reported_and_blocks_only_its_replica() {
+    let mut observed = executed(new(SET));
+    let service = observed.children.by_name_mut::<SlimService>().remove("llm-0").expect("a Service");
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
+    observed.children.by_name_mut::<PodClique>().remove("llm-1-decode");
+    observed.name_conflicts = vec![unreadable(&*service)];
+    check(
+        &observed,
+        &expect![[r"
+        cliques: create PodClique llm-1-decode
+        wait: UnreadableObject Service llm-0 exists and could not be decoded: missing field `spec`; correct or delete it
+    "]],
+    );
+    let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!(status.conditions[0].reason, "UnreadableObject");
+    assert_eq!(status.last_errors[0].code, "ERR_SYNC_PODCLIQUESET_SERVICE");
+}
+
+/// The scale of the clique or of the group decides which gangs the set has.
+#[test]
+fn a_set_waits_for_an_unreadable_clique_or_group_without_an_earlier_state() {
+    let mut observed = executed(new(SET));
+    change::<PodClique>(&mut observed, "llm-1-prefill", |clique| clique.spec.min_available = Some(7));
+    let clique = observed.children.by_name_mut::<PodClique>().remove("llm-0-decode").expect("a clique");
+    observed.name_conflicts = vec![unreadable(&*clique)];
+    check(
+        &observed,
+        &expect![[r"
+        wait: UnreadableObject PodClique llm-0-decode exists and could not be decoded: missing field `spec`; correct or delete it
+    "]],
+    );
+    observed.children.extend([clique]);
+    check(
+        &observed,
+        &expect![[r#"
+        cliques: patch PodClique llm-1-prefill {"spec":{"minAvailable":1}}
+    "#]],
+    );
+}
+
+#[test]
 fn orphans_of_every_kind_are_adopted() {
     let mut observed = executed(new(SET));
     let clique = observed.children.by_name_mut::<PodClique>().remove("llm-0-decode").expect("a clique");
     let gang = observed.children.by_name_mut::<PodGang>().remove("llm-0").expect("a gang");
-    let service = observed.children.by_name_mut::<Service>().remove("llm-1").expect("a Service");
+    let service = observed.children.by_name_mut::<SlimService>().remove("llm-1").expect("a Service");
     observed.name_conflicts = vec![orphan(&*clique), orphan(&*gang), orphan(&*service)];
     check(
         &observed,

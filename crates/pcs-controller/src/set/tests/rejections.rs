@@ -8,11 +8,11 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
-use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
 use super::{SET, child, executed, new, plan, status_of, without_children};
+use crate::set::desired::SlimService;
 use crate::set::observed::Observed;
 
 const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: small";
@@ -37,7 +37,7 @@ fn check(observed: &Observed, expected: &Expect) {
 #[test]
 fn a_backed_off_child_is_not_created_and_blocks_only_its_replica() {
     let all = executed(without_children());
-    let (service, gang) = (&*child::<Service>(&all, "llm-1"), &*child::<PodGang>(&all, "llm-0"));
+    let (service, gang) = (&*child::<SlimService>(&all, "llm-1"), &*child::<PodGang>(&all, "llm-0"));
     check(
         &with_rejected(with_rejected(without_children(), service), gang),
         &expect![[r"

@@ -1,14 +1,17 @@
 //! Edits of the headless Service: Grove corrects its own fields, and leaves those that the API server sets.
 
 use expect_test::{Expect, expect};
-use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 
 use super::{SET, change, executed, new, plan};
+use crate::set::desired::SlimService;
 
 #[track_caller]
 fn check(edit: impl FnOnce(&mut ServiceSpec), expected: &Expect) {
     let mut observed = executed(new(SET));
-    change::<Service>(&mut observed, "llm-0", |service: &mut Service| edit(service.spec.get_or_insert_default()));
+    change::<SlimService>(&mut observed, "llm-0", |service: &mut SlimService| {
+        edit(service.spec.get_or_insert_default())
+    });
     expected.assert_eq(&plan(&observed).to_string());
 }
 

@@ -1,0 +1,73 @@
+//! What an informer watches, and how its cache stores it.
+
+use std::{
+    fmt::{self, Debug, Formatter},
+    sync::Arc,
+};
+
+use kube::{Resource, runtime::watcher};
+
+use super::{Delta, Index};
+
+/// Whether the cache stores an object. An object that does not pass any more counts as deleted.
+pub type Filter<K> = fn(&K) -> bool;
+
+/// Receives each delta before it is published. See [`InformerOptions::with_observer`].
+pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
+
+/// What an informer watches and how its cache stores it. By default these are all objects, indexed by their controller.
+pub struct InformerOptions<K> {
+    pub(super) config: watcher::Config,
+    pub(super) filter: Option<Filter<K>>,
+    pub(super) indices: Vec<Index<K>>,
+    pub(super) observers: Vec<DeltaObserver<K>>,
+}
+
+impl<K> Debug for InformerOptions<K> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let indices = self.indices.iter().map(|index| index.name).collect::<Vec<_>>();
+        f.debug_struct("InformerOptions")
+            .field("config", &self.config)
+            .field("indices", &indices)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Resource> Default for InformerOptions<K> {
+    fn default() -> Self {
+        watcher::Config::default().into()
+    }
+}
+
+impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
+    /// The selectors, the page size and the timeout of `config` count. Lists are always consistent reads.
+    fn from(config: watcher::Config) -> Self {
+        Self { config, filter: None, indices: vec![Index::OWNER], observers: vec![] }
+    }
+}
+
+impl<K> InformerOptions<K> {
+    /// Stores only objects that pass `filter`. An object that does not pass any more counts as deleted, so the filter should
+    /// read only what rarely changes.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Filter<K>) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Adds an index.
+    #[must_use]
+    pub fn with_index(mut self, index: Index<K>) -> Self {
+        self.indices.push(index);
+        self
+    }
+
+    /// Adds an observer of deltas. The cache calls it while it is locked: a reader that does not find a deleted object any
+    /// more also finds what the observer stored about the deletion. So the observer must be quick, and must not read this
+    /// cache, nor another cache whose observer reads this one.
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Fn(&Delta<K>) + Send + Sync + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+}

@@ -1,0 +1,41 @@
+//! Decodes children of kinds that other programs use, too. Of their objects only the metadata is decoded and stored: a foreign
+//! object can have the name of a child, and nothing else about it matters.
+
+use grove_api_types::labels::PART_OF;
+use grove_api_types::ownership::controller_of;
+use grove_api_types::v1alpha1::PodCliqueSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+#[derive(Deserialize)]
+struct RawChild {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Option<Box<RawValue>>,
+}
+
+/// The metadata and the spec of a child of a set. Of any other object only the metadata is decoded, and its annotations, which
+/// may be large, are dropped.
+pub(crate) fn metadata_and_spec<'de, D, S>(from: D) -> Result<(ObjectMeta, Option<S>), D::Error>
+where
+    D: Deserializer<'de>,
+    S: DeserializeOwned,
+{
+    let RawChild { mut metadata, spec } = RawChild::deserialize(from)?;
+    if !may_be_child(&metadata) {
+        metadata.annotations = None;
+        return Ok((metadata, None));
+    }
+    let spec = spec.map(|spec| serde_json::from_str(spec.get())).transpose().map_err(D::Error::custom)?;
+    Ok((metadata, spec))
+}
+
+/// Whether the object has the controller of a child, or the label by which a set adopts it.
+fn may_be_child(metadata: &ObjectMeta) -> bool {
+    let is_labelled = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(PART_OF));
+    is_labelled || controller_of(metadata).is_some_and(|owner| owner.kind == PodCliqueSet::kind(&()))
+}
