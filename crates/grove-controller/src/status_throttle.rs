@@ -160,7 +160,7 @@ mod tests {
             Err(INTERVAL + POLICY.progress_interval_per_object)
         );
         tokio::time::advance(INTERVAL * 2).await;
-        load(20);
+        load(15);
         assert_eq!(
             throttle.admit(&object("b"), StatusChange::Progress),
             Ok(()),

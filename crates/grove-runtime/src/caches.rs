@@ -35,8 +35,8 @@ use self::{
     unreadable_objects::UnreadableChanges,
 };
 pub use self::{
-    indexer::{Index, IndexFn},
-    informer_options::{DeltaObserver, Filter, InformerOptions},
+    indexer::{Filter, Index, IndexFn},
+    informer_options::{DeltaObserver, InformerOptions},
     unreadable_objects::{DecodedObject, UnreadableObject},
 };
 use crate::{metrics::Metrics, ready::ReadyHandle};
@@ -306,6 +306,8 @@ impl<K: Resource> Writer<K> {
             changed.iter().all(|object| subscriber.unbounded_send(Arc::clone(object)).is_ok())
         };
         subscribers.unreadable.retain(sent);
+        drop(subscribers);
+        self.0.changed.notify_waiters();
         Changes { deltas, to_log }
     }
 }

@@ -19,27 +19,56 @@ pub struct Metrics {
     reconcile_time: HistogramVec,
     active_workers: IntGaugeVec,
     writes: IntCounterVec,
+    informers: InformerMetrics,
+    leader_status: IntGaugeVec,
+    renewal_delay: HistogramVec,
+    config: IntGaugeVec,
+}
+
+/// The metrics of lists, watches and caches, by kind.
+#[derive(Clone, Debug)]
+struct InformerMetrics {
     watch_failures: IntCounterVec,
     lists: IntCounterVec,
     watches: IntCounterVec,
     cache_objects: IntGaugeVec,
     unreadable_objects: IntGaugeVec,
     cache_index_values: IntGaugeVec,
-    leader_status: IntGaugeVec,
-    renewal_delay: HistogramVec,
-    config: IntGaugeVec,
+}
+
+impl InformerMetrics {
+    fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| register_counter(registry, name, help, labels);
+        let gauge = |name: &str, help: &str, labels: &[&str]| register_gauge(registry, name, help, labels);
+        Ok(Self {
+            watch_failures: counter("grove_watch_failures_total", "Failed lists and watches per kind.", &["kind"])?,
+            lists: counter("reflector_lists_total", "Total number of lists by the reflector of a kind.", &["kind"])?,
+            watches: counter(
+                "reflector_watches_total",
+                "Total number of watches by the reflector of a kind.",
+                &["kind"],
+            )?,
+            cache_objects: gauge("grove_cache_objects", "Number of objects in the cache of a kind.", &["kind"])?,
+            unreadable_objects: gauge(
+                "grove_unreadable_objects",
+                "Number of objects of a kind that exist and could not be decoded.",
+                &["kind"],
+            )?,
+            cache_index_values: gauge(
+                "grove_cache_index_values",
+                "Number of values in an index of the cache of a kind.",
+                &["kind", "index"],
+            )?,
+        })
+    }
 }
 
 impl Metrics {
     /// New metrics in their own registry.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
-        };
-        let gauge = |name: &str, help: &str, labels: &[&str]| {
-            register(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
-        };
+        let counter = |name: &str, help: &str, labels: &[&str]| register_counter(&registry, name, help, labels);
+        let gauge = |name: &str, help: &str, labels: &[&str]| register_gauge(&registry, name, help, labels);
         let reconcile_time = HistogramOpts::new(
             "controller_runtime_reconcile_time_seconds",
             "Length of time per reconciliation per controller.",
@@ -71,24 +100,7 @@ impl Metrics {
                 "Writes to the API server per verb, kind and result: success, or the status code (0 without a response).",
                 &["verb", "kind", "result"],
             )?,
-            watch_failures: counter("grove_watch_failures_total", "Failed lists and watches per kind.", &["kind"])?,
-            lists: counter("reflector_lists_total", "Total number of lists by the reflector of a kind.", &["kind"])?,
-            watches: counter(
-                "reflector_watches_total",
-                "Total number of watches by the reflector of a kind.",
-                &["kind"],
-            )?,
-            cache_objects: gauge("grove_cache_objects", "Number of objects in the cache of a kind.", &["kind"])?,
-            unreadable_objects: gauge(
-                "grove_unreadable_objects",
-                "Number of objects of a kind that exist and could not be decoded.",
-                &["kind"],
-            )?,
-            cache_index_values: gauge(
-                "grove_cache_index_values",
-                "Number of values in an index of the cache of a kind.",
-                &["kind", "index"],
-            )?,
+            informers: InformerMetrics::register(&registry)?,
             leader_status: gauge(
                 "leader_election_master_status",
                 "1 if this replica holds the lease, 0 if it is a standby.",
@@ -144,33 +156,51 @@ impl Metrics {
 
     /// Counts one failed list or watch.
     pub fn record_watch_failure(&self, kind: &str) {
-        self.watch_failures.with_label_values(&[kind]).inc();
+        self.informers.watch_failures.with_label_values(&[kind]).inc();
     }
 
     /// Counts one complete list.
     pub fn record_list(&self, kind: &str) {
-        self.lists.with_label_values(&[kind]).inc();
+        self.informers.lists.with_label_values(&[kind]).inc();
     }
 
     /// Counts one watch.
     pub fn record_watch(&self, kind: &str) {
-        self.watches.with_label_values(&[kind]).inc();
+        self.informers.watches.with_label_values(&[kind]).inc();
     }
 
     /// The gauge of the number of objects in the cache of a kind.
     pub fn cache_objects(&self, kind: &str) -> IntGauge {
-        self.cache_objects.with_label_values(&[kind])
+        self.informers.cache_objects.with_label_values(&[kind])
     }
 
     /// The gauge of the number of objects of a kind that could not be decoded.
     pub fn unreadable_objects(&self, kind: &str) -> IntGauge {
-        self.unreadable_objects.with_label_values(&[kind])
+        self.informers.unreadable_objects.with_label_values(&[kind])
     }
 
     /// The gauge of the number of values in an index of the cache of a kind.
     pub fn cache_index_values(&self, kind: &str, index: &str) -> IntGauge {
-        self.cache_index_values.with_label_values(&[kind, index])
+        self.informers.cache_index_values.with_label_values(&[kind, index])
     }
+}
+
+fn register_counter(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> Result<IntCounterVec, prometheus::Error> {
+    register(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+}
+
+fn register_gauge(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> Result<IntGaugeVec, prometheus::Error> {
+    register(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }
 
 fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {

@@ -91,7 +91,7 @@ pub struct Row {
     /// Whether a rule of Kubernetes itself rejects the object, also without the rules of the CRD.
     #[serde(default)]
     pub kubernetes_rule: bool,
-    /// Whether our types cannot represent the object, so that only the schema of the CRD validates it.
+    /// Whether only the schema of the CRD rejects the object: our types decode an unknown enum value as the default.
     #[serde(default)]
     pub schema_only: bool,
     /// The reason why no end-to-end test can run the row.

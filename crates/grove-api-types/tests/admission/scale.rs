@@ -67,7 +67,7 @@ fn a_group_is_not_scaled_above_the_object_limit_of_its_set() {
 #[test]
 fn a_clique_is_matched_with_its_template_by_its_whole_name() {
     let mut set = object("set");
-    let other = json!({ "name": "0-worker", "spec": { "replicas": 30_000, "minAvailable": 1, "podSpec": {} } });
+    let other = json!({ "name": "0-worker", "spec": { "replicas": 3_000, "minAvailable": 1, "podSpec": {} } });
     set["spec"]["template"]["cliques"].as_array_mut().expect("cliques").push(other);
     let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
     let is_accepted = |name: &str, to| {
@@ -76,9 +76,9 @@ fn a_clique_is_matched_with_its_template_by_its_whole_name() {
             serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a clique");
         validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &set_facts(&RowFacts::default())).is_accepted()
     };
-    assert!(is_accepted("serve-0-0-worker", 60_000), "the template has 30,000 replicas");
-    assert!(!is_accepted("serve-0-model-0-worker", 60_000), "the template has few replicas");
-    assert!(is_accepted("other-0-worker", 60_000), "the clique belongs to another set");
+    assert!(is_accepted("serve-0-0-worker", 7_000), "the template has 3,000 replicas");
+    assert!(!is_accepted("serve-0-model-0-worker", 7_000), "the gang has 3,000 other pods");
+    assert!(is_accepted("other-0-worker", 7_000), "the clique belongs to another set");
 }
 
 /// A CRD without rules accepts negative replicas.

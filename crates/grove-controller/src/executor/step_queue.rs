@@ -30,7 +30,7 @@ impl<'a> StepQueue<'a> {
             None => MAX_IN_FLIGHT_WRITES.saturating_sub(in_flight),
             Some(_) if in_flight > 0 => 0,
             Some(batch) => {
-                self.batch = Some(2 * batch).filter(|next| *next < MAX_IN_FLIGHT_WRITES);
+                self.batch = (batch < MAX_IN_FLIGHT_WRITES).then_some((2 * batch).min(MAX_IN_FLIGHT_WRITES));
                 batch
             }
         };
@@ -93,7 +93,7 @@ mod tests {
         let sizes: Vec<_> = batches(&stage, |_| Ok(Effect::Applied)).iter().map(Vec::len).collect();
         assert_eq!(sizes, [8, 16, 32, 32, 12]);
         let mut queue = StepQueue::of(&stage);
-        assert_eq!([0, 3, 0, 5, 0].map(|in_flight| queue.take(in_flight).count()), [8, 0, 16, 27, 32]);
+        assert_eq!([0, 3, 0, 5, 0].map(|in_flight| queue.take(in_flight).count()), [8, 0, 16, 0, 32]);
     }
 
     #[test]

@@ -11,10 +11,13 @@ use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
 use super::{
-    Delta, Filter,
+    Delta,
     unreadable_objects::{DecodedObject, UnreadableObject, UnreadableObjects},
 };
 use crate::resource_version::is_older;
+
+/// Whether the cache stores an object. An object that does not pass any more counts as deleted.
+pub type Filter<K> = fn(&K) -> bool;
 
 /// Computes the values under which an index lists an object (client-go's `IndexFunc`).
 pub type IndexFn<K> = for<'a> fn(&'a K) -> Vec<Cow<'a, str>>;

@@ -7,10 +7,7 @@ use std::{
 
 use kube::{Resource, runtime::watcher};
 
-use super::{Delta, Index};
-
-/// Whether the cache stores an object. An object that does not pass any more counts as deleted.
-pub type Filter<K> = fn(&K) -> bool;
+use super::{Delta, Filter, Index};
 
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;

@@ -211,7 +211,7 @@ fn a_scale_is_validated_for_names_and_for_the_size_of_the_set() {
     let denial = |attributes: Value| admit(Webhook::ValidateScale, &request(&attributes), &cluster).denial;
     assert!(denial(scaled("podcliquesets", "serve", (1, 10))).is_none());
     assert!(denial(scaled("podcliquesets", "serve", (10, 11))).is_some(), "the name of the ComputeDomain is too long");
-    assert!(denial(scaled("podcliques", "serve-0-front", (3, 99_990))).is_none());
+    assert!(denial(scaled("podcliques", "serve-0-front", (3, 7_900))).is_none());
     assert!(denial(scaled("podcliques", "serve-0-front", (3, 100_000))).is_some(), "the set has too many objects");
 }
 

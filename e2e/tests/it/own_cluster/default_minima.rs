@@ -40,9 +40,8 @@ fn minima(state: &NamespaceState) -> Vec<(String, Option<i32>)> {
         };
         object.spec.podgroups.iter().map(group)
     });
-    let autoscalers = state.autoscalers.iter().map(|(name, autoscaler)| {
-        (format!("autoscaler {name}"), autoscaler.spec.as_ref().and_then(|spec| spec.min_replicas))
-    });
+    let autoscalers =
+        state.autoscalers.iter().map(|(name, autoscaler)| (format!("autoscaler {name}"), autoscaler.spec.min_replicas));
     let all = cliques.chain(groups).chain(autoscalers);
     all.filter(|(name, _)| name.contains("m-0")).collect()
 }
