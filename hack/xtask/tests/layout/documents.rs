@@ -1,10 +1,11 @@
-//! Documents: the architecture page links every decision record, each of its invariants names an existing test, all named Rust
-//! files exist, and documents are short.
+//! Documents: the architecture page links every decision record, its invariants and the rows of the threat model name existing
+//! tests, all named Rust files exist, and documents are short.
 
 use super::{source::Source, tree};
 use std::{collections::BTreeSet, fs, path::Path};
 
 const PAGE: &str = "docs/architecture.md";
+const THREAT_MODEL: &str = "docs/threat-model.md";
 const DECISIONS: &str = "docs/adr/";
 const PAGE_LINES: usize = 250;
 const DECISION_LINES: usize = 60;
@@ -27,6 +28,17 @@ fn unproven_invariants(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
         let name_of = |path: &&str| path.rsplit("::").next().unwrap_or_default().to_owned();
         let missing = names.iter().filter(|path| !tests.contains(&name_of(path)));
         violations.extend(missing.map(|name| format!("{PAGE}:{}: there is no test {name}", at + 1)));
+    }
+    violations
+}
+
+/// The last column of each table of the threat model has the names of tests, or is empty.
+fn missing_tests_of_threat_model(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (at, line) in page.lines().enumerate().filter(|(_, line)| line.starts_with("| ")) {
+        let column = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+        let missing = column.split('`').skip(1).step_by(2).filter(|name| !tests.contains(*name));
+        violations.extend(missing.map(|name| format!("{THREAT_MODEL}:{}: there is no test {name}", at + 1)));
     }
     violations
 }
@@ -105,6 +117,23 @@ fn an_invariant_without_its_test_is_found() {
     tree::assert_none(&unproven_invariants("- **Invariant:** it holds (`a::it_holds`, `it_runs`).", &tests));
     tree::assert_one(&unproven_invariants("**Invariant:** it holds.", &tests), "names no test");
     tree::assert_one(&unproven_invariants("**Invariant:** it holds (`no`).", &tests), "no test no");
+}
+
+#[test]
+fn every_test_in_the_threat_model_exists() {
+    let page = fs::read_to_string(tree::root().join(THREAT_MODEL)).unwrap();
+    assert!(page.lines().filter(|line| line.starts_with("| ")).count() > 10);
+    tree::assert_none(&missing_tests_of_threat_model(&page, &test_names(&tree::sources())));
+}
+
+#[test]
+fn a_row_of_the_threat_model_without_its_test_is_found() {
+    let tests = ["holds".to_owned()].into();
+    tree::assert_none(&missing_tests_of_threat_model(
+        "| an attack | `kubectl` | `holds` |\n| a risk | none | |",
+        &tests,
+    ));
+    tree::assert_one(&missing_tests_of_threat_model("| an attack | none | `holds`, `no` |", &tests), "no test no");
 }
 
 #[test]
