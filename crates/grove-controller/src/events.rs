@@ -355,9 +355,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_publication_of_a_warning_is_repeated_with_the_next_occurrence() {
-        let begun = std::sync::atomic::AtomicUsize::new(0);
+        let begun = AtomicUsize::new(0);
         let (client, log) = mock_api_server::client(move |request| {
-            let is_first = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
             if is_first { MockResponse::error(500, "InternalError") } else { MockResponse::ok(request.body.clone()) }
         });
         let broadcaster = EventBroadcaster::start(client, "some-service", ApiLatency::default());

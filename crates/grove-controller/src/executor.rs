@@ -116,7 +116,10 @@ impl Executor {
             execution.steps.extend(results.into_iter().map(|(step, result)| step_result(&stage, step, result)));
             let is_one_domain = plan.failure_domains.is_empty() && !plan.has_independent_stages;
             let ends_plan = is_one_domain && !execution.succeeded();
-            if ends_plan || execution.failures().any(|error| !error.is_object_specific()) {
+            let ends_stages = |error: &ApiError| {
+                if plan.has_independent_stages { error.is_outage() } else { !error.is_object_specific() }
+            };
+            if ends_plan || execution.failures().any(ends_stages) {
                 break;
             }
         }
@@ -311,11 +314,12 @@ fn span(verb: &str, target: &Target) -> Span {
 }
 
 fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> StepResult {
+    let is_changed = matches!(result, Ok(Effect::ChangedBeforeDelete));
     let (target, result) = match result {
         Ok(effect) => (effect.resolve(step.target()), Ok(())),
         Err(error) => (step.target().clone(), Err(error)),
     };
-    StepResult { stage: stage.name, verb: step.verb(), target, result }
+    StepResult { stage: stage.name, verb: step.verb(), target, result, is_changed }
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

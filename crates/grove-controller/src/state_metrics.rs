@@ -10,6 +10,9 @@ use prometheus::{
     proto::MetricFamily,
 };
 
+/// The name of a map, and a function that counts its entries.
+pub type NamedCount<C> = (&'static str, fn(&C) -> usize);
+
 /// Counts the entries of a map.
 type Count = Box<dyn Fn() -> usize + Send + Sync>;
 
@@ -41,7 +44,7 @@ impl StateMetrics {
     }
 
     /// Adds maps of the `context` of a controller. The metrics do not keep the context alive.
-    pub fn add_all<C>(&self, controller: &'static str, context: &Arc<C>, maps: &[(&'static str, fn(&C) -> usize)])
+    pub fn add_all<C>(&self, controller: &'static str, context: &Arc<C>, maps: &[NamedCount<C>])
     where
         C: Send + Sync + 'static,
     {

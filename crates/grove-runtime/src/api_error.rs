@@ -57,6 +57,12 @@ impl ApiError {
         matches!(self.code, 400 | 403 | 404 | 409 | 422) && self.reason != Self::NOT_SERVED
     }
 
+    /// Whether the server rejects every request at this time: it is unreachable or overloaded, or it does not accept the
+    /// credentials. Code 500 may be the failed call of a webhook for some objects only.
+    pub fn is_outage(&self) -> bool {
+        matches!(self.code, 0 | 401 | 429 | 503 | 504)
+    }
+
     /// The error of a request that the service always needs, such as a watch. There, code 403 means a missing RBAC rule; a
     /// write can be forbidden for other reasons, such as a quota.
     pub fn for_required_access(status: &Status) -> Self {

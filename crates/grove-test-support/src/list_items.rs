@@ -38,7 +38,7 @@ pub fn check(object: &Value, states: impl Fn(&[String], &[Key]) -> Vec<Option<bo
         }
     };
     let config = FuzzConfig { inputs: INPUTS, seed: 1 };
-    let stats = fuzz::run(config, || fuzz::edited_objects(std::slice::from_ref(object)), check, |_| {});
-    let stats = stats.unwrap_or_else(|failure| panic!("{} in {}", failure.violation, failure.minimal_input));
-    assert!(stats.valid > 0 && stats.valid < stats.inputs, "{stats:?}");
+    let outcome = fuzz::run(config, || fuzz::edited_objects(std::slice::from_ref(object)), check, |_| {});
+    let outcome = outcome.unwrap_or_else(|failure| panic!("{} in {}", failure.violation, failure.minimal_input));
+    assert!(outcome.valid > 0 && outcome.valid < outcome.inputs, "{outcome:?}");
 }

@@ -13,6 +13,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::state_metrics::NamedCount;
 use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::{Trigger, controller, enqueue_all_on_relist};
 use kube::ResourceExt;
@@ -105,7 +106,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 
 /// The maps of the context, each with a function that counts its entries. An entry ends with its clique at the latest: see
 /// [`cleanup_plan`].
-const STATE_MAPS: [(&str, fn(&Context) -> usize); 6] = [
+const STATE_MAPS: [NamedCount<Context>; 6] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),

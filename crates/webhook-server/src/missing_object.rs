@@ -82,7 +82,7 @@ impl MissingObject {
     /// Returns once the caches contain the object, or after [`CACHE_TIMEOUT`].
     pub(crate) async fn wait_until_cached(&self, caches: &RuleCaches) {
         let is_cached = || self.is_cached(caches);
-        let cached = async {
+        let watch_event = async {
             match self.kind {
                 ReferencedKind::Set => caches.sets.wait_for(|_| is_cached()).await,
                 ReferencedKind::Group => caches.groups.wait_for(|_| is_cached()).await,
@@ -99,6 +99,6 @@ impl MissingObject {
             }
         };
         // Without the object, the caches of this moment decide.
-        let _ = timeout(CACHE_TIMEOUT, cached).await;
+        let _ = timeout(CACHE_TIMEOUT, watch_event).await;
     }
 }

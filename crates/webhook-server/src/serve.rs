@@ -86,9 +86,7 @@ pub(crate) async fn serve(
             is_idle = &mut idle => break is_idle,
         }
     };
-    if !is_idle {
-        tracing::warn!("new connections still arrive {MAX_DRAIN:?} after the start of the shutdown and are rejected");
-    }
+    warn_unless_idle(is_idle);
     // Connections in the backlog are accepted.
     while let Some(Some(stream)) = accept(&listener).now_or_never() {
         connections.spawn(serve_accepted(stream));
@@ -97,6 +95,12 @@ pub(crate) async fn serve(
     drained.cancel();
     let all_ended = async { while connections.join_next().await.is_some() {} };
     timeout(GRACEFUL_SHUTDOWN_TIMEOUT, all_ended).await.is_ok()
+}
+
+fn warn_unless_idle(is_idle: bool) {
+    if !is_idle {
+        tracing::warn!("new connections still arrive {MAX_DRAIN:?} after the start of the shutdown and are rejected");
+    }
 }
 
 /// Records the requests of each connection. From the shutdown on, adds `Connection: close` to each HTTP/1.1 response.

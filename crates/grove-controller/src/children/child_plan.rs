@@ -41,8 +41,10 @@ pub(super) fn plan<C: ChildKind>(
             (Some(live), _) if budget.is_exhausted() || is_terminating(&**live) => {}
             (Some(live), _) => {
                 let patch = C::patch(live, build());
-                patch.iter().for_each(|patch| budget.spend(patch));
-                steps.extend(patch);
+                if let Some(patch) = patch {
+                    budget.spend(&patch);
+                    steps.push(patch);
+                }
             }
         }
         names.insert(name);

@@ -70,7 +70,11 @@ where
     }
     match executor.confirm_deleted(object).await {
         Ok(false) => true,
-        Ok(true) => executor.execute(object, &plan).await.succeeded(),
+        // A dependent that changed is planned again from the newer cache, unless it was released: no reconcile will do it.
+        Ok(true) => {
+            let result = executor.execute(object, &plan).await;
+            result.succeeded() && result.steps.iter().all(|step| !step.is_changed)
+        }
         Err(error) => {
             tracing::warn!(name = object.name_any(), "{}", error_chain(&error));
             false

@@ -26,7 +26,7 @@ impl Requeue {
             Self::After(delay) | Self::StatusAfter(delay) | Self::ProgressAfter(delay) if delay < deadline => {
                 Self::StatusAfter(delay)
             }
-            _ => Self::After(deadline),
+            Self::AwaitChange | Self::After(_) | Self::StatusAfter(_) | Self::ProgressAfter(_) => Self::After(deadline),
         }
     }
 }

@@ -173,6 +173,21 @@ async fn dependents_of_a_deleted_object_are_deleted_after_a_live_get() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dependent_that_changed_is_deleted_by_a_later_attempt() {
+    let deletes = AtomicUsize::new(0);
+    let (manager, log) = manager(move |request| match &*request.method {
+        "GET" => MockResponse::Json(404, mock_api_server::status(404, "NotFound")),
+        _ if deletes.fetch_add(1, Ordering::SeqCst) == 0 => MockResponse::error(409, "Conflict"),
+        _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
+    });
+    let builder = controller_of(&[], vec![created("owner"), deleted("owner")]).on_deleted(|_| {
+        Plan::new().stage(Stage::new("children", [Step::delete_with_optimistic_lock(&*object("child"))]))
+    });
+    run_for(builder, &manager, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+    assert_eq!(log.methods_and_names(), ["GET owner", "DELETE child", "GET owner", "DELETE child"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_after_the_reconcile() {
     let (manager, _) = manager(|_| MockResponse::NoResponse);
     let later = stream::once(sleep(Duration::from_secs(1))).map(|()| deleted("owner"));

@@ -112,8 +112,8 @@ impl WorkQueue {
         }
     }
 
-    /// Enqueues the key after a delay. If the key is already delayed, the earlier time applies. Progress replaces nothing, and
-    /// everything else replaces progress.
+    /// Enqueues the key after a delay. If the key is already delayed, the earlier time and the higher priority apply. Progress
+    /// replaces nothing, and everything else replaces progress.
     pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
         self.metrics.retried();
         if let Some(processing) = self.processing.get_mut(&key) {
@@ -228,14 +228,13 @@ impl WorkQueue {
     }
 
     fn delay_until(&mut self, key: Key, due: Instant, priority: Priority) {
-        if let Some((earlier, existing)) = self.delayed.get(&key) {
-            let is_progress = |priority| priority == Priority::Progress;
-            let stays =
-                if is_progress(priority) == is_progress(*existing) { *earlier <= due } else { is_progress(priority) };
-            if stays {
-                return;
+        let (due, priority) = match self.delayed.get(&key) {
+            Some((_, existing)) if priority == Priority::Progress && *existing != Priority::Progress => return,
+            Some((earlier, existing)) if priority == Priority::Progress || *existing != Priority::Progress => {
+                (due.min(*earlier), priority.max(*existing))
             }
-        }
+            _ => (due, priority),
+        };
         let was_delayed = self.remove_delayed(&key);
         self.delayed_keys(priority).insert((due, key.clone()));
         self.delayed.insert(key, (due, priority));

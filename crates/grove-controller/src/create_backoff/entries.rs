@@ -78,7 +78,8 @@ impl Entries {
         let Self { by_owner_uid, waiting, last_ticket } = self;
         let entry = by_owner_uid.entry(uid.clone()).or_insert_with(new);
         let of_namespace = waiting.entry(entry.namespace.clone()).or_default();
-        if !of_namespace.contains_key(&entry.ticket) {
+        let waits = of_namespace.contains_key(&entry.ticket);
+        if !waits {
             *last_ticket += 1;
             entry.ticket = *last_ticket;
             of_namespace.insert(entry.ticket, uid);

@@ -14,7 +14,7 @@ fn object(name: &str) -> ConfigMap {
 fn result(results: &[(&str, Option<u16>)]) -> ExecutionResult {
     let step = |(name, code): &(&str, Option<u16>)| {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
-        StepResult { stage: "s", verb: "create", target: Target::of(&object(name)), result }
+        StepResult { stage: "s", verb: "create", target: Target::of(&object(name)), result, is_changed: false }
     };
     ExecutionResult { steps: results.iter().map(step).collect() }
 }

@@ -26,7 +26,9 @@ impl Executor {
             requests::delete(&self.client, delete).await.map(|()| Effect::Applied)
         });
         match deleted.await {
-            // The object was deleted, the name belongs to another object now, or the object has changed and may have lost its owner.
+            // The object has changed and may have lost its owner, or the name belongs to another object now.
+            Err(error) if error.code == 409 && delete.resource_version.is_some() => Ok(Effect::ChangedBeforeDelete),
+            // The object was deleted, or the name belongs to another object now.
             Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
             other => other,
         }

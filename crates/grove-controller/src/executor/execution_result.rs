@@ -42,7 +42,7 @@ impl ExecutionResult {
     /// # Errors
     /// If a step failed. The controller then retries with backoff.
     pub fn into_result(self) -> Result<(), Error> {
-        let failure = |StepResult { stage: _, verb: _, target, result }| Some((target, result.err()?));
+        let failure = |StepResult { target, result, .. }| Some((target, result.err()?));
         match self.steps.into_iter().find_map(failure) {
             Some((target, error)) => Err(Error::Write { target: Box::new(target), error }),
             None => Ok(()),
@@ -61,6 +61,8 @@ pub struct StepResult {
     pub target: Target,
     /// A step also succeeds if another client wrote the change first.
     pub result: Result<(), ApiError>,
+    /// The object was not deleted, because it has another version than the observed one.
+    pub is_changed: bool,
 }
 
 /// A write that failed.
@@ -91,6 +93,8 @@ pub(super) enum Effect {
     AlreadyOwned(Option<String>),
     /// Another client changed or deleted the object first.
     Superseded,
+    /// The object still exists, in another version than the one that the delete expects.
+    ChangedBeforeDelete,
 }
 
 impl Effect {
@@ -98,7 +102,7 @@ impl Effect {
     pub(super) fn is_own(&self) -> bool {
         match self {
             Self::Applied | Self::Created(_) => true,
-            Self::AlreadyOwned(_) | Self::Superseded => false,
+            Self::AlreadyOwned(_) | Self::Superseded | Self::ChangedBeforeDelete => false,
         }
     }
 
@@ -106,7 +110,7 @@ impl Effect {
     pub(super) fn resolve(self, target: &Target) -> Target {
         match self {
             Self::Created(uid) | Self::AlreadyOwned(uid) => Target { uid, ..target.clone() },
-            Self::Applied | Self::Superseded => target.clone(),
+            Self::Applied | Self::Superseded | Self::ChangedBeforeDelete => target.clone(),
         }
     }
 }

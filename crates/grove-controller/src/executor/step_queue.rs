@@ -72,7 +72,9 @@ mod tests {
             if batch.is_empty() {
                 return batches;
             }
-            batch.iter().for_each(|position| queue.observe(*position, &answer(*position)));
+            for position in &batch {
+                queue.observe(*position, &answer(*position));
+            }
             batches.push(batch);
         }
     }

@@ -126,7 +126,9 @@ impl UnreadableObjects {
     /// Removes all objects except those with these names.
     pub(super) fn retain(&mut self, is_listed: impl Fn(&(String, String)) -> bool) {
         let missing: Vec<_> = self.by_name.keys().filter(|key| !is_listed(key)).cloned().collect();
-        missing.iter().for_each(|key| self.remove(key));
+        for key in &missing {
+            self.remove(key);
+        }
     }
 
     pub(super) fn take_changes(&mut self) -> UnreadableChanges {

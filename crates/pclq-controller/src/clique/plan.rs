@@ -39,7 +39,7 @@ const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let finalizer = Step::remove_finalizer(&observed.clique, finalizers::POD_CLIQUE);
-        let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer));
+        let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer)).with_independent_stages();
         return if observed.orphans_pods { plan } else { plan.stage(with_delete_events(delete_all(&observed.pods))) };
     }
     if observed.is_too_large() {

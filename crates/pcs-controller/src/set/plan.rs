@@ -17,7 +17,7 @@ use crate::children::too_large;
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let finalizer = Step::remove_finalizer(&observed.set, finalizers::POD_CLIQUE_SET);
-        let plan = Plan::new().stage(Stage::new("finalizers", finalizer));
+        let plan = Plan::new().stage(Stage::new("finalizers", finalizer)).with_independent_stages();
         let deletes = || CHILD_KINDS.delete_all(&observed.set, &observed.children);
         return if observed.orphans_children { plan } else { plan.stage(deletes()) };
     }

@@ -59,14 +59,18 @@ async fn restart_services(cluster: &TestCluster) {
 async fn objects_with_times_beyond_the_range_and_old_autoscalers_affect_no_set() {
     let cluster = TestCluster::start_own("strange-objects").await;
     kubectl(&cluster, "default", &["create", "--filename", "-"], OBJECTS).await;
-    let manager = json!({ "manager": "x", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
-        "fieldsType": "FieldsV1", "fieldsV1": { "f:metadata": { "f:labels": { "f:x": {} } } } });
-    let change = json!({ "metadata": { "labels": { "x": "y" }, "managedFields": [manager] } }).to_string();
-    for object in ["service/strange", "podclique.grove.io/strange", "podcliqueset.grove.io/strange"] {
+    // The manager owns a field that the patch does not change; otherwise the API server would remove its entry.
+    for (object, version, field) in [
+        ("service/strange", "v1", "f:type"),
+        ("podclique.grove.io/strange", "grove.io/v1alpha1", "f:replicas"),
+        ("podcliqueset.grove.io/strange", "grove.io/v1alpha1", "f:replicas"),
+    ] {
+        let manager = json!({ "manager": "x", "operation": "Update", "apiVersion": version, "time": "9999-12-31T23:59:59Z",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { field: {} } } });
+        let change = json!({ "metadata": { "labels": { "x": "y" }, "managedFields": [manager] } }).to_string();
         kubectl(&cluster, "default", &["patch", object, "--type=merge", "--patch", &change], "").await;
-        let managed =
-            kubectl(&cluster, "default", &["get", object, "--show-managed-fields", "--output=yaml"], "").await;
-        assert!(managed.contains("9999-12-31T23:59:59Z"), "the API server did not store the time: {managed}");
+        let stored = kubectl(&cluster, "default", &["get", object, "--show-managed-fields", "--output=yaml"], "").await;
+        assert!(stored.contains("9999-12-31T23:59:59Z"), "the API server did not store the time: {stored}");
     }
     restart_services(&cluster).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-strange").await;

@@ -215,6 +215,27 @@ fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
 }
 
 #[test]
+fn a_timer_and_a_status_trigger_of_one_object_are_merged_to_the_earlier_time_and_the_higher_priority() {
+    for timer_is_first in [true, false] {
+        let (mut queue, now) = (queue(1), Instant::now());
+        for is_timer in [timer_is_first, !timer_is_first] {
+            if is_timer {
+                queue.add_after(key("a"), Duration::from_secs(1), Priority::Reconcile, now);
+            } else {
+                queue.add_status(key("a"), now);
+            }
+        }
+        let due = now + POLICY.debounce;
+        queue.add(key("b"), due + MS);
+        assert_eq!(queue.next_due(now, false), Some(due));
+        queue.add_status(key("status"), now);
+        assert_eq!(names(&mut queue, due), ["b"]);
+        queue.done(&key("b"), ReconcileDuration::default(), due);
+        assert_eq!(names(&mut queue, due), ["a"], "it does not wait as a status");
+    }
+}
+
+#[test]
 fn no_more_keys_are_processed_than_workers_exist() {
     let (mut queue, now) = (queue(2), Instant::now());
     for name in ["a", "b", "c"] {

@@ -53,6 +53,7 @@ async fn a_rejected_step_blocks_no_step_of_an_independent_stage() {
         done.steps.iter().map(|step| step.target.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(tried(403, "Forbidden").await, ["a", "b"]);
+    assert_eq!(tried(500, "InternalError").await, ["a", "b"], "for example the failed call of a webhook");
     assert_eq!(tried(503, "ServiceUnavailable").await, ["a"]);
 }
 

@@ -52,7 +52,7 @@ async fn times_that_cannot_be_represented_in_the_metadata_do_not_make_an_object_
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_becomes_unreadable_stays_with_its_last_state_until_it_is_repaired() {
-    let (events, watched) = futures::channel::mpsc::unbounded();
+    let (events, watched) = unbounded();
     let watched = Mutex::new(Some(watched));
     let mut informer = informer(
         |_| config_maps(5, &[map("a", 1), map("b", 2)]),

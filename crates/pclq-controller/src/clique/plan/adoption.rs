@@ -11,6 +11,7 @@ use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
+use super::MAX_STEPS;
 use crate::clique::desired;
 use crate::clique::observed::{CliqueIdentity, Observed};
 use crate::pod;
@@ -35,5 +36,6 @@ pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, ret
         let change = || json!({ "metadata": { "labels": lost } });
         (!lost.is_empty()).then(|| Step::merge_patch_with_optimistic_lock(*pod, change()))
     })
+    .take(MAX_STEPS)
     .collect()
 }

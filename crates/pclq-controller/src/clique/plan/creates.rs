@@ -36,8 +36,8 @@ pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32])
     }
     let names = Names::of(observed);
     let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
-    let named = due.map(|index| (index, names.for_index(index)));
-    let missing = named.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
+    let candidates = due.map(|index| (index, names.for_index(index)));
+    let missing = candidates.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
     let missing: Vec<_> = missing.take(MAX_STEPS + 1).collect();
     if missing.is_empty() {
         return PodCreates::none();

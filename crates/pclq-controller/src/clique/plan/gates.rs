@@ -9,6 +9,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
 use serde_json::json;
 
+use super::MAX_STEPS;
 use crate::clique::observed::Observed;
 
 /// The patches that remove the gate from `pods`, or why the gate stays.
@@ -16,7 +17,7 @@ pub(super) fn remove_scheduling_gates<'a>(observed: &'a Observed, pods: &'a [&Sl
     let gated = || pods.iter().filter(|pod| observed.owns(pod)).filter_map(|pod| Some((*pod, gate_position(pod)?)));
     match observed.gating_reason() {
         Some(reason) => Err(Waiting::new(available::BASE_GANG_NOT_SCHEDULED, reason)),
-        None => Ok(gated().map(|(pod, at)| Step::json_patch(pod, removal(at))).collect()),
+        None => Ok(gated().take(MAX_STEPS).map(|(pod, at)| Step::json_patch(pod, removal(at))).collect()),
     }
 }
 

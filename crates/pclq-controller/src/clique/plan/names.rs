@@ -23,7 +23,7 @@ pub(super) struct Names<'a> {
     observed: &'a Observed,
     clique: PodCliqueName,
     by_index: BTreeMap<i32, Vec<&'a SlimPod>>,
-    existing_names: BTreeSet<&'a str>,
+    existing: BTreeSet<&'a str>,
 }
 
 impl<'a> Names<'a> {
@@ -34,8 +34,8 @@ impl<'a> Names<'a> {
                 by_index.entry(index).or_default().push(pod);
             }
         }
-        let existing_names = observed.known_pods().filter_map(name_of).collect();
-        Self { observed, clique: observed.name(), by_index, existing_names }
+        let existing = observed.known_pods().filter_map(name_of).collect();
+        Self { observed, clique: observed.name(), by_index, existing }
     }
 
     /// The name for the next pod at `index`.
@@ -46,7 +46,7 @@ impl<'a> Names<'a> {
         }
         let replaces = self.latest(index).and_then(|pod| pod.metadata.uid.as_deref());
         let is_taken =
-            |name: &PodName| conflicting_names.contains(name.as_str()) || self.existing_names.contains(name.as_str());
+            |name: &PodName| conflicting_names.contains(name.as_str()) || self.existing.contains(name.as_str());
         let mut candidates = PodName::candidates(&self.clique, self.observed.uid(), index, replaces);
         candidates.find(|name| !is_taken(name)).unwrap_or_else(|| PodName::new(self.clique.as_str()))
     }

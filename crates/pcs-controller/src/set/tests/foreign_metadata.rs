@@ -82,7 +82,7 @@ fn foreign_labels_and_annotations_of_a_service_stay() {
 fn unknown_grove_labels_of_a_service_are_removed() {
     check(
         |observed| {
-            change::<SlimService>(observed, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang"))
+            change::<SlimService>(observed, "llm-0", |child| add(&mut child.metadata.labels, "grove.io/podgang"));
         },
         &expect![[r#"
             services: patch Service llm-0 {"metadata":{"labels":{"grove.io/podgang":null}}}

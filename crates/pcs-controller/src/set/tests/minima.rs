@@ -27,6 +27,7 @@ spec:
 ";
 
 /// A clique of the scaling group, created before the template changed.
+#[expect(clippy::unnecessary_wraps, reason = "it is passed as a lookup that may find nothing")]
 fn member(name: &PodCliqueName) -> Option<Arc<PodClique>> {
     let owner = json!([{ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueScalingGroup", "name": "m-0-g",
         "uid": "u-m-0-g", "controller": true }]);

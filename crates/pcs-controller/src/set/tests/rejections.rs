@@ -84,6 +84,7 @@ fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
         verb: "create",
         target: target(name),
         result: Err(failure.clone()),
+        is_changed: false,
     };
     let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");

@@ -10,7 +10,7 @@ use crate::set::desired::SlimService;
 fn check(edit: impl FnOnce(&mut ServiceSpec), expected: &Expect) {
     let mut observed = executed(new(SET));
     change::<SlimService>(&mut observed, "llm-0", |service: &mut SlimService| {
-        edit(service.spec.get_or_insert_default())
+        edit(service.spec.get_or_insert_default());
     });
     expected.assert_eq(&plan(&observed).to_string());
 }
