@@ -55,7 +55,7 @@ impl NameConflict {
             && self.target.resource.group == wanted.resource.group
     }
 
-    /// Whether an owner whose children carry `labels` may adopt the object: it could be decoded, is not terminating, has no
+    /// Whether an owner of children with `labels` may adopt the object: it could be decoded, is not terminating, has no
     /// controller, and has all the labels.
     pub fn is_adoptable(&self, labels: &BTreeMap<String, String>) -> bool {
         let own = self.metadata.labels.as_ref();

@@ -354,7 +354,6 @@ where
         if served == Some(true) {
             store.relists.send_modify(|relists| *relists += 1);
         }
-        store.changed.notify_waiters();
         let Some(served) = served else { return };
         store.served.send_if_modified(|was| std::mem::replace(was, served) != served);
         if let Some(ready) = ready.take() {

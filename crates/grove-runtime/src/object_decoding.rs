@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// A manager whose time `jiff` cannot represent.
+    /// A manager with a time that `jiff` cannot represent.
     fn with_unrepresentable_times() -> String {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": { "managedFields": "stays" },

@@ -61,7 +61,7 @@ impl<K> InformerOptions<K> {
 
     /// Adds an observer of deltas. The cache calls it while it is locked: a reader that does not find a deleted object any
     /// more also finds what the observer stored about the deletion. So the observer must be quick, and must not read this
-    /// cache, nor another cache whose observer reads this one.
+    /// cache, nor another cache with an observer that reads this one.
     #[must_use]
     pub fn with_observer(mut self, observer: impl Fn(&Delta<K>) + Send + Sync + 'static) -> Self {
         self.observers.push(Arc::new(observer));
