@@ -231,8 +231,11 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             // The reconcile may have created children and stored state after its dependents were deleted.
             self.report_deletion(object);
         }
-        if let Some((delay, priority)) = requeue {
-            self.queue.add_after(key, delay, priority, now);
+        match requeue {
+            Requeue::AwaitChange => {}
+            Requeue::After(delay) => self.queue.add_after(key, delay, Priority::Reconcile, now),
+            Requeue::StatusAfter(delay) => self.queue.add_after(key, delay, Priority::StatusOnly, now),
+            Requeue::ProgressAfter { due, deadline } => self.queue.add_progress(key, due, deadline, now),
         }
     }
 

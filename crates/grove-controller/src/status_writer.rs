@@ -2,8 +2,6 @@
 //! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
 //! ([`Executor::patch_status`]).
 
-use std::time::Duration;
-
 use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;
 
@@ -14,7 +12,7 @@ use crate::{
     plan::Plan,
     reconcile_error::ReconcileError,
     status_policy::StatusPolicy,
-    status_throttle::{StatusChange, StatusThrottle},
+    status_throttle::{ProgressDelay, StatusChange, StatusThrottle},
 };
 
 /// A plan after its execution, with everything that decides whether a status may be written.
@@ -76,20 +74,21 @@ impl StatusWriter {
         } else {
             let (status, change) = status(&result);
             let delay = self.write(object, object.status(), &status, change).await?;
-            delay.map_or(Requeue::AwaitChange, Requeue::ProgressAfter)
+            let progress = |ProgressDelay { due, deadline }| Requeue::ProgressAfter { due, deadline };
+            delay.map_or(Requeue::AwaitChange, progress)
         };
         result.into_result().map_err(ReconcileError::Execute)?;
-        Ok(Requeue::after(plan, requeue))
+        Ok(requeue.or_at(plan.requeue_after))
     }
 
-    /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
+    /// Writes the status if it differs from `old`. If the throttle delays the write, returns until when.
     async fn write<K, S>(
         &self,
         object: &K,
         old: Option<&S>,
         new: &S,
         change: StatusChange,
-    ) -> Result<Option<Duration>, ReconcileError>
+    ) -> Result<Option<ProgressDelay>, ReconcileError>
     where
         K: Resource<DynamicType = ()>,
         S: Serialize + PartialEq,
@@ -153,7 +152,8 @@ mod tests {
         let (writer, log) = writer(200);
         let write =
             async |ready| writer.write(&object(), Some(&status(0)), &status(ready), StatusChange::Progress).await;
-        assert_eq!(write(1).await.unwrap(), Some(POLICY.progress_interval));
+        let delay = ProgressDelay { due: POLICY.progress_interval, deadline: POLICY.max_progress_delay };
+        assert_eq!(write(1).await.unwrap(), Some(delay));
         assert!(log.requests().is_empty());
         tokio::time::advance(POLICY.progress_interval).await;
         assert_eq!(write(2).await.unwrap(), None);

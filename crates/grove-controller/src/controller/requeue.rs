@@ -1,32 +1,37 @@
-//! When an object is enqueued again after a successful reconcile.
+//! When an object is enqueued again after a reconcile.
 
 use std::time::Duration;
 
-use crate::plan::Plan;
-
-/// When to enqueue the object again.
+/// When to enqueue the object again. A trigger may enqueue it earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
     /// When a trigger names it.
     AwaitChange,
-    /// After this time, unless a trigger names it before.
+    /// After this time.
     After(Duration),
     /// After this time, to write a status that was withheld.
     StatusAfter(Duration),
-    /// After this time, to write a status that shows progress. The queue delays it further while the API server is loaded.
-    ProgressAfter(Duration),
+    /// To write a status that shows progress. Both times count from now.
+    ProgressAfter {
+        /// The object is enqueued after this time.
+        due: Duration,
+        /// While the API server is loaded, the queue holds the object until this time.
+        deadline: Duration,
+    },
 }
 
 impl Requeue {
-    /// When to reconcile for the plan's deadline and for its `status`, the earlier of both. Progress waits in the queue without a
-    /// bound that is short enough for a deadline, so together with a deadline it is an ordinary status.
-    pub fn after(plan: &Plan, status: Self) -> Self {
-        let Some(deadline) = plan.requeue_after else { return status };
-        match status {
-            Self::After(delay) | Self::StatusAfter(delay) | Self::ProgressAfter(delay) if delay < deadline => {
-                Self::StatusAfter(delay)
+    /// When to reconcile for this and for the `deadline` of a plan, the earlier of both. The queue holds progress until the
+    /// deadline of the plan at most.
+    #[must_use]
+    pub fn or_at(self, deadline: Option<Duration>) -> Self {
+        match (self, deadline) {
+            (Self::ProgressAfter { due, deadline: end }, Some(deadline)) if due < deadline => {
+                Self::ProgressAfter { due, deadline: end.min(deadline) }
             }
-            Self::AwaitChange | Self::After(_) | Self::StatusAfter(_) | Self::ProgressAfter(_) => Self::After(deadline),
+            (Self::After(delay) | Self::StatusAfter(delay), Some(deadline)) if delay < deadline => self,
+            (_, Some(deadline)) => Self::After(deadline),
+            (_, None) => self,
         }
     }
 }
@@ -35,21 +40,28 @@ impl Requeue {
 mod tests {
     use super::*;
 
+    const EARLY: Duration = Duration::from_secs(1);
+    const MIDDLE: Duration = Duration::from_secs(2);
+    const LATE: Duration = Duration::from_secs(3);
+
+    fn progress(due: Duration, deadline: Duration) -> Requeue {
+        Requeue::ProgressAfter { due, deadline }
+    }
+
     #[test]
     fn the_earlier_of_deadline_and_status_counts_and_progress_never_delays_a_deadline() {
-        const EARLY: Duration = Duration::from_secs(1);
-        const LATE: Duration = Duration::from_secs(2);
         for (deadline, status, expected) in [
             (None, Requeue::AwaitChange, Requeue::AwaitChange),
             (None, Requeue::StatusAfter(LATE), Requeue::StatusAfter(LATE)),
-            (None, Requeue::ProgressAfter(LATE), Requeue::ProgressAfter(LATE)),
+            (None, progress(EARLY, LATE), progress(EARLY, LATE)),
             (Some(LATE), Requeue::AwaitChange, Requeue::After(LATE)),
             (Some(LATE), Requeue::StatusAfter(EARLY), Requeue::StatusAfter(EARLY)),
-            (Some(LATE), Requeue::ProgressAfter(EARLY), Requeue::StatusAfter(EARLY)),
-            (Some(EARLY), Requeue::ProgressAfter(LATE), Requeue::After(EARLY)),
+            (Some(EARLY), Requeue::StatusAfter(LATE), Requeue::After(EARLY)),
+            (Some(MIDDLE), progress(EARLY, LATE), progress(EARLY, MIDDLE)),
+            (Some(LATE), progress(EARLY, MIDDLE), progress(EARLY, MIDDLE)),
+            (Some(EARLY), progress(MIDDLE, LATE), Requeue::After(EARLY)),
         ] {
-            let plan = Plan { requeue_after: deadline, ..Plan::default() };
-            assert_eq!(Requeue::after(&plan, status), expected, "{deadline:?} {status:?}");
+            assert_eq!(status.or_at(deadline), expected, "{deadline:?} {status:?}");
         }
     }
 }
