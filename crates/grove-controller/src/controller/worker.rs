@@ -17,9 +17,9 @@ use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     rate_limiter::FailureRateLimiter,
-    requeue::Requeue,
     work_queue::{Key, ReconcileDuration},
 };
+use crate::{reconcile_error::ReconcileError, requeue::Requeue};
 
 /// The state that the reconciles of one controller share.
 pub(super) struct Worker {
@@ -63,7 +63,7 @@ impl Worker {
                     self.rate_limiter.forget(&*object);
                     requeue
                 }
-                Err(error) => Requeue::After(self.retry_delay(&*object, &error)),
+                Err(error) => self.requeue_failed(&*object, &error),
             };
             ReconcileOutcome { key, elapsed, requeue }
         };
@@ -75,12 +75,15 @@ impl Worker {
         tracing::info_span!("reconcile", controller = self.controller, namespace, name, otel.status_code = Empty)
     }
 
-    fn retry_delay<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Duration {
+    /// When to enqueue the object after a failure: for its retry, or for an earlier deadline of the reconcile.
+    fn requeue_failed<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Requeue {
         Span::current().record("otel.status_code", "ERROR");
-        let delay = self.rate_limiter.when(object).max(retry_after(error));
+        let retry_after = retry_after(error);
+        let delay = self.rate_limiter.when(object).max(retry_after);
         let (controller, namespace, name) = (self.controller, object.namespace(), object.name_any());
         tracing::warn!(controller, namespace, name, ?delay, "reconciliation failed: {}", error_chain(error));
-        delay
+        let deadline = error.downcast_ref::<ReconcileError>().map_or(Requeue::AwaitChange, ReconcileError::requeue);
+        deadline.or_at(Some(delay)).not_before(retry_after)
     }
 }
 

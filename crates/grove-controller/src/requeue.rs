@@ -21,8 +21,8 @@ pub enum Requeue {
 }
 
 impl Requeue {
-    /// When to reconcile for this and for the `deadline` of a plan, the earlier of both. The queue holds progress until the
-    /// deadline of the plan at most.
+    /// When to reconcile for this and for the `deadline` of a plan or of a retry, the earlier of both. The queue holds progress
+    /// until that deadline at most.
     #[must_use]
     pub fn or_at(self, deadline: Option<Duration>) -> Self {
         match (self, deadline) {
@@ -32,6 +32,19 @@ impl Requeue {
             (Self::After(delay) | Self::StatusAfter(delay), Some(deadline)) if delay < deadline => self,
             (_, Some(deadline)) => Self::After(deadline),
             (_, None) => self,
+        }
+    }
+
+    /// Not before this time, because the API server demands it.
+    #[must_use]
+    pub(crate) fn not_before(self, earliest: Duration) -> Self {
+        match self {
+            Self::AwaitChange => self,
+            Self::After(delay) => Self::After(delay.max(earliest)),
+            Self::StatusAfter(delay) => Self::StatusAfter(delay.max(earliest)),
+            Self::ProgressAfter { due, deadline } => {
+                Self::ProgressAfter { due: due.max(earliest), deadline: deadline.max(earliest) }
+            }
         }
     }
 }
