@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Debug, Formatter},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use super::{
     ChildKind, ObservedChildren, OwnerKind, StepBudget,
     child_plan::{self, ChildPlan},
+    step_budget::MAX_STEPS,
 };
 use crate::{
     create_state::CreateState,
@@ -27,6 +29,9 @@ use crate::{
     shared_informer_factory::SharedInformerFactory,
     triggers::{Trigger, enqueue_owners, enqueue_owners_of_unreadable},
 };
+
+/// The delay of the next plan that deletes children of a deleted owner. By then the watch events of the last plan have arrived.
+const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
 /// The kinds of children of an owner, in the order of their creation.
 pub struct ChildKinds<O: 'static>(&'static [&'static dyn AnyChildKind<O>]);
@@ -75,13 +80,23 @@ impl<O: OwnerKind> ChildKinds<O> {
         if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
     }
 
-    /// The stage that deletes all children of a terminating or deleted owner that are not terminating, all at once.
+    /// The stage that deletes the children of a terminating owner that are not terminating, as many as one plan has. Their watch
+    /// events trigger the next plan.
     pub fn delete_all(self, owner: &O::Object, children: &ObservedChildren) -> Stage {
         self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(owner, children)))
     }
 
+    /// The plan that deletes the children of a deleted owner. If it has as many steps as one plan has, there may be more children, and
+    /// the plan has a deadline for the next one: no watch event triggers a reconcile of a deleted owner.
+    pub fn delete_dependents(self, owner: &O::Object, children: &ObservedChildren) -> Plan {
+        let stage = self.delete_all(owner, children);
+        let is_full = stage.steps.len() == MAX_STEPS;
+        let plan = Plan::new().stage(stage);
+        if is_full { plan.requeue_after(NEXT_PLAN_DELAY) } else { plan }
+    }
+
     fn delete_stage(self, name: &'static str, steps: impl Iterator<Item = Step>) -> Stage {
-        self.0.iter().fold(Stage::new(name, steps), |stage, kind| kind.with_delete_events(stage))
+        self.0.iter().fold(Stage::new(name, steps.take(MAX_STEPS)), |stage, kind| kind.with_delete_events(stage))
     }
 
     /// The failure domains by name. Children of different kinds that share a name are in the same domain.
@@ -144,7 +159,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn rules(&self) -> Vec<PolicyRule>;
     /// The steps for the children of this kind, as far as the budget of the plan suffices.
     fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>, budget: &mut StepBudget) -> ChildPlan;
-    /// The deletes of all children of this kind that are not terminating. Their owner is terminating or deleted.
+    /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted.
     fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
     /// The stage with the events about deletes of this kind.
     fn with_delete_events(&self, stage: Stage) -> Stage;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grove_api_types::deletion::is_terminating;
 use kube::Resource;
 
-use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget};
+use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget, step_budget::MAX_STEPS};
 use crate::plan::{Stage, Step, Waiting};
 
 /// The steps for the children of one kind.
@@ -13,7 +13,7 @@ use crate::plan::{Stage, Step, Waiting};
 pub struct ChildPlan {
     /// Creates and patches.
     pub stage: Stage,
-    /// Deletes of children that are not desired.
+    /// Deletes of children that are not desired, for as many as one plan has.
     pub undesired: Vec<Step>,
     /// The reasons of creates that have to wait, each once.
     pub waiting: BTreeSet<Waiting>,
@@ -51,17 +51,18 @@ pub(super) fn plan<C: ChildKind>(
     }
     let stage = with_create_events::<C>(Stage::new(C::STAGE, steps));
     let is_desired = |child: &C::Object| child.meta().name.as_deref().is_some_and(|name| names.contains(name));
-    let undesired = active::<C>(children).filter(|child| !is_desired(child)).map(Step::delete).collect();
+    let undesired =
+        active::<C>(children).filter(|child| !is_desired(child)).take(MAX_STEPS).map(Step::delete).collect();
     ChildPlan { stage, undesired, waiting }
 }
 
-/// Deletes of all children of the kind that are not terminating: one request per child. The garbage collector of Kubernetes would
-/// delete them too, but later.
+/// Deletes of the children of the kind that are not terminating: one request per child, for as many as one plan has. The garbage
+/// collector of Kubernetes would delete them too, but later.
 pub(super) fn delete_all<C: ChildKind>(
     owner: &<C::Owner as OwnerKind>::Object,
     children: &ObservedChildren,
 ) -> Vec<Step> {
-    active::<C>(children).map(|child| Step::delete_dependent(owner, child)).collect()
+    active::<C>(children).take(MAX_STEPS).map(|child| Step::delete_dependent(owner, child)).collect()
 }
 
 /// The children of the kind that are not terminating.

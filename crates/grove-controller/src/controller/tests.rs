@@ -213,6 +213,27 @@ async fn a_dependent_that_changed_is_deleted_by_a_later_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dependents_that_do_not_fit_into_one_plan_are_deleted_by_the_next_plans() {
+    for (plans, is_stale, expected) in [(20, false, 20), (20, true, 6)] {
+        let (manager, log) = manager(|request| match &*request.method {
+            "GET" => MockResponse::Json(404, mock_api_server::status(404, "NotFound")),
+            _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
+        });
+        let planned = AtomicUsize::new(0);
+        let builder = controller_of(&[], vec![created("owner"), deleted("owner")]).on_deleted(move |_| {
+            let number = planned.fetch_add(1, Ordering::SeqCst);
+            let name = if is_stale { "child".to_owned() } else { format!("child{number}") };
+            let mut child = (*object(&name)).clone();
+            child.metadata.uid = Some(name);
+            let plan = Plan::new().stage(Stage::new("children", (number < plans).then(|| Step::delete(&child))));
+            if number + 1 < plans { plan.requeue_after(Duration::from_secs(1)) } else { plan }
+        });
+        run_for(builder, &manager, Duration::from_mins(10), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+        assert_eq!(log.count(|request| request.method == "DELETE"), expected, "is stale: {is_stale}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_after_the_reconcile() {
     let (manager, _) = manager(|_| MockResponse::NoResponse);
     let later = stream::once(sleep(Duration::from_secs(1))).map(|()| deleted("owner"));

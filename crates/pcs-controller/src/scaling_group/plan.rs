@@ -35,7 +35,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
 
 /// Deletes the children of a deleted group. Do not call it if the deletion of the group orphans them.
 pub(crate) fn delete_children(group: &PodCliqueScalingGroup, children: &ObservedChildren) -> Plan {
-    Plan::new().stage(CHILD_KINDS.delete_all(group, children))
+    CHILD_KINDS.delete_dependents(group, children)
 }
 
 fn set_not_found() -> Waiting {

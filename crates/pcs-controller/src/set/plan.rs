@@ -35,5 +35,5 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
 
 /// Deletes the children of a deleted set. Do not call it if the deletion of the set orphans them.
 pub(crate) fn delete_children(set: &PodCliqueSet, children: &ObservedChildren) -> Plan {
-    Plan::new().stage(CHILD_KINDS.delete_all(set, children))
+    CHILD_KINDS.delete_dependents(set, children)
 }
