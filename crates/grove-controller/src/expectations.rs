@@ -171,21 +171,6 @@ impl PendingCreates {
         let order = |child: &ChildKey| (child.kind.as_str(), child.name.as_str()).cmp(&(kind, name));
         self.children.binary_search_by(order).is_ok()
     }
-
-    /// The plan without the creates of these children. They exist, so that nothing waits for them.
-    pub fn remove_from(&self, mut plan: Plan) -> Plan {
-        if self.is_empty() {
-            return plan;
-        }
-        for stage in &mut plan.stages {
-            stage.steps.retain(|step| {
-                let target = step.target();
-                !matches!(step, Step::Create(_)) || !self.contains(&target.resource.kind, &target.name)
-            });
-        }
-        plan.stages.retain(|stage| !stage.steps.is_empty());
-        plan
-    }
 }
 
 #[cfg(test)]
@@ -275,14 +260,6 @@ mod tests {
         expectations.drop_deleted(&child);
         expectations.record_results(&object("o"), &result(&[("a", Some("1"))]));
         assert_eq!(pending(&expectations, &[], 1), Vec::<String>::new());
-    }
-
-    #[test]
-    fn pending_children_are_not_created_again_and_block_nothing() {
-        let expectations = expecting(&[("a", Some("1"))]);
-        let pending = expectations.pending(&object("o"), |_, _| false, |_| 1);
-        let next = plan(&["a"]).stage(Stage::new("later", [Step::create(&object("b"))]));
-        assert_eq!(pending.remove_from(next).to_string(), "later: create ConfigMap b\n");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use kube::{Resource, ResourceExt};
 use tokio::sync::watch;
 
 use super::{
-    ChildKind, ObservedChildren, OwnerKind, StepBudget,
+    ChildKind, ObservedChildren, OwnerKind, StepBudget, StepFilter,
     child_plan::{self, ChildPlan},
     step_budget::MAX_STEPS,
 };
@@ -69,15 +69,24 @@ impl<O: OwnerKind> ChildKinds<O> {
 
     /// The steps from the observed to the desired children: one stage per kind, then one stage that deletes the children
     /// that are not desired. A child that cannot be created blocks later creates of its failure domain.
-    pub fn plan(self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> Plan {
+    pub fn plan(
+        self,
+        children: &ObservedChildren,
+        expansion: &O::Expansion<'_>,
+        mut filter: StepFilter<'_, O::Object>,
+    ) -> Plan {
         let (mut plan, mut undesired, mut budget) = (Plan::new(), vec![], StepBudget::default());
         for kind in self.0 {
-            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion, &mut budget);
+            let ChildPlan { stage, undesired: deletes, waiting } =
+                kind.plan(children, expansion, &mut budget, &mut filter);
+            filter.end_stage();
             plan = plan.stage(stage).waiting(waiting);
             undesired.push(deletes);
         }
         let plan = plan.stage(self.delete_stage("scale-in", undesired.into_iter().rev().flatten()));
-        if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
+        let has_steps = !plan.is_empty();
+        let plan = if has_steps { plan.with_failure_domains(self.failure_domains(expansion)) } else { plan };
+        filter.finish(plan)
     }
 
     /// The stage that deletes the children of a terminating owner that are not terminating, as many as one plan has. Their watch
@@ -157,8 +166,14 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn kind(&self) -> String;
     /// The permissions on the kind.
     fn rules(&self) -> Vec<PolicyRule>;
-    /// The steps for the children of this kind, as far as the budget of the plan suffices.
-    fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>, budget: &mut StepBudget) -> ChildPlan;
+    /// The steps for the children of this kind, as far as the filter allows and the budget of the plan suffices.
+    fn plan(
+        &self,
+        children: &ObservedChildren,
+        expansion: &O::Expansion<'_>,
+        budget: &mut StepBudget,
+        filter: &mut StepFilter<'_, O::Object>,
+    ) -> ChildPlan;
     /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted.
     fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
     /// The stage with the events about deletes of this kind.
@@ -204,8 +219,9 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         children: &ObservedChildren,
         expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
         budget: &mut StepBudget,
+        filter: &mut StepFilter<'_, <C::Owner as OwnerKind>::Object>,
     ) -> ChildPlan {
-        child_plan::plan::<C>(children, expansion, budget)
+        child_plan::plan::<C>(children, expansion, budget, filter)
     }
 
     fn delete_all(&self, owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {

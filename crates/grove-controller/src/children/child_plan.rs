@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use grove_api_types::deletion::is_terminating;
 use kube::Resource;
 
-use super::{ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget, step_budget::MAX_STEPS};
+use super::{
+    ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget, StepFilter, step_budget::MAX_STEPS,
+};
 use crate::plan::{Stage, Step, Waiting};
 
 /// The steps for the children of one kind.
@@ -19,29 +21,33 @@ pub struct ChildPlan {
     pub waiting: BTreeSet<Waiting>,
 }
 
-/// The steps from the observed to the desired children, as far as the budget of the plan suffices. A terminating child still has
-/// its name, so its successor is created after its deletion.
+/// The steps from the observed to the desired children, as far as the filter allows and the budget of the plan suffices. A
+/// terminating child still has its name, so its successor is created after its deletion.
 pub(super) fn plan<C: ChildKind>(
     children: &ObservedChildren,
     expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
     budget: &mut StepBudget,
+    filter: &mut StepFilter<'_, <C::Owner as OwnerKind>::Object>,
 ) -> ChildPlan {
+    let kind = C::Object::kind(&());
     let (mut steps, mut waiting, mut names): (Vec<Step>, _, _) = (vec![], BTreeSet::new(), BTreeSet::new());
-    for DesiredChild { name, failure_domain: _, blocked_by, build } in C::desired(expansion) {
+    for DesiredChild { name, failure_domain, blocked_by, build } in C::desired(expansion) {
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
                 waiting.insert(reason());
             }
-            (None, None) if budget.is_exhausted() => {}
             (None, None) => {
-                let create = Step::create(&build());
-                budget.spend(&create);
-                steps.push(create);
+                if filter.allows_create(&kind, &name, failure_domain) && !budget.is_exhausted() {
+                    let create = filter.adopt_or_create(Step::create(&build()));
+                    budget.spend(&create);
+                    steps.push(create);
+                }
             }
             (Some(live), _) if budget.is_exhausted() || is_terminating(&**live) => {}
             (Some(live), _) => {
+                let is_patch = |step: &Step| matches!(step, Step::Patch(_));
                 let patch = C::patch(live, build());
-                if let Some(patch) = patch {
+                if let Some(patch) = patch.filter(|step| !is_patch(step) || filter.allows_patch(&kind, &name)) {
                     budget.spend(&patch);
                     steps.push(patch);
                 }

@@ -6,7 +6,8 @@ use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::Target;
+use grove_controller::name_conflict::NameConflict;
+use grove_controller::plan::{Plan, Target};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
@@ -55,6 +56,31 @@ fn a_backed_off_child_is_not_created_and_blocks_only_its_replica() {
             requeue: after 8s
         "]],
     );
+}
+
+#[test]
+fn children_that_are_not_created_use_no_budget_of_the_plan() {
+    let service = child::<SlimService>(&executed(without_children()), "llm-1");
+    let target = |replica: i32| Target { name: format!("llm-{replica}"), ..Target::of(&*service) };
+    let mut observed = without_children();
+    observed.set.spec.replicas = 3000;
+    let rejected = (0..1500).map(|replica| (target(replica), ApiError::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.children = rejected.collect();
+    let foreign = |replica: i32| {
+        let mut foreign = SlimService::default();
+        foreign.metadata.name = Some(target(replica).name);
+        NameConflict::with(&foreign)
+    };
+    observed.name_conflicts = (1500..2999).map(foreign).collect();
+    let plan = plan(&observed);
+    assert_eq!(plan.waiting.len(), 1499);
+    expect![[r"
+        services: create Service llm-2999
+        gangs: create PodGang llm-2999
+        cliques: create PodClique llm-2999-prefill
+        cliques: create PodClique llm-2999-decode
+    "]]
+    .assert_eq(&Plan { waiting: vec![], ..plan }.to_string());
 }
 
 #[test]
