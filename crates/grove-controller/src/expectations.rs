@@ -197,7 +197,7 @@ mod tests {
             let result = uid.map(drop).ok_or_else(|| ApiError::new(500, "InternalError", "x"));
             StepResult { stage: "s", verb: "create", target, result, is_changed: false }
         };
-        ExecutionResult { steps: creates.iter().map(step).collect() }
+        ExecutionResult { steps: creates.iter().map(step).collect(), recheck_after: None }
     }
 
     fn pending(expectations: &Expectations, cached: &[&str], relists: u64) -> Vec<String> {

@@ -20,6 +20,7 @@ use crate::{
 ///   adopted instead. For any other object the plan waits;
 /// - creates that the API server rejected, until their backoff ends;
 /// - creates in later stages of the failure domains of these creates;
+/// - all creates in a terminating namespace;
 /// - creates with pending watch events. These children exist, so that nothing waits for them.
 #[derive(Debug)]
 pub struct StepFilter<'a, Owner> {
@@ -29,6 +30,9 @@ pub struct StepFilter<'a, Owner> {
     /// The rejected creates, by kind and name.
     rejected: BTreeSet<(&'a str, &'a str)>,
     retry_after: Option<Duration>,
+    /// The time until the next creates, if the namespace is terminating.
+    recheck_namespace_after: Option<Duration>,
+    omits_for_namespace: bool,
     pending_creates: &'a PendingCreates,
     /// The failure domains with an omitted create in an earlier stage.
     blocked_domains: BTreeSet<i32>,
@@ -54,11 +58,19 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             conflicts,
             rejected: rejected.map(|target| (target.resource.kind.as_str(), target.name.as_str())).collect(),
             retry_after: backed_off.retry_after,
+            recheck_namespace_after: None,
+            omits_for_namespace: false,
             pending_creates,
             blocked_domains: BTreeSet::new(),
             failed_domains: BTreeSet::new(),
             waiting: Vec::new(),
         }
+    }
+
+    /// Omits all creates until this time has elapsed, because the namespace is terminating.
+    #[must_use]
+    pub fn in_terminating_namespace(self, recheck_after: Option<Duration>) -> Self {
+        Self { recheck_namespace_after: recheck_after, ..self }
     }
 
     /// Whether the plan creates or adopts a child that does not exist.
@@ -70,6 +82,10 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.waiting.extend(conflict.map(|conflict| self.conflicts.waiting(conflict)));
         if conflict.is_some() || self.rejected.contains(&(kind, name)) {
             self.failed_domains.extend(failure_domain);
+            return false;
+        }
+        if self.recheck_namespace_after.is_some() {
+            self.omits_for_namespace = true;
             return false;
         }
         let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
@@ -97,9 +113,11 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.blocked_domains.append(&mut self.failed_domains);
     }
 
-    /// Adds to the plan why it omits steps, and the time of the retry of rejected creates.
+    /// Adds to the plan why it omits steps, and when to reconcile the owner again.
     pub(super) fn finish(self, plan: Plan) -> Plan {
-        self.retry_after.into_iter().fold(plan.waiting(self.waiting), Plan::requeue_after)
+        let recheck_after = self.recheck_namespace_after.filter(|_| self.omits_for_namespace);
+        let plan = plan.waiting(recheck_after.map(|_| Waiting::for_terminating_namespace())).waiting(self.waiting);
+        self.retry_after.into_iter().chain(recheck_after).fold(plan, Plan::requeue_after)
     }
 }
 

@@ -54,7 +54,7 @@ where
         let plan = on_deleted(object);
         let delay = match try_delete_dependents(executor, &plan, object).await {
             Attempt::Done => return,
-            // If the cache still contains the first dependent of the last plan, it is stale, and the attempt made no progress.
+            // If the cache still contains the first dependent of the last plan, it is stale, and the attempt deleted nothing.
             Attempt::HasMore(delay) if first_uid(&plan) != last => {
                 (backoff, attempts) = (Backoff::for_objects(), 0);
                 delay

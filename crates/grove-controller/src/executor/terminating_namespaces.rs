@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How long an owner is remembered. A namespace never stops terminating, except that an administrator restores the API server from
-/// a backup. Then the next reconcile after this time creates the children of the owner.
+/// a backup. So a timer enqueues the owner after this time, and its plan has creates again.
 const LIFETIME: Duration = Duration::from_mins(10);
 
 /// The owners in terminating namespaces, by UID. A clone shares them.
@@ -27,10 +27,14 @@ pub(super) struct TerminatingNamespaces {
 impl TerminatingNamespaces {
     /// The state of the namespace before the execution of a plan for `owner`.
     pub(super) fn state<K: Resource>(&self, owner: &K) -> NamespaceState {
-        let known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
-        let known_until = known_until_by_owner_uid.get(&owner.uid().unwrap_or_default());
-        let is_terminating = known_until.is_some_and(|until| *until > Instant::now());
-        NamespaceState { is_terminating: is_terminating.into() }
+        NamespaceState { is_terminating: self.remaining(owner).is_some().into() }
+    }
+
+    /// How long the owner is remembered from now on; `None` if it is not remembered.
+    pub(super) fn remaining<K: Resource>(&self, owner: &K) -> Option<Duration> {
+        let uid = owner.uid().unwrap_or_default();
+        let known_until = self.known_until_by_owner_uid.lock().get(&uid).copied()?;
+        Some(known_until.saturating_duration_since(Instant::now())).filter(|remaining| !remaining.is_zero())
     }
 
     /// Remembers the state of the namespace after the execution of a plan for `owner`.

@@ -46,6 +46,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
     let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
+    let recheck_namespace_after = ctx.executor.recheck_namespace_after(&clique);
     Observed {
         clique,
         orphans_pods,
@@ -62,6 +63,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         backed_off,
         delayed_replacements,
         default_scheduler,
+        recheck_namespace_after,
     }
 }
 

@@ -114,6 +114,7 @@ fn snapshot(row: &str) -> Observed {
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),
+        recheck_namespace_after: None,
     }
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let Some(expansion) = expansion else { return Plan::new() };
     let base_labels = observed.base_labels();
     let conflicts = observed.conflicts(&base_labels);
-    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates);
+    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
+        .in_terminating_namespace(observed.recheck_namespace_after);
     CHILD_KINDS.plan(&observed.children, &expansion, filter)
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.has_unknown_scale() {
         return Plan::new().waiting(conflicts.unresolved().map(|(_, waiting)| waiting));
     }
-    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates);
+    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
+        .in_terminating_namespace(observed.recheck_namespace_after);
     CHILD_KINDS.plan(&observed.children, &observed.expand(), filter)
 }
 

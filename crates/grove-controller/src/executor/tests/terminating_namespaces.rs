@@ -55,6 +55,23 @@ async fn a_terminating_namespace_gets_no_second_batch_of_creates_until_the_owner
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn creates_are_sent_again_after_the_time_in_the_result() {
+    let [terminating, _] = rejections();
+    let (executor, log) = executor(move |_| response(&terminating));
+    let (subject, plan) = (object("subject"), Plan::new().stage(Stage::new("s", creates(0..1))));
+    assert_eq!(executor.recheck_namespace_after(&subject), None);
+    let recheck = executor.execute(&subject, &plan).await.recheck_after.unwrap();
+    tokio::time::advance(recheck / 2).await;
+    assert_eq!(executor.execute(&subject, &Plan::new()).await.recheck_after, Some(recheck / 2));
+    assert_eq!(executor.execute(&subject, &plan).await.recheck_after, Some(recheck / 2));
+    assert_eq!(log.requests().len(), 1);
+    tokio::time::advance(recheck / 2).await;
+    assert_eq!(executor.recheck_namespace_after(&subject), None);
+    assert_eq!(executor.execute(&subject, &plan).await.recheck_after, Some(recheck));
+    assert_eq!(log.requests().len(), 2);
+}
+
 #[tokio::test]
 async fn a_namespace_that_terminates_during_a_plan_gets_no_further_creates_than_those_in_flight() {
     let [terminating, _] = rejections();

@@ -84,6 +84,24 @@ fn children_that_are_not_created_use_no_budget_of_the_plan() {
 }
 
 #[test]
+fn nothing_is_created_in_a_terminating_namespace_and_the_set_reports_it() {
+    let mut observed = executed(without_children());
+    observed.recheck_namespace_after = Some(Duration::from_secs(9));
+    check(&observed, &expect![["nothing to do\n"]]);
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
+    check(
+        &observed,
+        &expect![[r"
+            wait: NamespaceTerminating nothing is created, because the namespace is terminating
+            requeue: after 9s
+        "]],
+    );
+    let result = ExecutionResult { recheck_after: Some(Duration::from_secs(9)), ..ExecutionResult::default() };
+    let status = status_of(&observed, &result, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.conditions[0].reason, "NamespaceTerminating");
+}
+
+#[test]
 fn a_backed_off_clique_blocks_no_delete() {
     let mut observed = executed(new(SET));
     observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
@@ -114,7 +132,11 @@ fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
     };
     let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");
-    let status = status_of(&observed, &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")] }, at);
+    let status = status_of(
+        &observed,
+        &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")], recheck_after: None },
+        at,
+    );
     let available = &status.conditions[0];
     assert_eq!((available.reason.as_str(), available.status.as_str()), ("FailedCreate", "False"));
     assert_eq!(
