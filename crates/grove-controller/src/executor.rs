@@ -40,6 +40,7 @@ use crate::{
     events::EventBroadcaster,
     merge_patch::create_merge_patch,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
+    state_metrics::StateMetrics,
 };
 
 /// Writes that are in flight at the same time.
@@ -125,6 +126,12 @@ impl Executor {
         }
         self.terminating_namespaces.record(subject, &namespace);
         execution
+    }
+
+    /// Adds the number of owners in terminating namespaces to the metric. All controllers of the process share the map.
+    pub(crate) fn add_state_metrics(&self, metrics: &StateMetrics, label: &'static str) {
+        let namespaces = self.terminating_namespaces.clone();
+        metrics.add(label, "terminating_namespaces", move || namespaces.len());
     }
 
     /// Drops the in-memory state of a deleted object.

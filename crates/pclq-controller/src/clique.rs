@@ -40,6 +40,7 @@ pub(crate) const CONTROLLER: &str = "podclique-controller";
 /// Reconciles cliques until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
     manager.state_metrics().add_all(CONTROLLER, &ctx, &STATE_MAPS);
+    ctx.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), CONTROLLER);
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
         .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
@@ -104,8 +105,8 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     ctx.status_writer.write_after(&*clique, executed, status).await
 }
 
-/// The maps of the context, each with a function that counts its entries. An entry ends with its clique at the latest: see
-/// [`cleanup_plan`].
+/// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
+/// counts its entries. An orphan deletion is remembered longer.
 const STATE_MAPS: [NamedCount<Context>; 6] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
