@@ -64,16 +64,17 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   enqueues only the few cliques that wait longest.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
-    let creates = ctx.creates.clone();
+    let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
             stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
-        .watches(
-            pods.subscribe_unreadable().flat_map(|pod| stream::iter(controller(&pod.metadata)).map(Trigger::Reconcile)),
-        )
+        .watches(pods.subscribe_unreadable().flat_map(move |pod| {
+            creates_of_unreadable.observe_unreadable(&all_pods, &pod);
+            stream::iter(controller(&pod.metadata)).map(Trigger::Reconcile)
+        }))
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {
             stream::iter(scaled_cliques_after_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
