@@ -171,6 +171,12 @@ impl<K> Cache<K> {
         self.indexer.read().unreadable.of_namespace(namespace).filter(is_owned).cloned().collect()
     }
 
+    /// The unreadable objects of a namespace without a controller, or with owner references that could not be decoded.
+    pub fn unreadable_orphans(&self, namespace: &str) -> Vec<Arc<UnreadableObject>> {
+        let is_orphan = |object: &&Arc<UnreadableObject>| controller_of(&object.metadata).is_none();
+        self.indexer.read().unreadable.of_namespace(namespace).filter(is_orphan).cloned().collect()
+    }
+
     /// Whether an object of that name exists, be it readable or not.
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
         let indexer = self.indexer.read();

@@ -15,10 +15,10 @@ use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::state_metrics::NamedCount;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::{Trigger, controller, enqueue_all_on_relist};
+use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
 use kube::ResourceExt;
 
-use self::triggers::{cliques_of_gang, cliques_of_pod};
+use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
 use crate::informers::PclqCaches;
 use crate::scaled_cliques::scaled_cliques_after_scheduling;
@@ -54,7 +54,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
 ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
 ///   of the pod has scaled cliques and the pod has just been scheduled;
-/// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller;
+/// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
+///   that its labels name;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update), and the scaled cliques of the gang;
 /// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
@@ -73,7 +74,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         }))
         .watches(pods.subscribe_unreadable().flat_map(move |pod| {
             creates_of_unreadable.observe_unreadable(&all_pods, &pod);
-            stream::iter(controller(&pod.metadata)).map(Trigger::Reconcile)
+            stream::iter(clique_of_unreadable_pod(&pod.metadata)).map(Trigger::Reconcile)
         }))
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {

@@ -13,7 +13,7 @@ use crate::object_decoding::{decode, decode_identity, reason_without_values};
 /// An object that exists in the API server and that could not be decoded. Its name is in use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnreadableObject {
-    /// Its name, namespace, uid, resource version, owner references and deletion timestamp.
+    /// Its name, namespace, uid, resource version, labels, owner references and deletion timestamp.
     pub metadata: ObjectMeta,
     /// Why it could not be decoded. The text contains no value of the object.
     pub reason: String,
