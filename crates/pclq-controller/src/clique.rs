@@ -20,6 +20,7 @@ use kube::ResourceExt;
 
 use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
+use crate::gang_pods::later_cliques_after_scaling;
 use crate::informers::PclqCaches;
 use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
@@ -60,6 +61,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   only for a status update), and the scaled cliques of the gang;
 /// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
 ///   clique;
+/// - a change of the number of replicas of another clique, if this one belongs to a later pod group of the same gang, and the gang has
+///   more pods than it can have references;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest.
@@ -67,6 +70,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
+    let all_gangs = gangs.clone();
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
@@ -78,7 +82,9 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         }))
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {
-            stream::iter(scaled_cliques_after_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
+            let scaled = scaled_cliques_after_scheduling(&for_cliques, &delta).into_iter();
+            let later = later_cliques_after_scaling(&for_cliques, &all_gangs, &delta);
+            stream::iter(scaled.chain(later)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
 }
