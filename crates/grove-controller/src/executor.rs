@@ -40,6 +40,7 @@ use crate::{
     events::EventBroadcaster,
     merge_patch::create_merge_patch,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
+    state_metrics::StateMetrics,
 };
 
 /// Writes that are in flight at the same time.
@@ -131,6 +132,12 @@ impl Executor {
     /// The time for which no create for the owner is sent, because its namespace is terminating; `None` if creates are sent.
     pub fn recheck_namespace_after<K: Resource>(&self, owner: &K) -> Option<Duration> {
         self.terminating_namespaces.remaining(owner)
+    }
+
+    /// Adds the number of owners in terminating namespaces to the metric. All controllers of the process share the map.
+    pub(crate) fn add_state_metrics(&self, metrics: &StateMetrics, label: &'static str) {
+        let namespaces = self.terminating_namespaces.clone();
+        metrics.add(label, "terminating_namespaces", move || namespaces.len());
     }
 
     /// Drops the in-memory state of a deleted object.

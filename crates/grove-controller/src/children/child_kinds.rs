@@ -267,7 +267,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
     ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
         let cache = informers.cache::<C::Object>();
-        let unreadable = enqueue_owners_of_unreadable::<C::Object, _>(cache.subscribe_unreadable(), name_waiters);
+        let unreadable = enqueue_owners_of_unreadable(&cache, creates, name_waiters);
         stream::select(enqueue_owners(cache.subscribe(), C::needs_reconcile, creates, name_waiters), unreadable).boxed()
     }
 

@@ -47,9 +47,21 @@ impl TerminatingNamespaces {
         }
     }
 
-    /// Drops the entry of a deleted owner.
+    /// Drops the entry of a deleted owner, and the expired entries.
     pub(super) fn forget<K: Resource>(&self, owner: &K) {
-        self.known_until_by_owner_uid.lock().remove(&owner.uid().unwrap_or_default());
+        let mut known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
+        // Nearly always there are no entries.
+        if known_until_by_owner_uid.is_empty() {
+            return;
+        }
+        known_until_by_owner_uid.remove(&owner.uid().unwrap_or_default());
+        let now = Instant::now();
+        known_until_by_owner_uid.retain(|_, until| *until > now);
+    }
+
+    /// The number of remembered owners.
+    pub(super) fn len(&self) -> usize {
+        self.known_until_by_owner_uid.lock().len()
     }
 }
 
@@ -102,6 +114,19 @@ mod tests {
         namespaces.record(&owner("b"), &namespaces.state(&owner("b")));
         tokio::time::advance(LIFETIME / 2).await;
         assert!(!is_terminating(&namespaces, "b"), "plans without creates do not extend the time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deletion_of_any_owner_removes_expired_entries() {
+        let namespaces = TerminatingNamespaces::default();
+        let state = namespaces.state(&owner("a"));
+        state.set_terminating();
+        namespaces.record(&owner("a"), &state);
+        namespaces.forget(&owner("other"));
+        assert_eq!(namespaces.len(), 1);
+        tokio::time::advance(LIFETIME).await;
+        namespaces.forget(&owner("other"));
+        assert_eq!(namespaces.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
