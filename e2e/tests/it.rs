@@ -33,6 +33,7 @@ mod it {
         mod authorizer;
         mod certificate_repair;
         mod certificates;
+        mod churn;
         mod clock_skew;
         mod connection_loss;
         mod default_minima;

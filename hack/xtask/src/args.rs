@@ -91,6 +91,8 @@ pub(crate) enum Soak {
     Fuzz(Fuzz),
     /// Rotate certificates every two seconds and restart webhook servers, while sets are created
     Rotation(Rotation),
+    /// Create and delete sets of 420 pods, and compare the heap of each service with its heap after ten rounds
+    Churn(Churn),
 }
 
 /// Flags of `soak fuzz`.
@@ -116,6 +118,17 @@ pub(crate) struct Rotation {
     /// Restarts of each of the two replicas
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) restarts: u32,
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `soak churn`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Churn {
+    /// Number of rounds; each creates and deletes a set
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(15..))]
+    pub(crate) rounds: u32,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
