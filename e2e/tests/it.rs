@@ -41,6 +41,7 @@ mod it {
         mod dry_run;
         mod event_driven;
         mod failed_up;
+        mod hostile;
         mod kills;
         mod leader_election;
         mod native_gangs;

@@ -1,12 +1,13 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Churn, Fuzz, Kills, Rotation, Source};
+use crate::args::{Churn, Fuzz, Hostile, Kills, Rotation, Source};
+use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
 use crate::test::process_group;
 use crate::test::{self, END_TO_END};
 use crate::workspace;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::iter;
 use std::path::PathBuf;
 use webhook_server::webhook::Webhook;
@@ -40,6 +41,33 @@ pub(crate) async fn rotation(source: &Source, args: Rotation) -> Result<()> {
 pub(crate) async fn churn(source: &Source, args: Churn) -> Result<()> {
     let variables = vec![("GROVE_SOAK_ROUNDS", args.rounds.to_string())];
     run(source, args.dir, ("the_heap_does_not_grow_in_many_rounds", variables)).await
+}
+
+/// Measures a normal set beside hostile tenants, and writes the report, also if a threshold is not met.
+pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
+    if cfg!(debug_assertions) {
+        return Err(bench::exec_optimised()?);
+    }
+    // The test writes its figures to this file.
+    let figures = report::folder(None)?.join("hostile-figures.md");
+    // Figures of an earlier run must not become the report of this one.
+    std::fs::write(&figures, "").with_context(|| format!("cannot write {}", figures.display()))?;
+    let variables = vec![
+        ("GROVE_SOAK_LARGE_PODS", args.large_pods.to_string()),
+        ("GROVE_SOAK_SPEC_BYTES", args.spec_bytes.to_string()),
+        ("GROVE_SOAK_GANGS", args.gangs.to_string()),
+        ("GROVE_SOAK_GANG_PODS", args.gang_pods.to_string()),
+        ("GROVE_SOAK_CLIQUES", args.cliques.to_string()),
+        ("GROVE_SOAK_REPORT", figures.display().to_string()),
+    ];
+    let outcome = run(source, args.dir, ("a_normal_set_becomes_available_beside_hostile_tenants", variables)).await;
+    let text = std::fs::read_to_string(&figures)?;
+    if !text.is_empty() {
+        let [machine, commit] = machine::describe_without_cluster()?;
+        let conditions = format!("- {machine}\n- {commit}; the services are built with --release, the client is not\n");
+        report::update_page(&report::folder(args.out.as_ref())?, "hostile", &(conditions + &text))?;
+    }
+    outcome
 }
 
 /// An ignored test and the environment variables that it reads.
