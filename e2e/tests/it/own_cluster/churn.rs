@@ -16,7 +16,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
 
 const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
-/// Metrics of maps whose entries end with their objects at the latest.
+/// Metrics of maps. An entry of these maps ends with its object at the latest.
 const MAPS: [&str; 3] = ["grove_state_entries{", "grove_cache_objects{", "grove_cache_index_values{"];
 /// The published warnings, which end by time and number, not with their objects.
 const PUBLISHED_WARNINGS: &str = "map=\"remembered_warnings\"";

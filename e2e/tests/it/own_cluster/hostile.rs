@@ -52,7 +52,7 @@ impl Sizes {
     }
 }
 
-/// A tenant whose pods a quota rejects.
+/// A tenant with pods that a quota rejects.
 #[derive(Clone, Copy)]
 enum Tenant {
     /// Creates and deletes a set with a very large pod spec.
