@@ -202,7 +202,7 @@ mod tests {
         let step =
             StepResult { stage: "s", verb: "create", target: Target::of(&child), result: Ok(()), is_changed: false };
         creates.expect_creations(&owner, &Plan::new().stage(Stage::new("s", [create])), |_| 1);
-        creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step] });
+        creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step], recheck_after: None });
         writer.apply_unreadable(UnreadableObject { metadata: child.metadata.clone(), reason: "r".into() });
         assert!(enqueued());
         assert_eq!(creates.expectations.len(), 1, "the cache contains it");
