@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(first, Err(ProgressDelay { due: INTERVAL, deadline: max }));
         tokio::time::advance(INTERVAL / 2).await;
         let second = throttle.admit(&object("a"), StatusChange::Progress);
-        assert_eq!(second, Err(ProgressDelay { due: INTERVAL / 2, deadline: max - INTERVAL / 2 }));
+        assert_eq!(second, Err(ProgressDelay { due: INTERVAL / 2, deadline: max.saturating_sub(INTERVAL / 2) }));
     }
 
     #[tokio::test(start_paused = true)]

@@ -83,13 +83,7 @@ async fn churn(name: &str, rounds: usize, size: i32) -> Heaps {
             None => Namespace::create(&client, &format!("e2e-churn-{round}")).await,
         };
         use_set(&ns, round, size).await;
-        if round % NAMESPACE_PERIOD == 0 || round == rounds {
-            delete_namespace(&ns).await;
-        } else {
-            ns.delete_object::<PodCliqueSet>("llm").await;
-            ns.wait_for("no object remains", NamespaceState::is_empty).await;
-            current = Some(ns);
-        }
+        current = delete_set(ns, round % NAMESPACE_PERIOD == 0 || round == rounds).await;
         wait_for_no_other_entries(&cluster, &before).await;
         print!("round {round}, {:.1} s:", started.elapsed().as_secs_f64());
         record_heaps(&replicas, &mut heaps);
@@ -97,6 +91,17 @@ async fn churn(name: &str, rounds: usize, size: i32) -> Heaps {
     drop(replicas);
     cluster.down().await;
     heaps
+}
+
+/// Deletes the set, or the namespace with it. Returns the namespace if it stays.
+async fn delete_set(ns: Namespace, with_namespace: bool) -> Option<Namespace> {
+    if with_namespace {
+        delete_namespace(&ns).await;
+        return None;
+    }
+    ns.delete_object::<PodCliqueSet>("llm").await;
+    ns.wait_for("no object remains", NamespaceState::is_empty).await;
+    Some(ns)
 }
 
 /// Measures and prints the heap of each service.

@@ -205,7 +205,7 @@ impl Row {
         let hostile = Namespace::create(&client, "e2e-hostile").await;
         tenant.prepare(&hostile, sizes).await;
         let (started, before) = (Instant::now(), rejected_creates(&cluster).await);
-        let beside = time_beside(tenant, (&normal, &hostile), sizes).await;
+        let beside = Box::pin(time_beside(tenant, (&normal, &hostile), sizes)).await;
         let rejected = rejected_creates(&cluster).await - before;
         let rejected_creates_per_second = rejected / started.elapsed().as_secs_f64();
         let mut controllers = Vec::new();
