@@ -50,6 +50,14 @@ impl ServiceReplica {
         replica
     }
 
+    /// The pid of the process.
+    ///
+    /// # Panics
+    /// If the process has exited.
+    pub fn pid(&self) -> i32 {
+        self.process.id().and_then(|id| i32::try_from(id).ok()).expect("a running process")
+    }
+
     /// Changes the value of a flag for the next start.
     ///
     /// # Panics

@@ -174,7 +174,11 @@ impl TestCluster {
         assert!(status.success(), "{process} was not running");
     }
 
-    fn pid(&self, process: &str) -> i32 {
+    /// The pid of a process of the cluster.
+    ///
+    /// # Panics
+    /// If the cluster never started the process.
+    pub fn pid(&self, process: &str) -> i32 {
         let entries = state_file::read::<ProcessEntry>(&self.dir.join(PROCESSES)).expect("a list of processes");
         entries.get(process).unwrap_or_else(|| panic!("no process {process} in {entries:?}")).pid
     }

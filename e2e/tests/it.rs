@@ -33,6 +33,7 @@ mod it {
         mod authorizer;
         mod certificate_repair;
         mod certificates;
+        mod churn;
         mod clock_skew;
         mod connection_loss;
         mod default_minima;
@@ -40,6 +41,7 @@ mod it {
         mod dry_run;
         mod event_driven;
         mod failed_up;
+        mod hostile;
         mod kills;
         mod leader_election;
         mod native_gangs;

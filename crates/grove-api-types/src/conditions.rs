@@ -41,6 +41,8 @@ pub mod available {
     pub const UNREADABLE_OBJECT: &str = "UnreadableObject";
     /// A terminating object has the name of a child; Grove creates the child after its deletion.
     pub const NAME_TERMINATING: &str = "NameTerminating";
+    /// The namespace is terminating, so the API server rejects all creates.
+    pub const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
     /// The set expands to more objects than a set may have, or the clique has more replicas than a clique may have; Grove changes
     /// nothing until it is smaller.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";

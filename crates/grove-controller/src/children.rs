@@ -5,6 +5,7 @@ mod child_kinds;
 mod child_plan;
 mod observed;
 mod step_budget;
+mod step_filter;
 mod tracker;
 
 use std::{borrow::Cow, fmt::Debug};
@@ -18,6 +19,7 @@ pub use self::{
     child_plan::ChildPlan,
     observed::{ByName, ObservedChildren},
     step_budget::StepBudget,
+    step_filter::StepFilter,
     tracker::ChildTracker,
 };
 use crate::{

@@ -5,7 +5,6 @@
 mod delete_dependents;
 mod enqueue_all;
 mod rate_limiter;
-mod requeue;
 mod work_queue;
 mod worker;
 
@@ -30,7 +29,6 @@ use grove_runtime::{
 use kube::{Resource, runtime::reflector::ObjectRef};
 use tokio::time::{Instant, sleep_until};
 
-pub use self::requeue::Requeue;
 use self::{
     delete_dependents::{OnDeleted, delete_dependents},
     enqueue_all::enqueue_all,
@@ -44,6 +42,7 @@ use crate::{
     manager::Manager,
     plan::Plan,
     predicates::metadata_or_generation_changed,
+    requeue::Requeue,
     status_policy::StatusPolicy,
     triggers::Trigger,
 };
@@ -231,8 +230,11 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             // The reconcile may have created children and stored state after its dependents were deleted.
             self.report_deletion(object);
         }
-        if let Some((delay, priority)) = requeue {
-            self.queue.add_after(key, delay, priority, now);
+        match requeue {
+            Requeue::AwaitChange => {}
+            Requeue::After(delay) => self.queue.add_after(key, delay, Priority::Reconcile, now),
+            Requeue::StatusAfter(delay) => self.queue.add_after(key, delay, Priority::StatusOnly, now),
+            Requeue::ProgressAfter { due, deadline } => self.queue.add_progress(key, due, deadline, now),
         }
     }
 

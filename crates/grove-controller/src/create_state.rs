@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use grove_runtime::caches::Delta;
+use grove_runtime::caches::{Cache, Delta, UnreadableObject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::reflector::ObjectRef};
 
 use crate::{
@@ -54,6 +55,21 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
             self.expectations.drop_deleted(deleted);
         }
         self.backoff.reset_on_delete(delta)
+    }
+
+    /// Ends the expectation of a child that could not be decoded and that the cache no longer contains. No delta reports its
+    /// deletion.
+    pub fn observe_unreadable<Child>(&self, cache: &Cache<Child>, object: &UnreadableObject)
+    where
+        Child: Resource<DynamicType = ()>,
+    {
+        let ObjectMeta { namespace, name, uid, .. } = &object.metadata;
+        let (namespace, name) = (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
+        let is_readable = cache.get(namespace, name).is_some_and(|cached| cached.meta().uid == *uid);
+        let is_unreadable = || cache.unreadable(namespace, name).is_some_and(|cached| cached.metadata.uid == *uid);
+        if !is_readable && !is_unreadable() {
+            self.expectations.drop_deleted_by_metadata::<Child>(&object.metadata);
+        }
     }
 
     /// Drops the state of a deleted owner.

@@ -13,7 +13,7 @@ mod stage_events;
 mod step_queue;
 mod terminating_namespaces;
 
-use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::ownership::controller_of;
@@ -40,6 +40,7 @@ use crate::{
     events::EventBroadcaster,
     merge_patch::create_merge_patch,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
+    state_metrics::StateMetrics,
 };
 
 /// Writes that are in flight at the same time.
@@ -100,7 +101,7 @@ impl Executor {
     /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan. If
     /// the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain. If the
     /// stages are independent, a rejection ends nothing. After the first response that reports a terminating namespace, no further
-    /// create is sent until the subject is deleted.
+    /// create is sent until the subject is deleted, or until [`ExecutionResult::recheck_after`].
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
         let namespace = self.terminating_namespaces.state(subject);
@@ -124,7 +125,19 @@ impl Executor {
             }
         }
         self.terminating_namespaces.record(subject, &namespace);
+        execution.recheck_after = self.recheck_namespace_after(subject);
         execution
+    }
+
+    /// The time for which no create for the owner is sent, because its namespace is terminating; `None` if creates are sent.
+    pub fn recheck_namespace_after<K: Resource>(&self, owner: &K) -> Option<Duration> {
+        self.terminating_namespaces.remaining(owner)
+    }
+
+    /// Adds the number of owners in terminating namespaces to the metric. All controllers of the process share the map.
+    pub(crate) fn add_state_metrics(&self, metrics: &StateMetrics, label: &'static str) {
+        let namespaces = self.terminating_namespaces.clone();
+        metrics.add(label, "terminating_namespaces", move || namespaces.len());
     }
 
     /// Drops the in-memory state of a deleted object.

@@ -33,6 +33,7 @@ pub mod orphan_deletions;
 
 pub mod api_latency;
 pub mod reconcile_error;
+pub mod requeue;
 pub mod status_counts;
 pub mod status_policy;
 pub mod status_throttle;

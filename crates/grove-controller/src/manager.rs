@@ -10,8 +10,9 @@ use crate::{
     work_queue_metrics::WorkQueueMetrics,
 };
 
-/// The label of the maps of the event broadcaster, in place of a controller.
+/// The labels of the maps of the event broadcaster and of the executor, in place of a controller.
 const EVENT_BROADCASTER: &str = "event-broadcaster";
+const EXECUTOR: &str = "executor";
 
 /// The runtime of a process together with its executor. Cheap to clone; all clones share everything.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ impl Manager {
         let state_metrics = StateMetrics::register(runtime.metrics().registry())?;
         let remembered = events.remembered_warnings();
         state_metrics.add(EVENT_BROADCASTER, "remembered_warnings", move || remembered.load(Ordering::Relaxed));
+        executor.add_state_metrics(&state_metrics, EXECUTOR);
         Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics, state_metrics })
     }
 

@@ -10,12 +10,15 @@ use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::state_metrics::StateMetrics;
+
 /// How long a deleted owner is remembered. A reconcile that ends after the deletion of its owner deletes dependents a second time.
 const LIFETIME_AFTER_DELETION: Duration = Duration::from_mins(10);
 
 /// The UIDs of the owners that had the finalizer `orphan` in any observed version. A clone shares them.
 ///
-/// An owner is remembered until some time after its deletion. Such deletions are rare, so there are few entries.
+/// An owner is remembered until some time after its deletion: the next deletion of any owner removes it. Such deletions are rare, so
+/// there are few entries.
 #[derive(Clone, Debug, Default)]
 pub struct OrphanDeletions {
     /// For each UID the time of its deletion, if it is deleted.
@@ -27,9 +30,16 @@ impl OrphanDeletions {
     pub fn record<K: Resource>(&self, delta: &Delta<K>) {
         let Some(owner) = delta.object() else { return };
         let orphans = [&delta.old, &delta.new].into_iter().flatten().any(|owner| orphans_dependents(&**owner));
-        let (uid, mut deleted_at_by_uid) = (owner.uid().unwrap_or_default(), self.deleted_at_by_uid.lock());
-        if orphans {
+        let mut deleted_at_by_uid = self.deleted_at_by_uid.lock();
+        // Nearly always there are no entries.
+        if deleted_at_by_uid.is_empty() && !orphans {
+            return;
+        }
+        let uid = owner.uid().unwrap_or_default();
+        if orphans || delta.is_delete() {
             deleted_at_by_uid.retain(|_, at| at.is_none_or(|at| at.elapsed() < LIFETIME_AFTER_DELETION));
+        }
+        if orphans {
             deleted_at_by_uid.entry(uid.clone()).or_default();
         }
         if delta.is_delete()
@@ -37,6 +47,22 @@ impl OrphanDeletions {
         {
             *deleted_at = Some(Instant::now());
         }
+    }
+
+    /// The number of owners.
+    pub fn len(&self) -> usize {
+        self.deleted_at_by_uid.lock().len()
+    }
+
+    /// Whether there are no owners.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds the number of owners to the metric of a controller.
+    pub fn add_state_metrics(&self, metrics: &StateMetrics, controller: &'static str) {
+        let deletions = self.clone();
+        metrics.add(controller, "orphan_deletions", move || deletions.len());
     }
 
     /// Whether the deletion of the owner keeps its dependents: it has the finalizer `orphan`, or had it earlier.
@@ -48,6 +74,7 @@ impl OrphanDeletions {
 
 #[cfg(test)]
 mod tests {
+    use grove_runtime::metrics::Metrics;
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
@@ -74,6 +101,27 @@ mod tests {
         assert!(deletions.contains(&*after));
         deletions.record(&Delta { old: Some(Arc::clone(&after)), new: None });
         assert!(deletions.contains(&*after), "the dependents of the deleted owner stay");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deletion_of_any_owner_removes_expired_entries() {
+        let deletions = OrphanDeletions::default();
+        deletions.record(&Delta { old: Some(owner("u", &["orphan"])), new: None });
+        tokio::time::advance(LIFETIME_AFTER_DELETION).await;
+        deletions.record(&changed(&owner("other", &[]), &owner("other", &["example.com/hold"])));
+        assert_eq!(deletions.len(), 1);
+        deletions.record(&Delta { old: Some(owner("other", &[])), new: None });
+        assert!(deletions.is_empty());
+    }
+
+    #[test]
+    fn the_number_of_owners_is_a_metric() {
+        let metrics = Metrics::new().unwrap();
+        let deletions = OrphanDeletions::default();
+        deletions.add_state_metrics(&StateMetrics::register(metrics.registry()).unwrap(), "c");
+        deletions.record(&Delta { old: None, new: Some(owner("u", &["orphan"])) });
+        let line = r#"grove_state_entries{controller="c",map="orphan_deletions"} 1"#;
+        assert!(metrics.render().unwrap().contains(line));
     }
 
     #[tokio::test(start_paused = true)]

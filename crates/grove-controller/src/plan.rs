@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use grove_api_types::conditions::available;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
@@ -352,6 +353,11 @@ impl Waiting {
     /// A reason with its message.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
+    }
+
+    /// The reason while the API server rejects all creates in the namespace.
+    pub fn for_terminating_namespace() -> Self {
+        Self::new(available::NAMESPACE_TERMINATING, "nothing is created, because the namespace is terminating")
     }
 }
 

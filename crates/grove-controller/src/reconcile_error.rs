@@ -1,14 +1,33 @@
 //! The error of a reconcile, which makes the controller retry it with backoff.
 
-use crate::executor;
+use crate::{executor, requeue::Requeue};
 
-/// Why a reconcile failed.
+/// Why a reconcile failed. A failure drops no deadline of its reconcile.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
     /// A step of the plan failed; the status of the object has the message.
     #[error("could not execute the plan")]
-    Execute(#[source] executor::Error),
+    Execute {
+        /// The failed write.
+        source: executor::Error,
+        /// When to reconcile the object again if the retry is later.
+        requeue: Requeue,
+    },
     /// The status could not be written.
     #[error("could not write the status")]
-    WriteStatus(#[source] executor::Error),
+    WriteStatus {
+        /// The failed write.
+        source: executor::Error,
+        /// When to reconcile the object again if the retry is later.
+        requeue: Requeue,
+    },
+}
+
+impl ReconcileError {
+    /// When to reconcile the object again if the retry is later.
+    pub fn requeue(&self) -> Requeue {
+        match self {
+            Self::Execute { source: _, requeue } | Self::WriteStatus { source: _, requeue } => *requeue,
+        }
+    }
 }

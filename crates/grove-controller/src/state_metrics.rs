@@ -1,5 +1,6 @@
-//! The metric `grove_state_entries`: the number of entries of each map that a service stores in memory per object. Every entry ends
-//! with its object at the latest, so without objects all values are 0.
+//! The metric `grove_state_entries`: the number of entries of each map that a service stores in memory per object. An entry ends with
+//! its object at the latest. Only an orphan deletion is remembered for at least ten minutes after the deletion of its object, until
+//! the next deletion. Without objects all other values are 0.
 
 use std::sync::Arc;
 

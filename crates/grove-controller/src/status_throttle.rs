@@ -18,6 +18,15 @@ pub enum StatusChange {
     Progress,
 }
 
+/// When delayed progress is written. Both times count from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgressDelay {
+    /// When it may be written, if the API server is not loaded.
+    pub due: Duration,
+    /// When it is written in any case.
+    pub deadline: Duration,
+}
+
 /// The objects with unwritten progress.
 #[derive(Debug)]
 pub struct StatusThrottle {
@@ -52,8 +61,8 @@ impl StatusThrottle {
     /// Whether the status of the object may be written now. The status is not stale, or its bound has elapsed.
     ///
     /// # Errors
-    /// The time after which it may be written.
-    pub fn admit<K: Resource>(&self, object: &K, change: StatusChange) -> Result<(), Duration> {
+    /// The times of the write.
+    pub fn admit<K: Resource>(&self, object: &K, change: StatusChange) -> Result<(), ProgressDelay> {
         let uid = object.uid().unwrap_or_default();
         let now = Instant::now();
         self.withheld_since_by_uid.lock().remove(&uid);
@@ -64,11 +73,13 @@ impl StatusThrottle {
             let deadline = now + self.policy.max_progress_delay;
             let first = UnwrittenProgress { due: now + interval, deadline };
             let progress = *unwritten_by_uid.entry(uid.clone()).or_insert(first);
+            let deadline = progress.deadline.saturating_duration_since(now);
             if progress.due > now {
-                return Err(progress.due - now);
+                return Err(ProgressDelay { due: progress.due - now, deadline });
             }
-            if progress.deadline > now && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
-                return Err(self.policy.progress_interval.min(progress.deadline - now));
+            // The work queue checks the load again, so that an object under load is reconciled once.
+            if !deadline.is_zero() && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
+                return Err(ProgressDelay { due: self.policy.progress_interval.min(deadline), deadline });
             }
         }
         unwritten_by_uid.remove(&uid);
@@ -108,37 +119,52 @@ mod tests {
         object
     }
 
+    /// The time until the progress is due, if its write is delayed.
+    fn admit(throttle: &StatusThrottle, object: &ConfigMap, change: StatusChange) -> Result<(), Duration> {
+        throttle.admit(object, change).map_err(|delay| delay.due)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deadline_counts_from_the_first_observation_of_the_progress() {
+        let (throttle, max) = (StatusThrottle::new(POLICY, ApiLatency::default()), POLICY.max_progress_delay);
+        let first = throttle.admit(&object("a"), StatusChange::Progress);
+        assert_eq!(first, Err(ProgressDelay { due: INTERVAL, deadline: max }));
+        tokio::time::advance(INTERVAL / 2).await;
+        let second = throttle.admit(&object("a"), StatusChange::Progress);
+        assert_eq!(second, Err(ProgressDelay { due: INTERVAL / 2, deadline: max.saturating_sub(INTERVAL / 2) }));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn progress_is_delayed_and_a_significant_change_is_not() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL / 2).await;
         assert_eq!(
-            throttle.admit(&object("a"), StatusChange::Progress),
+            admit(&throttle, &object("a"), StatusChange::Progress),
             Err(INTERVAL / 2),
             "more progress adds no delay"
         );
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()));
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL), "a new interval begins");
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Significant), Ok(()));
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL), "a new interval begins");
         tokio::time::advance(INTERVAL).await;
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Ok(()));
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_interval_grows_with_the_number_of_objects_up_to_a_bound() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
         for number in 0..50 {
-            let _ = throttle.admit(&object(&number.to_string()), StatusChange::Progress);
+            let _ = admit(&throttle, &object(&number.to_string()), StatusChange::Progress);
         }
         let per_object = POLICY.progress_interval_per_object;
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL + per_object * 50));
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL + per_object * 50));
         throttle.forget(&object("a"));
         throttle.forget(&object("0"));
-        assert_eq!(throttle.admit(&object("b"), StatusChange::Progress), Err(INTERVAL + per_object * 49));
+        assert_eq!(admit(&throttle, &object("b"), StatusChange::Progress), Err(INTERVAL + per_object * 49));
         for number in 100..5000 {
-            let _ = throttle.admit(&object(&number.to_string()), StatusChange::Progress);
+            let _ = admit(&throttle, &object(&number.to_string()), StatusChange::Progress);
         }
-        assert_eq!(throttle.admit(&object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
+        assert_eq!(admit(&throttle, &object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
     }
 
     #[tokio::test(start_paused = true)]
@@ -148,28 +174,28 @@ mod tests {
             |average| [5].into_iter().chain([average; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
         let throttle = StatusThrottle::new(POLICY, latency.clone());
         let began = Instant::now();
-        while let Err(delay) = throttle.admit(&object("a"), StatusChange::Progress) {
+        while let Err(delay) = admit(&throttle, &object("a"), StatusChange::Progress) {
             assert_eq!(delay, INTERVAL);
             tokio::time::advance(delay).await;
             load(50);
         }
         assert_eq!(began.elapsed(), POLICY.max_progress_delay);
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         assert_eq!(
-            throttle.admit(&object("b"), StatusChange::Progress),
+            admit(&throttle, &object("b"), StatusChange::Progress),
             Err(INTERVAL + POLICY.progress_interval_per_object)
         );
         tokio::time::advance(INTERVAL * 2).await;
         load(15);
         assert_eq!(
-            throttle.admit(&object("b"), StatusChange::Progress),
+            admit(&throttle, &object("b"), StatusChange::Progress),
             Ok(()),
             "progress writes cause such a latency"
         );
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL * 2).await;
-        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
+        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,7 +206,7 @@ mod tests {
             throttle.forget(&object("a"));
             assert!(throttle.withheld_since_by_uid.lock().is_empty());
             assert_eq!(throttle.withhold(&object("a")), Some(POLICY.max_stale_delay));
-            assert_eq!(throttle.admit(&object("a"), StatusChange::Significant), Ok(()));
+            assert_eq!(admit(&throttle, &object("a"), StatusChange::Significant), Ok(()));
             assert!(throttle.withheld_since_by_uid.lock().is_empty());
         }
     }

@@ -2,19 +2,17 @@
 //! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
 //! ([`Executor::patch_status`]).
 
-use std::time::Duration;
-
 use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;
 
 use crate::{
-    controller::Requeue,
-    executor::{ExecutionResult, Executor},
+    executor::{self, ExecutionResult, Executor},
     expectations::PendingCreates,
     plan::Plan,
     reconcile_error::ReconcileError,
+    requeue::Requeue,
     status_policy::StatusPolicy,
-    status_throttle::{StatusChange, StatusThrottle},
+    status_throttle::{ProgressDelay, StatusChange, StatusThrottle},
 };
 
 /// A plan after its execution, with everything that decides whether a status may be written.
@@ -52,7 +50,7 @@ impl StatusWriter {
     ///
     /// # Errors
     /// The error of the status write, unless it is a conflict or the object no longer exists; otherwise the first failed write
-    /// of the plan.
+    /// of the plan. Either one has the time of the next reconcile, too.
     pub async fn write_after<K>(
         &self,
         object: &K,
@@ -67,29 +65,34 @@ impl StatusWriter {
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
         let stale_delay = if is_stale && !is_terminating { self.throttle.withhold(object) } else { None };
-        let requeue = if is_terminating {
+        let (requeue, written) = if is_terminating {
             self.forget(object);
-            Requeue::AwaitChange
+            (Requeue::AwaitChange, Ok(()))
         } else if let Some(delay) = stale_delay {
             // The events of own writes trigger the next reconcile, so it needs no timer.
-            if has_own_writes { Requeue::AwaitChange } else { Requeue::StatusAfter(delay) }
+            (if has_own_writes { Requeue::AwaitChange } else { Requeue::StatusAfter(delay) }, Ok(()))
         } else {
             let (status, change) = status(&result);
-            let delay = self.write(object, object.status(), &status, change).await?;
-            delay.map_or(Requeue::AwaitChange, Requeue::ProgressAfter)
+            match self.write(object, object.status(), &status, change).await {
+                Ok(Some(ProgressDelay { due, deadline })) => (Requeue::ProgressAfter { due, deadline }, Ok(())),
+                Ok(None) => (Requeue::AwaitChange, Ok(())),
+                Err(error) => (Requeue::AwaitChange, Err(error)),
+            }
         };
-        result.into_result().map_err(ReconcileError::Execute)?;
-        Ok(Requeue::after(plan, requeue))
+        let requeue = requeue.or_at(plan.requeue_after).or_at(result.recheck_after);
+        written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
+        result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
+        Ok(requeue)
     }
 
-    /// Writes the status if it differs from `old`. If the throttle delays the write, returns for how long.
+    /// Writes the status if it differs from `old`. If the throttle delays the write, returns until when.
     async fn write<K, S>(
         &self,
         object: &K,
         old: Option<&S>,
         new: &S,
         change: StatusChange,
-    ) -> Result<Option<Duration>, ReconcileError>
+    ) -> Result<Option<ProgressDelay>, executor::Error>
     where
         K: Resource<DynamicType = ()>,
         S: Serialize + PartialEq,
@@ -101,7 +104,7 @@ impl StatusWriter {
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
-        self.executor.patch_status(object, old, new).await.map_err(ReconcileError::WriteStatus)?;
+        self.executor.patch_status(object, old, new).await?;
         Ok(None)
     }
 
@@ -118,6 +121,8 @@ impl StatusWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use grove_runtime::{api_error::ApiError, metrics::Metrics};
     use grove_test_support::mock_api_server::{self, MockResponse, config_map};
     use k8s_openapi::{
@@ -153,7 +158,8 @@ mod tests {
         let (writer, log) = writer(200);
         let write =
             async |ready| writer.write(&object(), Some(&status(0)), &status(ready), StatusChange::Progress).await;
-        assert_eq!(write(1).await.unwrap(), Some(POLICY.progress_interval));
+        let delay = ProgressDelay { due: POLICY.progress_interval, deadline: POLICY.max_progress_delay };
+        assert_eq!(write(1).await.unwrap(), Some(delay));
         assert!(log.requests().is_empty());
         tokio::time::advance(POLICY.progress_interval).await;
         assert_eq!(write(2).await.unwrap(), None);
@@ -180,7 +186,10 @@ mod tests {
     fn created(code: Option<u16>) -> ExecutionResult {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
         let target = Target { uid: Some("uid-a".into()), ..Target::of(&object()) };
-        ExecutionResult { steps: vec![StepResult { stage: "s", verb: "create", target, result, is_changed: false }] }
+        ExecutionResult {
+            steps: vec![StepResult { stage: "s", verb: "create", target, result, is_changed: false }],
+            recheck_after: None,
+        }
     }
 
     /// An object with a status.
@@ -269,11 +278,41 @@ mod tests {
         assert_eq!(reconcile(&writer, none(), true, false).await, (Some(bound), 0), "the object is new");
     }
 
+    /// A rejected create also has a status write of its own, which succeeds or fails.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_reconcile_keeps_its_deadlines() {
+        let (deadline, example) = (Duration::from_secs(7), Example { metadata: object().metadata, status: None });
+        let plan = Plan::new().requeue_after(deadline);
+        for code in [200, 500] {
+            let (writer, _log) = writer(code);
+            let result = created(Some(403));
+            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+            let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
+            let error = writer.write_after(&example, executed, status).await.unwrap_err();
+            assert_eq!(error.requeue(), Requeue::After(deadline), "{error}");
+            assert_eq!(matches!(error, ReconcileError::WriteStatus { .. }), code == 500);
+        }
+        let (writer, _log) = writer(200);
+        let (plan, result) = (Plan::new(), created(Some(403)));
+        let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+        let progress = |_: &ExecutionResult| (status(1), StatusChange::Progress);
+        let error = writer.write_after(&example, executed, progress).await.unwrap_err();
+        let (due, deadline) = (POLICY.progress_interval, POLICY.max_progress_delay);
+        assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_in_a_terminating_namespace_is_reconciled_again() {
+        let (writer, recheck) = (writer(200), Duration::from_mins(10));
+        let result = ExecutionResult { recheck_after: Some(recheck), ..ExecutionResult::default() };
+        assert_eq!(reconcile(&writer, result, false, false).await, (Some(Requeue::After(recheck)), 1));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_failed_write_fails_the_reconcile() {
         let (writer, _log) = writer(500);
         let result = writer.write(&object(), None, &status(1), StatusChange::Significant).await;
-        assert!(matches!(result, Err(ReconcileError::WriteStatus(_))), "{result:?}");
+        assert!(matches!(result, Err(executor::Error::Write { .. })), "{result:?}");
     }
 
     #[tokio::test(start_paused = true)]

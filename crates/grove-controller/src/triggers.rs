@@ -102,22 +102,24 @@ where
 }
 
 /// The owners to enqueue because a child became unreadable, was repaired or was deleted: its controller, and the owners that wait
-/// for its name.
+/// for its name. The deletion of a child ends the expectation of its create.
 pub fn enqueue_owners_of_unreadable<Child, Owner>(
-    objects: impl Stream<Item = Arc<UnreadableObject>> + Send + 'static,
+    children: &Cache<Child>,
+    creates: &CreateState<Owner>,
     name_waiters: &NameWaiters<Owner>,
 ) -> BoxStream<'static, Trigger<Owner>>
 where
-    Child: Resource<DynamicType = ()>,
+    Child: Resource<DynamicType = ()> + Send + Sync + 'static,
     Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let name_waiters = name_waiters.clone();
+    let (cache, creates, name_waiters) = (children.clone(), creates.clone(), name_waiters.clone());
     let triggers = move |object: Arc<UnreadableObject>| {
+        creates.observe_unreadable(&cache, &object);
         let owners =
             controller(&object.metadata).into_iter().chain(name_waiters.take_by_name::<Child>(&object.metadata));
         stream::iter(owners.map(Trigger::Reconcile).collect::<Vec<_>>())
     };
-    objects.flat_map(triggers).boxed()
+    children.subscribe_unreadable().flat_map(triggers).boxed()
 }
 
 /// Enqueues all owners for a status update after each relist of a child kind, except for the first list: no delta reports a
@@ -145,10 +147,17 @@ where
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use grove_runtime::caches::InformerOptions;
     use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        create_backoff::CreateBackoff,
+        executor::{ExecutionResult, StepResult},
+        plan::{Plan, Stage, Step, Target},
+    };
 
     fn pod(owner_kind: &str, owner_version: &str, owner: &str) -> Arc<Pod> {
         let owner =
@@ -175,6 +184,31 @@ mod tests {
         assert_eq!(replica_sets(child(), Some(pod("ReplicaSet", "apps/v1", "other"))), ["other", "o"]);
         assert_eq!(replica_sets(child(), child()), ["o"]);
         assert_eq!(replica_sets(child(), Some(Arc::default())), ["o"]);
+    }
+
+    #[test]
+    fn a_created_child_that_cannot_be_decoded_and_is_deleted_is_no_longer_expected() {
+        let (children, writer) = Cache::<Pod>::with_writer(InformerOptions::default());
+        let mut owner = ReplicaSet::default();
+        owner.metadata.uid = Some("u".into());
+        let creates = CreateState::<ReplicaSet>::new(CreateBackoff::default());
+        let name_waiters = NameWaiters::new(&Cache::from_objects([]));
+        let mut triggers = enqueue_owners_of_unreadable(&children, &creates, &name_waiters);
+        let mut enqueued = || triggers.next().now_or_never().flatten().is_some();
+
+        let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
+        let create = Step::create(&child);
+        child.metadata.uid = Some("created".into());
+        let step =
+            StepResult { stage: "s", verb: "create", target: Target::of(&child), result: Ok(()), is_changed: false };
+        creates.expect_creations(&owner, &Plan::new().stage(Stage::new("s", [create])), |_| 1);
+        creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step], recheck_after: None });
+        writer.apply_unreadable(UnreadableObject { metadata: child.metadata.clone(), reason: "r".into() });
+        assert!(enqueued());
+        assert_eq!(creates.expectations.len(), 1, "the cache contains it");
+        writer.delete(child);
+        assert!(enqueued());
+        assert_eq!(creates.expectations.len(), 0);
     }
 
     #[test]

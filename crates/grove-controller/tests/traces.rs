@@ -12,9 +12,10 @@ use axum::{Router, body::Bytes, extract::State, routing::post};
 use futures::{StreamExt, stream};
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_controller::{
-    controller::{ControllerBuilder, Requeue},
+    controller::ControllerBuilder,
     manager::Manager,
     plan::{Plan, Stage, Step},
+    requeue::Requeue,
 };
 use grove_runtime::{
     caches::{Cache, Delta},

@@ -160,16 +160,21 @@ impl<K> Cache<K> {
     /// The object of that name, if it exists and could not be decoded. If an earlier state could be decoded, [`get`](Self::get)
     /// returns that state.
     pub fn unreadable(&self, namespace: &str, name: &str) -> Option<Arc<UnreadableObject>> {
-        self.indexer.read().unreadable.get(namespace, name)
+        self.indexer.read().unreadable.get(namespace, name).cloned()
     }
 
     /// The unreadable objects of a namespace that the object with this uid controls.
     pub fn unreadable_owned_by(&self, namespace: &str, owner_uid: &str) -> Vec<Arc<UnreadableObject>> {
         let is_owned = |object: &&Arc<UnreadableObject>| {
-            object.metadata.namespace.as_deref() == Some(namespace)
-                && controller_of(&object.metadata).is_some_and(|owner| owner.uid == owner_uid)
+            controller_of(&object.metadata).is_some_and(|owner| owner.uid == owner_uid)
         };
-        self.indexer.read().unreadable.all().filter(is_owned).cloned().collect()
+        self.indexer.read().unreadable.of_namespace(namespace).filter(is_owned).cloned().collect()
+    }
+
+    /// The unreadable objects of a namespace without a controller, or with owner references that could not be decoded.
+    pub fn unreadable_orphans(&self, namespace: &str) -> Vec<Arc<UnreadableObject>> {
+        let is_orphan = |object: &&Arc<UnreadableObject>| controller_of(&object.metadata).is_none();
+        self.indexer.read().unreadable.of_namespace(namespace).filter(is_orphan).cloned().collect()
     }
 
     /// Whether an object of that name exists, be it readable or not.

@@ -48,6 +48,7 @@ pub(crate) fn decode_identity(json: &str) -> ObjectMeta {
             namespace: metadata.namespace,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
+            labels: metadata.labels,
             owner_references: metadata.owner_references,
             deletion_timestamp: metadata.deletion_timestamp,
             ..ObjectMeta::default()
@@ -55,7 +56,10 @@ pub(crate) fn decode_identity(json: &str) -> ObjectMeta {
     }
     let UntypedObject { metadata } = serde_json::from_str(json).unwrap_or_default();
     let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
+    let label = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    let labels = metadata.get("labels").and_then(Value::as_object);
     ObjectMeta {
+        labels: labels.map(|labels| labels.iter().filter_map(label).collect()),
         name: text("name"),
         namespace: text("namespace"),
         uid: text("uid"),
@@ -308,6 +312,17 @@ mod tests {
         assert_eq!(texts.map(|text| text.as_deref().unwrap()), ["a", "ns", "u", "5"]);
         assert_eq!(decode_identity(r#"{"metadata":{"name":7,"uid":"u"}}"#).uid.as_deref(), Some("u"));
         assert_eq!(decode_identity("[]"), ObjectMeta::default());
+    }
+
+    #[test]
+    fn the_identity_contains_the_labels() {
+        let labels = |metadata: &Value| {
+            let labels = decode_identity(&json!({ "metadata": metadata }).to_string()).labels.unwrap_or_default();
+            labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(&json!({ "labels": { "a": "b", "c": "d" } })), ["a=b", "c=d"]);
+        assert_eq!(labels(&json!({ "name": 7, "labels": { "a": "b", "c": 5 } })), ["a=b"], "the name is invalid");
+        assert!(labels(&json!({ "labels": 7 })).is_empty());
     }
 
     #[test]

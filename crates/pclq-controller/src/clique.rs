@@ -8,18 +8,20 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::controller::{ControllerBuilder, Requeue};
+use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::requeue::Requeue;
 use grove_controller::state_metrics::NamedCount;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::{Trigger, controller, enqueue_all_on_relist};
+use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
 use kube::ResourceExt;
 
-use self::triggers::{cliques_of_gang, cliques_of_pod};
+use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
+use crate::gang_pods::later_cliques_after_scaling;
 use crate::informers::PclqCaches;
 use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
@@ -40,6 +42,7 @@ pub(crate) const CONTROLLER: &str = "podclique-controller";
 /// Reconciles cliques until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
     manager.state_metrics().add_all(CONTROLLER, &ctx, &STATE_MAPS);
+    ctx.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), CONTROLLER);
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
         .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
@@ -53,29 +56,36 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
 ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
 ///   of the pod has scaled cliques and the pod has just been scheduled;
-/// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller;
+/// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
+///   that its labels name;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update), and the scaled cliques of the gang;
 /// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
 ///   clique;
+/// - a change of the number of replicas of another clique, if this one belongs to a later pod group of the same gang, and the gang has
+///   more pods than it can have references;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
-    let creates = ctx.creates.clone();
+    let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
+    let all_gangs = gangs.clone();
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
             stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
-        .watches(
-            pods.subscribe_unreadable().flat_map(|pod| stream::iter(controller(&pod.metadata)).map(Trigger::Reconcile)),
-        )
+        .watches(pods.subscribe_unreadable().flat_map(move |pod| {
+            creates_of_unreadable.observe_unreadable(&all_pods, &pod);
+            stream::iter(clique_of_unreadable_pod(&pod.metadata)).map(Trigger::Reconcile)
+        }))
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {
-            stream::iter(scaled_cliques_after_scheduling(&for_cliques, &delta)).map(Trigger::Reconcile)
+            let scaled = scaled_cliques_after_scheduling(&for_cliques, &delta).into_iter();
+            let later = later_cliques_after_scaling(&for_cliques, &all_gangs, &delta);
+            stream::iter(scaled.chain(later)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
 }
@@ -104,8 +114,8 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     ctx.status_writer.write_after(&*clique, executed, status).await
 }
 
-/// The maps of the context, each with a function that counts its entries. An entry ends with its clique at the latest: see
-/// [`cleanup_plan`].
+/// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
+/// counts its entries. An orphan deletion is remembered longer.
 const STATE_MAPS: [NamedCount<Context>; 6] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),

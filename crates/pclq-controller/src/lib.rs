@@ -8,6 +8,7 @@ use grove_runtime::runtime::Runtime;
 
 mod clique;
 mod context;
+mod gang_pods;
 mod informers;
 mod pod;
 pub mod rbac;

@@ -4,14 +4,14 @@ use grove_api_types::labels;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
 /// Whether a clique controls the pod, or could adopt it.
 pub(crate) fn is_grove_pod(pod: &SlimPod) -> bool {
     match controller_of(pod.meta()) {
         Some(owner) => is_clique(owner),
-        None => labelled_clique(pod).is_some(),
+        None => labelled_clique(pod.meta()).is_some(),
     }
 }
 
@@ -21,9 +21,10 @@ fn is_clique(owner: &OwnerReference) -> bool {
 }
 
 /// The clique that the labels of the pod name, if Grove manages the pod.
-pub(crate) fn labelled_clique(pod: &SlimPod) -> Option<&str> {
-    let managed = pod.labels().get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::GROVE_OPERATOR);
-    pod.labels().get(labels::POD_CLIQUE).filter(|_| managed).map(String::as_str)
+pub(crate) fn labelled_clique(pod: &ObjectMeta) -> Option<&str> {
+    let labels = pod.labels.as_ref()?;
+    let managed = labels.get(labels::MANAGED_BY).is_some_and(|manager| manager == labels::GROVE_OPERATOR);
+    labels.get(labels::POD_CLIQUE).filter(|_| managed).map(String::as_str)
 }
 
 /// The index of a pod within its clique: the end of its hostname, which cannot change, otherwise its label.

@@ -1,7 +1,8 @@
 //! The exponential backoff of replacements: pods that end soon after they started are not replaced in a loop. Like the backoff of
 //! a kubelet for containers, it begins with 10 s and doubles up to 5 min, for each index of a clique.
 //!
-//! A replacement is due that long after the creation of the pod that ended. So a pod that ran longer is replaced at once.
+//! A replacement is due that long after the creation of the pod that ended. So a pod that ran longer is replaced at once. So is an
+//! ended pod that a user deleted, but it still counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,14 +69,16 @@ impl ReplacementBackoff {
             *backoff = CliqueBackoff { template_hash: template_hash.cloned(), by_index: BTreeMap::new() };
         }
         let instant = Instant::now();
-        for (index, pod) in ended {
-            backoff.count(index, pod, age(pod, now), instant);
+        for (index, pod) in &ended {
+            backoff.count(*index, pod, age(pod, now), instant);
         }
         let replicas = clique.spec.replicas;
         backoff.by_index.retain(|index, entry| *index < replicas && !entry.is_expired(instant));
         let remaining =
             |entry: &IndexBackoff| entry.due.checked_duration_since(instant).filter(|delay| !delay.is_zero());
-        let delays = backoff.by_index.iter().filter_map(|(index, entry)| Some((*index, remaining(entry)?))).collect();
+        // A user deleted the pods of the other entries before their replacements were due.
+        let existing = backoff.by_index.iter().filter(|(index, _)| ended.contains_key(*index));
+        let delays = existing.filter_map(|(index, entry)| Some((*index, remaining(entry)?))).collect();
         if backoff.by_index.is_empty() {
             by_uid.remove(uid);
         }

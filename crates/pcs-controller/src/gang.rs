@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_controller::controller::{ControllerBuilder, Requeue};
+use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::Trigger;
 

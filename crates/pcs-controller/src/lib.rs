@@ -29,6 +29,8 @@ pub const NAME: &str = "pcs-controller";
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = &PcsCaches::start(runtime);
+    // The sets and the scaling groups share the map.
+    caches.orphan_deletions.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
     let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
     let group_ctx =
         Context::new(manager, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_controller::controller::{ControllerBuilder, Requeue};
+use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
 use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::Trigger;
 

@@ -34,7 +34,7 @@ fn is_healthy(state: &NamespaceState, clique: &str, indices: &[i32]) -> bool {
 }
 
 /// A resource of a quota, and an object that counts against it.
-const PODS: (&str, &str) = ("pods", POD);
+pub(super) const PODS: (&str, &str) = ("pods", POD);
 const GANGS: (&str, &str) = (
     "count/podgangs.scheduler.grove.io",
     "{apiVersion: scheduler.grove.io/v1alpha1, kind: PodGang, metadata: {name: probe}, spec: {podgroups: []}}",
@@ -53,11 +53,16 @@ const QUOTA_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Creates a quota of `count` objects and waits until the API server enforces it. The quota first allows no object, because
 /// only a rejection shows that it is enforced.
-async fn create_quota(ns: &Namespace, (resource, object): (&str, &str), count: u32) {
-    create_counted_quota(ns, resource).await;
-    propagation::wait_for_dry_run_create(ns, object, Some(&limit_message(resource, 0))).await;
+pub(super) async fn create_quota(ns: &Namespace, (resource, object): (&str, &str), count: u32) {
+    create_empty_quota(ns, (resource, object)).await;
     resize_quota(ns, resource, count).await;
     propagation::wait_for_dry_run_create(ns, object, None).await;
+}
+
+/// Creates a quota that allows no object, and waits until the API server enforces it.
+pub(super) async fn create_empty_quota(ns: &Namespace, (resource, object): (&str, &str)) {
+    create_counted_quota(ns, resource).await;
+    propagation::wait_for_dry_run_create(ns, object, Some(&limit_message(resource, 0))).await;
 }
 
 /// The text with which the API server rejects an object above this quota.

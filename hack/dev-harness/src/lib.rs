@@ -5,6 +5,7 @@ pub mod http;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod live_objects;
+pub mod process_memory;
 pub mod readiness_probe;
 pub mod state_file;
 pub mod wait;

@@ -91,6 +91,10 @@ pub(crate) enum Soak {
     Fuzz(Fuzz),
     /// Rotate certificates every two seconds and restart webhook servers, while sets are created
     Rotation(Rotation),
+    /// Create and delete sets of 420 pods, and compare the heap of each service with its heap after ten rounds
+    Churn(Churn),
+    /// Measure a normal set alone, and beside tenants that cause as much work as admission allows
+    Hostile(Hostile),
 }
 
 /// Flags of `soak fuzz`.
@@ -117,6 +121,43 @@ pub(crate) struct Rotation {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) restarts: u32,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `soak churn`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Churn {
+    /// Number of rounds; each creates and deletes a set
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(15..))]
+    pub(crate) rounds: u32,
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `soak hostile`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Hostile {
+    /// Pods of the clique with a large pod spec
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    pub(crate) large_pods: u32,
+    /// Bytes of this pod spec
+    #[arg(long, value_name = "N", default_value_t = 900_000)]
+    pub(crate) spec_bytes: u32,
+    /// Gangs of the set with many small pods
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub(crate) gangs: u32,
+    /// Pods of each of these gangs; admission allows 8000 pods per gang, and 100000 objects per set
+    #[arg(long, value_name = "N", default_value_t = 8000)]
+    pub(crate) gang_pods: u32,
+    /// Cliques of one pod that wait for quota
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub(crate) cliques: u32,
+    /// Folder of the report [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The folders of the dev clusters are created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -3,13 +3,13 @@
 pub(crate) mod admission;
 mod baseline;
 mod grove;
-mod machine;
+pub(crate) mod machine;
 mod object_counts;
 mod phase_meter;
 mod plot;
 mod pod_lister;
 mod recorded_objects;
-mod report;
+pub(crate) mod report;
 mod samples;
 mod thresholds;
 mod usage;
@@ -68,7 +68,7 @@ pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
 }
 
 /// Replaces this process by the optimised build of the same program. Returns only if that fails.
-fn exec_optimised() -> Result<anyhow::Error> {
+pub(crate) fn exec_optimised() -> Result<anyhow::Error> {
     let arguments = ["run", "--quiet", "--release", "--package", "xtask", "--"];
     let mut cargo = workspace::blocking_cargo();
     cargo.args(arguments).args(std::env::args_os().skip(1));

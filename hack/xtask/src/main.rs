@@ -37,6 +37,8 @@ async fn main() -> ExitCode {
         Verb::Soak(Soak::Kills(args)) => soak::kills(&source, args).await,
         Verb::Soak(Soak::Fuzz(args)) => soak::fuzz(&args).await,
         Verb::Soak(Soak::Rotation(args)) => soak::rotation(&source, args).await,
+        Verb::Soak(Soak::Churn(args)) => soak::churn(&source, args).await,
+        Verb::Soak(Soak::Hostile(args)) => soak::hostile(&source, args).await,
         Verb::Bench(Benchmark::Admission(args)) => bench::admission::run(&source, &args).await,
         Verb::Bench(Benchmark::Scale(args)) => bench::scale(&source, &args).await,
         Verb::Generate => generate(),

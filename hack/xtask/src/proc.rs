@@ -14,24 +14,9 @@ pub(crate) struct Stat {
     pub(crate) is_zombie: bool,
 }
 
-/// Memory of one process.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Memory {
-    pub(crate) resident_mb: f64,
-    /// The highest resident memory since the process started.
-    pub(crate) peak_mb: f64,
-}
-
 /// Reads `/proc/PID/stat`; `None` if there is no such process.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// Reads the memory of a process from `/proc/PID/status`.
-pub(crate) fn memory(pid: i32) -> Result<Memory> {
-    let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    Ok(Memory { resident_mb: megabytes(&text, "VmRSS:"), peak_mb: megabytes(&text, "VmHWM:") })
 }
 
 /// The time since boot in which the processors of the machine were not idle, summed over all processors.
@@ -71,12 +56,6 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-fn megabytes(status: &str, field: &str) -> f64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()).and_then(|value| value.parse::<f64>().ok());
-    kilobytes.unwrap_or_default() / 1024.0
-}
-
 /// User, nice, system, irq and softirq time of all processors.
 fn parse_busy(stat: &str) -> f64 {
     let line = stat.lines().next().unwrap_or_default();
@@ -92,9 +71,7 @@ fn seconds(ticks: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        load, machine_cpu_seconds, machine_memory_gb, megabytes, memory, parse_busy, parse_stat, seconds, stat,
-    };
+    use super::{load, machine_cpu_seconds, machine_memory_gb, parse_busy, parse_stat, seconds, stat};
 
     #[test]
     fn fields_are_counted_after_the_command() {
@@ -105,15 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_busy_time_are_read_in_their_units() {
-        assert!((megabytes("VmPeak:\t9 kB\nVmHWM:\t    2048 kB\n", "VmHWM:") - 2.0).abs() < f64::EPSILON);
+    fn busy_time_is_read_in_seconds() {
         assert!((parse_busy("cpu  1 2 3 100 100 4 5 0 0 0\ncpu0 9 9") - seconds(15)).abs() < f64::EPSILON);
     }
 
     #[test]
     fn this_process_and_this_machine_can_be_read() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(!stat(own).unwrap().is_zombie && memory(own).unwrap().peak_mb > 0.0);
+        assert!(!stat(own).unwrap().is_zombie);
         assert!(machine_cpu_seconds().unwrap() > 0.0 && load() >= 0.0 && machine_memory_gb() > 0);
     }
 }

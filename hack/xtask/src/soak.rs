@@ -1,12 +1,13 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Fuzz, Kills, Rotation, Source};
+use crate::args::{Churn, Fuzz, Hostile, Kills, Rotation, Source};
+use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
 use crate::test::process_group;
 use crate::test::{self, END_TO_END};
 use crate::workspace;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::iter;
 use std::path::PathBuf;
 use webhook_server::webhook::Webhook;
@@ -23,28 +24,65 @@ const RULES_FACTOR: u64 = 4;
 
 /// Runs a long series of kills. Each `test` runs a short series with the same code.
 pub(crate) async fn kills(source: &Source, args: Kills) -> Result<()> {
-    let counts = [("GROVE_SOAK_KILLS", args.count.to_string()), ("GROVE_SOAK_SEED", args.seed.to_string())];
+    let variables = vec![("GROVE_SOAK_KILLS", args.count.to_string()), ("GROVE_SOAK_SEED", args.seed.to_string())];
     let series = if args.webhooks { "many_webhook_server_kills" } else { "many_kills_after_a_write" };
-    run(source, args.dir, (series, counts)).await
+    run(source, args.dir, (series, variables)).await
 }
 
 /// Rotates certificates and restarts webhook servers for a minute. Each `test` runs a shorter time with the same code.
 pub(crate) async fn rotation(source: &Source, args: Rotation) -> Result<()> {
     let Rotation { rotations, restarts, dir } = args;
-    let counts = [("GROVE_SOAK_ROTATIONS", rotations.to_string()), ("GROVE_SOAK_RESTARTS", restarts.to_string())];
-    run(source, dir, ("no_request_fails_during_many_rotations", counts)).await
+    let variables =
+        vec![("GROVE_SOAK_ROTATIONS", rotations.to_string()), ("GROVE_SOAK_RESTARTS", restarts.to_string())];
+    run(source, dir, ("no_request_fails_during_many_rotations", variables)).await
 }
 
+/// Creates and deletes sets and namespaces. Each `test` runs two rounds with small sets.
+pub(crate) async fn churn(source: &Source, args: Churn) -> Result<()> {
+    let variables = vec![("GROVE_SOAK_ROUNDS", args.rounds.to_string())];
+    run(source, args.dir, ("the_heap_does_not_grow_in_many_rounds", variables)).await
+}
+
+/// Measures a normal set beside hostile tenants, and writes the report, also if a threshold is not met.
+pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
+    if cfg!(debug_assertions) {
+        return Err(bench::exec_optimised()?);
+    }
+    // The test writes its figures to this file.
+    let figures = report::folder(None)?.join("hostile-figures.md");
+    // Figures of an earlier run must not become the report of this one.
+    std::fs::write(&figures, "").with_context(|| format!("cannot write {}", figures.display()))?;
+    let variables = vec![
+        ("GROVE_SOAK_LARGE_PODS", args.large_pods.to_string()),
+        ("GROVE_SOAK_SPEC_BYTES", args.spec_bytes.to_string()),
+        ("GROVE_SOAK_GANGS", args.gangs.to_string()),
+        ("GROVE_SOAK_GANG_PODS", args.gang_pods.to_string()),
+        ("GROVE_SOAK_CLIQUES", args.cliques.to_string()),
+        ("GROVE_SOAK_REPORT", figures.display().to_string()),
+    ];
+    let outcome = run(source, args.dir, ("a_normal_set_becomes_available_beside_hostile_tenants", variables)).await;
+    let text = std::fs::read_to_string(&figures)?;
+    if !text.is_empty() {
+        let [machine, commit] = machine::describe_without_cluster()?;
+        let conditions = format!("- {machine}\n- {commit}; the services are built with --release, the client is not\n");
+        report::update_page(&report::folder(args.out.as_ref())?, "hostile", &(conditions + &text))?;
+    }
+    outcome
+}
+
+/// An ignored test and the environment variables that it reads.
+type IgnoredTest = (&'static str, Vec<(&'static str, String)>);
+
 /// Runs one ignored test, which starts a dev cluster of its own.
-async fn run(source: &Source, dir: Option<PathBuf>, (name, counts): (&str, [(&str, String); 2])) -> Result<()> {
+async fn run(source: &Source, dir: Option<PathBuf>, (name, variables): IgnoredTest) -> Result<()> {
     if source.kubeconfig.is_some() {
-        bail!("this test kills services, so it needs a dev cluster; omit --kubeconfig");
+        bail!("this test starts and ends services, so it needs a dev cluster; omit --kubeconfig");
     }
     let clusters = DevClusters::prepare(dir.unwrap_or_else(|| workspace::root().join(DIR))).await?;
     let mut tests = test::cargo_test(&END_TO_END, Some(name));
     tests.args(["--ignored", "--nocapture"]);
     tests.env("GROVE_TEST_DIR", &clusters.shared).env("GROVE_XTASK", workspace::binary("xtask")?);
-    tests.envs(counts).envs(test::binary_variables(source));
+    tests.envs(variables).envs(test::binary_variables(source));
     let outcome = tokio::select! {
         passed = process_group::run(tests) => passed,
         reason = interrupted() => Err(reason),

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Debug, Formatter},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{
@@ -16,8 +17,9 @@ use kube::{Resource, ResourceExt};
 use tokio::sync::watch;
 
 use super::{
-    ChildKind, ObservedChildren, OwnerKind, StepBudget,
+    ChildKind, ObservedChildren, OwnerKind, StepBudget, StepFilter,
     child_plan::{self, ChildPlan},
+    step_budget::MAX_STEPS,
 };
 use crate::{
     create_state::CreateState,
@@ -27,6 +29,9 @@ use crate::{
     shared_informer_factory::SharedInformerFactory,
     triggers::{Trigger, enqueue_owners, enqueue_owners_of_unreadable},
 };
+
+/// The delay of the next plan that deletes children of a deleted owner. By then the watch events of the last plan have arrived.
+const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
 /// The kinds of children of an owner, in the order of their creation.
 pub struct ChildKinds<O: 'static>(&'static [&'static dyn AnyChildKind<O>]);
@@ -64,24 +69,43 @@ impl<O: OwnerKind> ChildKinds<O> {
 
     /// The steps from the observed to the desired children: one stage per kind, then one stage that deletes the children
     /// that are not desired. A child that cannot be created blocks later creates of its failure domain.
-    pub fn plan(self, children: &ObservedChildren, expansion: &O::Expansion<'_>) -> Plan {
+    pub fn plan(
+        self,
+        children: &ObservedChildren,
+        expansion: &O::Expansion<'_>,
+        mut filter: StepFilter<'_, O::Object>,
+    ) -> Plan {
         let (mut plan, mut undesired, mut budget) = (Plan::new(), vec![], StepBudget::default());
         for kind in self.0 {
-            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion, &mut budget);
+            let ChildPlan { stage, undesired: deletes, waiting } =
+                kind.plan(children, expansion, &mut budget, &mut filter);
+            filter.end_stage();
             plan = plan.stage(stage).waiting(waiting);
             undesired.push(deletes);
         }
         let plan = plan.stage(self.delete_stage("scale-in", undesired.into_iter().rev().flatten()));
-        if plan.is_empty() { plan } else { plan.with_failure_domains(self.failure_domains(expansion)) }
+        let has_steps = !plan.is_empty();
+        let plan = if has_steps { plan.with_failure_domains(self.failure_domains(expansion)) } else { plan };
+        filter.finish(plan)
     }
 
-    /// The stage that deletes all children of a terminating or deleted owner that are not terminating, all at once.
+    /// The stage that deletes the children of a terminating owner that are not terminating, as many as one plan has. Their watch
+    /// events trigger the next plan.
     pub fn delete_all(self, owner: &O::Object, children: &ObservedChildren) -> Stage {
         self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(owner, children)))
     }
 
+    /// The plan that deletes the children of a deleted owner. If it has as many steps as one plan has, there may be more children, and
+    /// the plan has a deadline for the next one: no watch event triggers a reconcile of a deleted owner.
+    pub fn delete_dependents(self, owner: &O::Object, children: &ObservedChildren) -> Plan {
+        let stage = self.delete_all(owner, children);
+        let is_full = stage.steps.len() == MAX_STEPS;
+        let plan = Plan::new().stage(stage);
+        if is_full { plan.requeue_after(NEXT_PLAN_DELAY) } else { plan }
+    }
+
     fn delete_stage(self, name: &'static str, steps: impl Iterator<Item = Step>) -> Stage {
-        self.0.iter().fold(Stage::new(name, steps), |stage, kind| kind.with_delete_events(stage))
+        self.0.iter().fold(Stage::new(name, steps.take(MAX_STEPS)), |stage, kind| kind.with_delete_events(stage))
     }
 
     /// The failure domains by name. Children of different kinds that share a name are in the same domain.
@@ -142,9 +166,15 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn kind(&self) -> String;
     /// The permissions on the kind.
     fn rules(&self) -> Vec<PolicyRule>;
-    /// The steps for the children of this kind, as far as the budget of the plan suffices.
-    fn plan(&self, children: &ObservedChildren, expansion: &O::Expansion<'_>, budget: &mut StepBudget) -> ChildPlan;
-    /// The deletes of all children of this kind that are not terminating. Their owner is terminating or deleted.
+    /// The steps for the children of this kind, as far as the filter allows and the budget of the plan suffices.
+    fn plan(
+        &self,
+        children: &ObservedChildren,
+        expansion: &O::Expansion<'_>,
+        budget: &mut StepBudget,
+        filter: &mut StepFilter<'_, O::Object>,
+    ) -> ChildPlan;
+    /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted.
     fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
     /// The stage with the events about deletes of this kind.
     fn with_delete_events(&self, stage: Stage) -> Stage;
@@ -189,8 +219,9 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         children: &ObservedChildren,
         expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
         budget: &mut StepBudget,
+        filter: &mut StepFilter<'_, <C::Owner as OwnerKind>::Object>,
     ) -> ChildPlan {
-        child_plan::plan::<C>(children, expansion, budget)
+        child_plan::plan::<C>(children, expansion, budget, filter)
     }
 
     fn delete_all(&self, owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
@@ -236,7 +267,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
     ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
         let cache = informers.cache::<C::Object>();
-        let unreadable = enqueue_owners_of_unreadable::<C::Object, _>(cache.subscribe_unreadable(), name_waiters);
+        let unreadable = enqueue_owners_of_unreadable(&cache, creates, name_waiters);
         stream::select(enqueue_owners(cache.subscribe(), C::needs_reconcile, creates, name_waiters), unreadable).boxed()
     }
 

@@ -3,8 +3,8 @@
 
 use crate::plan::Step;
 
-/// A thousand children of usual size fit into one plan.
-const MAX_STEPS: usize = 4096;
+/// A thousand children of usual size fit into one plan. The deletes of a plan have the same bound, apart from the creates and patches.
+pub(super) const MAX_STEPS: usize = 4096;
 /// The manifests and patches of a plan.
 const MAX_BYTES: usize = 8 << 20;
 

@@ -2,9 +2,11 @@
 //! Kubernetes' garbage collector would do so too, but later. The children of an owner that is still terminating are deleted by
 //! its reconcile: see `<kind>/plan.rs`.
 //!
+//! A plan has a bounded number of steps. If it lacks some of the dependents, it has a deadline, at which the next plan follows.
+//!
 //! If the deletion orphans its dependents, the plan is empty, and they stay: see [`crate::orphan_deletions`].
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, channel::mpsc};
 use grove_runtime::{api_error::error_chain, backoff::Backoff};
@@ -14,7 +16,7 @@ use crate::{executor::Executor, manager::Manager, plan::Plan};
 
 /// The dependents of this many deleted objects are deleted concurrently.
 const CONCURRENCY: usize = 32;
-/// After this many attempts the dependents are left to Kubernetes' garbage collector.
+/// After this many attempts without progress the dependents are left to Kubernetes' garbage collector.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Returns the plan that deletes the dependents of a deleted object, and drops the reconciler's in-memory state of the object.
@@ -47,37 +49,64 @@ async fn delete_dependents_of<K>(manager: &Manager, executor: &Executor, on_dele
 where
     K: Resource<DynamicType = ()>,
 {
-    let mut backoff = Backoff::for_objects();
-    for _ in 0..MAX_ATTEMPTS {
-        if try_delete_dependents(executor, on_deleted, object).await {
-            return;
-        }
+    let (mut backoff, mut attempts, mut last) = (Backoff::for_objects(), 0, None::<String>);
+    while attempts < MAX_ATTEMPTS {
+        let plan = on_deleted(object);
+        let delay = match try_delete_dependents(executor, &plan, object).await {
+            Attempt::Done => return,
+            // If the cache still contains the first dependent of the last plan, it is stale, and the attempt deleted nothing.
+            Attempt::HasMore(delay) if first_uid(&plan) != last => {
+                (backoff, attempts) = (Backoff::for_objects(), 0);
+                delay
+            }
+            Attempt::HasMore(_) | Attempt::Failed => {
+                attempts += 1;
+                backoff.next_delay()
+            }
+        };
+        last = first_uid(&plan);
         tokio::select! {
-            () = tokio::time::sleep(backoff.next_delay()) => {}
+            () = tokio::time::sleep(delay) => {}
             () = manager.shutdown().cancelled() => return,
         }
     }
 }
 
-/// Whether nothing is left to do: the dependents are deleted, or the object exists after all.
-async fn try_delete_dependents<K>(executor: &Executor, on_deleted: &OnDeleted<K>, object: &K) -> bool
+/// The result of one attempt to delete the dependents of an object.
+enum Attempt {
+    /// The dependents are deleted, or the object exists after all.
+    Done,
+    /// The dependents of the plan are deleted. The next plan follows after this time.
+    HasMore(Duration),
+    /// At least one dependent is not deleted.
+    Failed,
+}
+
+async fn try_delete_dependents<K>(executor: &Executor, plan: &Plan, object: &K) -> Attempt
 where
     K: Resource<DynamicType = ()>,
 {
-    let plan = on_deleted(object);
     if plan.is_empty() {
-        return true;
+        return Attempt::Done;
     }
     match executor.confirm_deleted(object).await {
-        Ok(false) => true,
-        // A dependent that changed is planned again from the newer cache, unless it was released: no reconcile will do it.
+        Ok(false) => Attempt::Done,
         Ok(true) => {
-            let result = executor.execute(object, &plan).await;
-            result.succeeded() && result.steps.iter().all(|step| !step.is_changed)
+            let result = executor.execute(object, plan).await;
+            // A dependent that changed is planned again from the newer cache, unless it was released: no reconcile will do it.
+            if !result.succeeded() || result.steps.iter().any(|step| step.is_changed) {
+                return Attempt::Failed;
+            }
+            plan.requeue_after.map_or(Attempt::Done, Attempt::HasMore)
         }
         Err(error) => {
             tracing::warn!(name = object.name_any(), "{}", error_chain(&error));
-            false
+            Attempt::Failed
         }
     }
+}
+
+/// The uid of the first dependent that the plan deletes.
+fn first_uid(plan: &Plan) -> Option<String> {
+    plan.steps().next().and_then(|step| step.target().uid.clone())
 }

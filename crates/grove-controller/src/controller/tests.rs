@@ -16,7 +16,11 @@ use kube::ResourceExt;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::plan::{Stage, Step};
+use crate::{
+    executor,
+    plan::{Stage, Step, Target},
+    reconcile_error::ReconcileError,
+};
 
 mod standby;
 
@@ -99,6 +103,27 @@ async fn the_retry_after_of_the_server_delays_the_retry() {
     })
     .await;
     assert_eq!(tries.load(Ordering::SeqCst), 3, "at 0, 10 and 20 seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_reconcile_is_retried_at_its_deadline_if_the_backoff_is_longer() {
+    const DEADLINE: Duration = Duration::from_millis(100);
+    for (requeue, retry_after, expected) in [
+        (Requeue::After(DEADLINE), None, Requeue::After(DEADLINE)),
+        (Requeue::StatusAfter(DEADLINE), None, Requeue::StatusAfter(DEADLINE)),
+        (Requeue::StatusAfter(DEADLINE), Some(DEADLINE * 2), Requeue::StatusAfter(DEADLINE * 2)),
+        (Requeue::After(DEADLINE), Some(DEADLINE * 100), Requeue::After(DEADLINE * 100)),
+    ] {
+        let (manager, _) = manager(|_| MockResponse::NoResponse);
+        let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
+        let worker = Worker { controller: "maps", metrics, rate_limiter };
+        let error = ApiError { retry_after, ..ApiError::new(429, "X", "x") };
+        let source = executor::Error::Write { target: Box::new(Target::of(&*object("a"))), error };
+        let failed = ready(Err(ReconcileError::Execute { source, requeue }));
+        let key = Key { namespace: "ns".to_owned(), name: "a".to_owned() };
+        let outcome = worker.reconcile_one(key, object("a"), failed).await;
+        assert_eq!(outcome.requeue, expected, "{requeue:?} {retry_after:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,6 +210,27 @@ async fn a_dependent_that_changed_is_deleted_by_a_later_attempt() {
     });
     run_for(builder, &manager, Duration::from_secs(5), |_, _| ready(Ok(Requeue::AwaitChange))).await;
     assert_eq!(log.methods_and_names(), ["GET owner", "DELETE child", "GET owner", "DELETE child"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_that_do_not_fit_into_one_plan_are_deleted_by_the_next_plans() {
+    for (plans, is_stale, expected) in [(20, false, 20), (20, true, 6)] {
+        let (manager, log) = manager(|request| match &*request.method {
+            "GET" => MockResponse::Json(404, mock_api_server::status(404, "NotFound")),
+            _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
+        });
+        let planned = AtomicUsize::new(0);
+        let builder = controller_of(&[], vec![created("owner"), deleted("owner")]).on_deleted(move |_| {
+            let number = planned.fetch_add(1, Ordering::SeqCst);
+            let name = if is_stale { "child".to_owned() } else { format!("child{number}") };
+            let mut child = (*object(&name)).clone();
+            child.metadata.uid = Some(name);
+            let plan = Plan::new().stage(Stage::new("children", (number < plans).then(|| Step::delete(&child))));
+            if number + 1 < plans { plan.requeue_after(Duration::from_secs(1)) } else { plan }
+        });
+        run_for(builder, &manager, Duration::from_mins(10), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+        assert_eq!(log.count(|request| request.method == "DELETE"), expected, "is stale: {is_stale}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,11 +28,20 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
     /// The key has unwritten progress. It runs behind all others, and not while the API server is loaded, but waits for both at
-    /// most [`StatusPolicy::max_progress_delay`].
+    /// most until its deadline.
     Progress,
     /// Runs behind reconciles, but waits for them at most [`StatusPolicy::max_wait`].
     StatusOnly,
     Reconcile,
+}
+
+/// A key that waits for a time.
+#[derive(Clone, Copy, Debug)]
+struct DelayedKey {
+    due: Instant,
+    priority: Priority,
+    /// When progress waits no longer. Other priorities ignore it.
+    deadline: Instant,
 }
 
 /// How long a reconcile took.
@@ -52,11 +61,13 @@ pub(super) struct WorkQueue {
     /// Keys to reconcile, in order of arrival, with the time of arrival.
     queue: VecDeque<(Key, Instant)>,
     queued: BTreeSet<Key>,
-    delayed: BTreeMap<Key, (Instant, Priority)>,
+    delayed: BTreeMap<Key, DelayedKey>,
     /// The delayed keys in order of time, by priority.
     due_reconciles: BTreeSet<(Instant, Key)>,
     due_statuses: BTreeSet<(Instant, Key)>,
     due_progress: BTreeSet<(Instant, Key)>,
+    /// The keys of `due_progress` in order of their deadlines.
+    progress_deadlines: BTreeSet<(Instant, Key)>,
     /// Keys that workers process, each with the trigger that arrived during the processing.
     processing: BTreeMap<Key, InFlightKey>,
     /// When a status-only reconcile of the key may run again.
@@ -87,6 +98,7 @@ impl WorkQueue {
             due_reconciles: BTreeSet::new(),
             due_statuses: BTreeSet::new(),
             due_progress: BTreeSet::new(),
+            progress_deadlines: BTreeSet::new(),
             processing: BTreeMap::new(),
             cooldowns: BTreeMap::new(),
             max_cooldowns: MIN_COOLDOWNS,
@@ -108,18 +120,29 @@ impl WorkQueue {
         if !self.queued.contains(&key) {
             let debounced = now + self.policy.delay(self.due_statuses.len());
             let due = self.cooldowns.get(&key).map_or(debounced, |cooldown| debounced.max(*cooldown));
-            self.delay_until(key, due, Priority::StatusOnly);
+            self.delay(key, DelayedKey { due, priority: Priority::StatusOnly, deadline: due });
         }
     }
 
     /// Enqueues the key after a delay. If the key is already delayed, the earlier time and the higher priority apply. Progress
     /// replaces nothing, and everything else replaces progress.
     pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
+        let due = now + delay;
+        self.add_delayed(key, DelayedKey { due, priority, deadline: due });
+    }
+
+    /// Enqueues the key to write progress after the delay `due`. It waits for other keys and for the load of the API server at most
+    /// until `deadline`, which also counts from now.
+    pub(super) fn add_progress(&mut self, key: Key, due: Duration, deadline: Duration, now: Instant) {
+        self.add_delayed(key, DelayedKey { due: now + due, priority: Priority::Progress, deadline: now + deadline });
+    }
+
+    fn add_delayed(&mut self, key: Key, delayed: DelayedKey) {
         self.metrics.retried();
         if let Some(processing) = self.processing.get_mut(&key) {
-            processing.mark_dirty(priority);
+            processing.mark_dirty(delayed.priority);
         } else if !self.queued.contains(&key) {
-            self.delay_until(key, now + delay, priority);
+            self.delay(key, delayed);
         }
     }
 
@@ -138,11 +161,10 @@ impl WorkQueue {
             return None;
         }
         let (status, progress) = (self.due(Priority::StatusOnly, now), self.due(Priority::Progress, now));
-        let waited = |due: Option<Instant>, max: Duration| due.is_some_and(|due| due + max <= now);
-        let (key, since, priority) = if waited(status, self.policy.max_wait) {
+        let (key, since, priority) = if status.is_some_and(|due| due + self.policy.max_wait <= now) {
             self.pop_delayed(Priority::StatusOnly)?
-        } else if waited(progress, self.policy.max_progress_delay) {
-            self.pop_delayed(Priority::Progress)?
+        } else if self.has_progress_at_its_deadline(now) {
+            self.pop_progress_at_its_deadline()?
         } else if !self.queue.is_empty() {
             self.pop_reconcile()?
         } else if status.is_some() {
@@ -159,7 +181,7 @@ impl WorkQueue {
     }
 
     /// When [`WorkQueue::get`] may return another key although nothing else changes. While the API server is loaded, progress that
-    /// is due is checked again after [`StatusPolicy::progress_interval`]; this check only reads a flag.
+    /// is due is checked again after [`StatusPolicy::progress_interval`], and at its deadline; this check only reads a flag.
     pub(super) fn next_due(&self, now: Instant, is_loaded: bool) -> Option<Instant> {
         if self.processing.len() >= self.concurrency {
             return None;
@@ -169,7 +191,8 @@ impl WorkQueue {
         let status = first(&self.due_statuses).filter(|_| self.has_worker(Priority::StatusOnly));
         let progress = first(&self.due_progress).filter(|_| self.has_worker(Priority::Progress));
         let progress = progress.map(|due| if is_loaded { due.max(now + self.policy.progress_interval) } else { due });
-        [reconcile, status, progress].into_iter().flatten().min()
+        let deadline = first(&self.progress_deadlines).filter(|_| self.has_worker(Priority::Progress));
+        [reconcile, status, progress, deadline].into_iter().flatten().min()
     }
 
     /// A worker has processed the key.
@@ -227,25 +250,46 @@ impl WorkQueue {
         is_new
     }
 
-    fn delay_until(&mut self, key: Key, due: Instant, priority: Priority) {
-        let (due, priority) = match self.delayed.get(&key) {
-            Some((_, existing)) if priority == Priority::Progress && *existing != Priority::Progress => return,
-            Some((earlier, existing)) if priority == Priority::Progress || *existing != Priority::Progress => {
-                (due.min(*earlier), priority.max(*existing))
-            }
-            _ => (due, priority),
+    fn delay(&mut self, key: Key, new: DelayedKey) {
+        let DelayedKey { due, priority, deadline } = new;
+        let delayed = match self.delayed.get(&key) {
+            Some(existing) if priority == Priority::Progress && existing.priority != Priority::Progress => return,
+            Some(existing) if priority == Priority::Progress || existing.priority != Priority::Progress => DelayedKey {
+                due: due.min(existing.due),
+                priority: priority.max(existing.priority),
+                deadline: deadline.min(existing.deadline),
+            },
+            _ => new,
         };
         let was_delayed = self.remove_delayed(&key);
-        self.delayed_keys(priority).insert((due, key.clone()));
-        self.delayed.insert(key, (due, priority));
+        self.delayed_keys(delayed.priority).insert((delayed.due, key.clone()));
+        if delayed.priority == Priority::Progress {
+            self.progress_deadlines.insert((delayed.deadline, key.clone()));
+        }
+        self.delayed.insert(key, delayed);
         self.count_add(was_delayed);
         self.update_depth();
     }
 
     /// Returns whether the key was delayed.
     fn remove_delayed(&mut self, key: &Key) -> bool {
-        let Some((due, priority)) = self.delayed.remove(key) else { return false };
+        let Some(DelayedKey { due, priority, deadline }) = self.delayed.remove(key) else { return false };
+        if priority == Priority::Progress {
+            self.progress_deadlines.remove(&(deadline, key.clone()));
+        }
         self.delayed_keys(priority).remove(&(due, key.clone()))
+    }
+
+    fn has_progress_at_its_deadline(&self, now: Instant) -> bool {
+        self.has_worker(Priority::Progress)
+            && self.progress_deadlines.first().is_some_and(|(deadline, _)| *deadline <= now)
+    }
+
+    fn pop_progress_at_its_deadline(&mut self) -> Option<(Key, Instant, Priority)> {
+        let (deadline, key) = self.progress_deadlines.first().cloned()?;
+        let since = self.delayed.get(&key).map_or(deadline, |delayed| delayed.due);
+        self.remove_delayed(&key);
+        Some((key, since, Priority::Progress))
     }
 
     /// Counts a key that was neither queued nor delayed. Like client-go, the queue counts after deduplication.

@@ -17,9 +17,9 @@ use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     rate_limiter::FailureRateLimiter,
-    requeue::Requeue,
-    work_queue::{Key, Priority, ReconcileDuration},
+    work_queue::{Key, ReconcileDuration},
 };
+use crate::{reconcile_error::ReconcileError, requeue::Requeue};
 
 /// The state that the reconciles of one controller share.
 pub(super) struct Worker {
@@ -28,11 +28,11 @@ pub(super) struct Worker {
     pub(super) rate_limiter: Arc<FailureRateLimiter>,
 }
 
-/// The outcome of a reconcile: how long it took, and when to enqueue the key again.
+/// The outcome of a reconcile: how long it took, and when to enqueue the object again.
 pub(super) struct ReconcileOutcome {
     pub(super) key: Key,
     pub(super) elapsed: ReconcileDuration,
-    pub(super) requeue: Option<(Duration, Priority)>,
+    pub(super) requeue: Requeue,
 }
 
 impl Worker {
@@ -52,7 +52,7 @@ impl Worker {
             let mut timer = self.metrics.start_reconcile(self.controller);
             let (result, elapsed) = measure(reconcile).await;
             timer.set_result(match &result {
-                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_) | Requeue::ProgressAfter(_)) => {
+                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_) | Requeue::ProgressAfter { .. }) => {
                     ReconcileResult::Success
                 }
                 Ok(Requeue::After(_)) => ReconcileResult::RequeueAfter,
@@ -61,9 +61,9 @@ impl Worker {
             let requeue = match result {
                 Ok(requeue) => {
                     self.rate_limiter.forget(&*object);
-                    delay(requeue)
+                    requeue
                 }
-                Err(error) => Some((self.retry_delay(&*object, &error), Priority::Reconcile)),
+                Err(error) => self.requeue_failed(&*object, &error),
             };
             ReconcileOutcome { key, elapsed, requeue }
         };
@@ -75,21 +75,15 @@ impl Worker {
         tracing::info_span!("reconcile", controller = self.controller, namespace, name, otel.status_code = Empty)
     }
 
-    fn retry_delay<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Duration {
+    /// When to enqueue the object after a failure: for its retry, or for an earlier deadline of the reconcile.
+    fn requeue_failed<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Requeue {
         Span::current().record("otel.status_code", "ERROR");
-        let delay = self.rate_limiter.when(object).max(retry_after(error));
+        let retry_after = retry_after(error);
+        let delay = self.rate_limiter.when(object).max(retry_after);
         let (controller, namespace, name) = (self.controller, object.namespace(), object.name_any());
         tracing::warn!(controller, namespace, name, ?delay, "reconciliation failed: {}", error_chain(error));
-        delay
-    }
-}
-
-fn delay(requeue: Requeue) -> Option<(Duration, Priority)> {
-    match requeue {
-        Requeue::AwaitChange => None,
-        Requeue::After(delay) => Some((delay, Priority::Reconcile)),
-        Requeue::StatusAfter(delay) => Some((delay, Priority::StatusOnly)),
-        Requeue::ProgressAfter(delay) => Some((delay, Priority::Progress)),
+        let deadline = error.downcast_ref::<ReconcileError>().map_or(Requeue::AwaitChange, ReconcileError::requeue);
+        deadline.or_at(Some(delay)).not_before(retry_after)
     }
 }
 

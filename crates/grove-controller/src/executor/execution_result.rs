@@ -1,14 +1,18 @@
 //! The result of a plan's execution: one result per executed step.
 
+use std::time::Duration;
+
 use grove_runtime::api_error::ApiError;
 
-use crate::plan::Target;
+use crate::plan::{Target, Waiting};
 
 /// The result of a plan's execution.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionResult {
     /// The results of the executed steps, in the order of the plan. Steps that a failed step blocked are missing.
     pub steps: Vec<StepResult>,
+    /// The time until the next plan may have creates, because the namespace is terminating.
+    pub recheck_after: Option<Duration>,
 }
 
 impl ExecutionResult {
@@ -35,6 +39,11 @@ impl ExecutionResult {
             verb => verb != "patch",
         };
         self.succeeded() && self.steps.iter().any(has_event)
+    }
+
+    /// Why the executor sends no creates for now.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.recheck_after.map(|_| Waiting::for_terminating_namespace())
     }
 
     /// The first failure.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How long an owner is remembered. A namespace never stops terminating, except that an administrator restores the API server from
-/// a backup. Then the next reconcile after this time creates the children of the owner.
+/// a backup. So a timer enqueues the owner after this time, and its plan has creates again.
 const LIFETIME: Duration = Duration::from_mins(10);
 
 /// The owners in terminating namespaces, by UID. A clone shares them.
@@ -27,10 +27,14 @@ pub(super) struct TerminatingNamespaces {
 impl TerminatingNamespaces {
     /// The state of the namespace before the execution of a plan for `owner`.
     pub(super) fn state<K: Resource>(&self, owner: &K) -> NamespaceState {
-        let known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
-        let known_until = known_until_by_owner_uid.get(&owner.uid().unwrap_or_default());
-        let is_terminating = known_until.is_some_and(|until| *until > Instant::now());
-        NamespaceState { is_terminating: is_terminating.into() }
+        NamespaceState { is_terminating: self.remaining(owner).is_some().into() }
+    }
+
+    /// How long the owner is remembered from now on; `None` if it is not remembered.
+    pub(super) fn remaining<K: Resource>(&self, owner: &K) -> Option<Duration> {
+        let uid = owner.uid().unwrap_or_default();
+        let known_until = self.known_until_by_owner_uid.lock().get(&uid).copied()?;
+        Some(known_until.saturating_duration_since(Instant::now())).filter(|remaining| !remaining.is_zero())
     }
 
     /// Remembers the state of the namespace after the execution of a plan for `owner`.
@@ -43,9 +47,21 @@ impl TerminatingNamespaces {
         }
     }
 
-    /// Drops the entry of a deleted owner.
+    /// Drops the entry of a deleted owner, and the expired entries.
     pub(super) fn forget<K: Resource>(&self, owner: &K) {
-        self.known_until_by_owner_uid.lock().remove(&owner.uid().unwrap_or_default());
+        let mut known_until_by_owner_uid = self.known_until_by_owner_uid.lock();
+        // Nearly always there are no entries.
+        if known_until_by_owner_uid.is_empty() {
+            return;
+        }
+        known_until_by_owner_uid.remove(&owner.uid().unwrap_or_default());
+        let now = Instant::now();
+        known_until_by_owner_uid.retain(|_, until| *until > now);
+    }
+
+    /// The number of remembered owners.
+    pub(super) fn len(&self) -> usize {
+        self.known_until_by_owner_uid.lock().len()
     }
 }
 
@@ -98,6 +114,19 @@ mod tests {
         namespaces.record(&owner("b"), &namespaces.state(&owner("b")));
         tokio::time::advance(LIFETIME / 2).await;
         assert!(!is_terminating(&namespaces, "b"), "plans without creates do not extend the time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deletion_of_any_owner_removes_expired_entries() {
+        let namespaces = TerminatingNamespaces::default();
+        let state = namespaces.state(&owner("a"));
+        state.set_terminating();
+        namespaces.record(&owner("a"), &state);
+        namespaces.forget(&owner("other"));
+        assert_eq!(namespaces.len(), 1);
+        tokio::time::advance(LIFETIME).await;
+        namespaces.forget(&owner("other"));
+        assert_eq!(namespaces.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

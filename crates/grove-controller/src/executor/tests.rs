@@ -3,8 +3,6 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use serde_json::json;
 
-use std::time::Duration;
-
 use super::*;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
 

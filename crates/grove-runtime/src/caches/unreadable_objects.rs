@@ -13,7 +13,7 @@ use crate::object_decoding::{decode, decode_identity, reason_without_values};
 /// An object that exists in the API server and that could not be decoded. Its name is in use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnreadableObject {
-    /// Its name, namespace, uid, resource version, owner references and deletion timestamp.
+    /// Its name, namespace, uid, resource version, labels, owner references and deletion timestamp.
     pub metadata: ObjectMeta,
     /// Why it could not be decoded. The text contains no value of the object.
     pub reason: String,
@@ -67,7 +67,8 @@ impl<K: Resource + DeserializeOwned> DecodedObject<K> {
 /// The unreadable objects of one kind, and what happened to them since the last call of [`take_changes`](Self::take_changes).
 #[derive(Debug, Default)]
 pub(super) struct UnreadableObjects {
-    by_name: BTreeMap<(String, String), Arc<UnreadableObject>>,
+    /// By namespace and name, so that a lookup allocates no key. A namespace without objects has no entry.
+    by_namespace: BTreeMap<String, BTreeMap<String, Arc<UnreadableObject>>>,
     changes: UnreadableChanges,
 }
 
@@ -81,24 +82,26 @@ pub(super) struct UnreadableChanges {
 }
 
 impl UnreadableObjects {
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<UnreadableObject>> {
-        // Nearly always there are none, and then a lookup needs no key.
-        if self.by_name.is_empty() {
-            return None;
-        }
-        self.by_name.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<UnreadableObject>> {
+        self.by_namespace.get(namespace)?.get(name)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<UnreadableObject>> {
-        self.by_name.values()
+        self.by_namespace.values().flat_map(BTreeMap::values)
+    }
+
+    /// The objects of a namespace, sorted by name.
+    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<UnreadableObject>> {
+        self.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.by_namespace.values().map(BTreeMap::len).sum()
     }
 
     pub(super) fn insert(&mut self, object: Arc<UnreadableObject>) {
-        let known = self.by_name.insert(object.key(), Arc::clone(&object));
+        let (namespace, name) = object.key();
+        let known = self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&object));
         if known.as_ref() == Some(&object) {
             return;
         }
@@ -109,8 +112,12 @@ impl UnreadableObjects {
     }
 
     /// Removes the object of this name because it is readable again, or deleted.
-    pub(super) fn remove(&mut self, key: &(String, String)) {
-        self.changes.changed.extend(self.by_name.remove(key));
+    pub(super) fn remove(&mut self, (namespace, name): &(String, String)) {
+        let Some(by_name) = self.by_namespace.get_mut(namespace) else { return };
+        self.changes.changed.extend(by_name.remove(name));
+        if by_name.is_empty() {
+            self.by_namespace.remove(namespace);
+        }
     }
 
     /// Removes the object because the object with this uid was deleted. An unreadable successor stays.
@@ -118,14 +125,15 @@ impl UnreadableObjects {
         let is_successor = |known: &Arc<UnreadableObject>| {
             known.metadata.uid.as_deref().zip(uid).is_some_and(|(known, deleted)| known != deleted)
         };
-        if !self.by_name.get(key).is_some_and(is_successor) {
+        let (namespace, name) = key;
+        if !self.get(namespace, name).is_some_and(is_successor) {
             self.remove(key);
         }
     }
 
     /// Removes all objects except those with these names.
     pub(super) fn retain(&mut self, is_listed: impl Fn(&(String, String)) -> bool) {
-        let missing: Vec<_> = self.by_name.keys().filter(|key| !is_listed(key)).cloned().collect();
+        let missing: Vec<_> = self.all().map(|object| object.key()).filter(|key| !is_listed(key)).collect();
         for key in &missing {
             self.remove(key);
         }
@@ -133,5 +141,36 @@ impl UnreadableObjects {
 
     pub(super) fn take_changes(&mut self) -> UnreadableChanges {
         std::mem::take(&mut self.changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(namespace: &str, name: &str) -> Arc<UnreadableObject> {
+        let metadata =
+            ObjectMeta { namespace: Some(namespace.into()), name: Some(name.into()), ..ObjectMeta::default() };
+        Arc::new(UnreadableObject { metadata, reason: "r".into() })
+    }
+
+    #[test]
+    fn objects_of_a_namespace_are_found_and_an_empty_namespace_has_no_entry() {
+        let mut objects = UnreadableObjects::default();
+        for (namespace, name) in [("ns", "b"), ("ns", "a"), ("other", "a")] {
+            objects.insert(object(namespace, name));
+        }
+        let keys = |objects: &UnreadableObjects, namespace: &str| {
+            objects.of_namespace(namespace).map(|object| object.key().1).collect::<Vec<_>>()
+        };
+        assert_eq!((keys(&objects, "ns"), keys(&objects, "none")), (vec!["a".into(), "b".into()], vec![]));
+        assert_eq!((objects.len(), objects.all().count()), (3, 3));
+        assert!(objects.get("other", "a").is_some() && objects.get("other", "b").is_none());
+        objects.remove(&("other".into(), "b".into()));
+        objects.remove(&("other".into(), "a".into()));
+        assert_eq!(objects.by_namespace.keys().collect::<Vec<_>>(), ["ns"]);
+        objects.retain(|(_, name)| name == "b");
+        assert_eq!((keys(&objects, "ns"), objects.len()), (vec!["b".into()], 1));
+        assert_eq!(objects.take_changes().changed.len(), 5, "three objects appeared and two were deleted");
     }
 }

@@ -1,6 +1,7 @@
 //! Takes the snapshot of a clique, its pods and its gang from the caches. It sends no requests.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use grove_api_types::admission::default;
 use grove_api_types::deletion::is_terminating;
@@ -9,10 +10,12 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler_v1alpha1::PodGroup;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::caches::{Cache, UnreadableObject};
 use kube::ResourceExt;
 
 use super::observed::{BaseGang, BaseGroup, Observed};
 use crate::context::Context;
+use crate::gang_pods::pods_of_earlier_groups;
 use crate::informers::PclqCaches;
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::scaled_cliques_of;
@@ -27,10 +30,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let namespace = clique.namespace().unwrap_or_default();
     let pods = caches.pods.owned_by(&uid);
     let mut orphans = caches.pods.orphans(&namespace);
-    orphans.retain(|pod| labelled_clique(pod) == clique.metadata.name.as_deref() && !pod.is_terminating());
-    let mut unreadable_pods = caches.pods.unreadable_owned_by(&namespace, &uid);
-    let has_state = |name: Option<&str>| name.is_some_and(|name| caches.pods.get(&namespace, name).is_some());
-    unreadable_pods.retain(|pod| !has_state(pod.metadata.name.as_deref()));
+    orphans.retain(|pod| labelled_clique(&pod.metadata) == clique.metadata.name.as_deref() && !pod.is_terminating());
+    let unreadable_pods = unreadable_pods(&caches.pods, &clique);
     // Read after the pods: a pod that was deleted in between has a tombstone.
     let tombstones = caches.tombstones.of_clique(&uid);
     let known_pods = || pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
@@ -41,11 +42,14 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
+    let pods_of_earlier_groups =
+        gang.as_deref().map_or(0, |gang| pods_of_earlier_groups(&caches.cliques, gang, &clique.name_any()));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
     let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
     let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
+    let recheck_namespace_after = ctx.executor.recheck_namespace_after(&clique);
     Observed {
         clique,
         orphans_pods,
@@ -55,6 +59,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         tombstones,
         relists,
         gang,
+        pods_of_earlier_groups,
         base_gang,
         has_scaled_cliques,
         pending_creates,
@@ -62,7 +67,21 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         backed_off,
         delayed_replacements,
         default_scheduler,
+        recheck_namespace_after,
     }
+}
+
+/// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state.
+pub(super) fn unreadable_pods(pods: &Cache<SlimPod>, clique: &PodClique) -> Vec<Arc<UnreadableObject>> {
+    let metadata = &clique.metadata;
+    let (namespace, uid) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.uid.as_deref());
+    let mut orphans = pods.unreadable_orphans(namespace);
+    orphans.retain(|pod| labelled_clique(&pod.metadata) == metadata.name.as_deref());
+    let mut unreadable = pods.unreadable_owned_by(namespace, uid.unwrap_or_default());
+    unreadable.append(&mut orphans);
+    let has_state = |name: Option<&str>| name.is_some_and(|name| pods.get(namespace, name).is_some());
+    unreadable.retain(|pod| !has_state(pod.metadata.name.as_deref()));
+    unreadable
 }
 
 /// The clique with Grove's defaults applied, except for `replicas`: zero replicas of a stored clique mean no pods.

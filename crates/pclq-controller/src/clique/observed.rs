@@ -29,7 +29,8 @@ pub(crate) struct Observed {
     pub(crate) pods: Vec<Arc<SlimPod>>,
     /// The pods without a controller that carry the labels of this clique and are not terminating, sorted by name.
     pub(crate) orphans: Vec<Arc<SlimPod>>,
-    /// The pods that it controls, that could not be decoded and that have no earlier state. Their indices are unknown.
+    /// The pods that it controls, or that have no controller and its labels, that could not be decoded and have no earlier state. Their
+    /// indices are unknown.
     pub(crate) unreadable_pods: Vec<Arc<UnreadableObject>>,
     /// The last deleted pod of each index.
     pub(crate) tombstones: Vec<Arc<SlimPod>>,
@@ -37,6 +38,8 @@ pub(crate) struct Observed {
     pub(crate) relists: u64,
     /// The gang of its pods.
     pub(crate) gang: Option<Arc<PodGang>>,
+    /// The number of desired pods of the pod groups of its gang before its own. Those pods get references first.
+    pub(crate) pods_of_earlier_groups: usize,
     /// The gang that must be scheduled before its own gang; `None` if its own gang is a base gang.
     pub(crate) base_gang: Option<BaseGang>,
     /// Whether its gang has scaled cliques. Their pods are gated until the gang is scheduled.
@@ -51,6 +54,8 @@ pub(crate) struct Observed {
     pub(crate) delayed_replacements: BTreeMap<i32, Duration>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
+    /// The time until the next creates, if the namespace is terminating.
+    pub(crate) recheck_namespace_after: Option<Duration>,
 }
 
 /// A base gang: how many of its pods are scheduled.

@@ -30,7 +30,7 @@ use references::ReferencesUpdate;
 /// The largest number of steps of a stage, so that the memory and the time of a plan have a bound. The watch events of these writes
 /// trigger the next plan.
 const MAX_STEPS: usize = 2048;
-/// If no watch event triggers it, the next plan creates the other missing pods after this time.
+/// If no watch event triggers it, the next plan creates the other missing pods, or deletes those of a deleted clique, after this time.
 const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
 /// The plan for one clique. Orphans are adopted first. Deletes come before creates, so that the quota of a failed pod is
@@ -57,6 +57,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         Ok(steps) => (steps, None),
         Err(waiting) => (Vec::new(), Some(waiting)),
     };
+    let recheck_after = observed.recheck_namespace_after.filter(|_| !indices.free.is_empty());
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
     let plan = Plan::new()
@@ -67,12 +68,13 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         .stage(stage_of(stage::GATES, ungated))
         .stage(creates)
         .with_independent_stages()
+        .waiting(recheck_after.map(|_| Waiting::for_terminating_namespace()))
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)
         .waiting(references_waiting);
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
-    let delays = replacement_delay.into_iter().chain(has_more.then_some(NEXT_PLAN_DELAY));
+    let delays = replacement_delay.into_iter().chain(has_more.then_some(NEXT_PLAN_DELAY)).chain(recheck_after);
     observed.backed_off.remove_from(delays.fold(plan, Plan::requeue_after))
 }
 
@@ -83,13 +85,16 @@ fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage 
 /// Deletes the pods of a deleted clique. There is no object left to publish events on. Do not call it if the deletion of the clique
 /// orphans the pods.
 pub(crate) fn delete_children(pods: &[Arc<SlimPod>]) -> Plan {
-    Plan::new().stage(delete_all(pods))
+    let stage = delete_all(pods);
+    // No watch event triggers a reconcile of a deleted clique.
+    let next = (stage.steps.len() == MAX_STEPS).then_some(NEXT_PLAN_DELAY);
+    next.into_iter().fold(Plan::new().stage(stage), Plan::requeue_after)
 }
 
 /// Always in the background: a pod has no dependents of Grove, and the foreground deletion of a clique awaits its pods in any case.
 fn delete_all(pods: &[Arc<SlimPod>]) -> Stage {
     let active = pods.iter().filter(|pod| !pod.is_terminating());
-    Stage::new(stage::PODS, active.map(|pod| Step::delete_with_optimistic_lock(&**pod)))
+    stage_of(stage::PODS, active.map(|pod| Step::delete_with_optimistic_lock(&**pod)))
 }
 
 /// The pods that failed, were evicted or succeeded. Nothing else deletes them, and their indices are free. A pod stays, with its

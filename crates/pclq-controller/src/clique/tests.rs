@@ -103,6 +103,7 @@ fn snapshot(row: &str) -> Observed {
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),
+        pods_of_earlier_groups: 0,
         base_gang: row.get("base").map(base_gang),
         has_scaled_cliques: row["scaledCliques"] == json!(true),
         pending_creates: PendingCreates::default(),
@@ -114,6 +115,7 @@ fn snapshot(row: &str) -> Observed {
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),
+        recheck_namespace_after: None,
     }
 }
 

@@ -12,6 +12,7 @@ use grove_controller::predicates;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::triggers::{self, Trigger};
 use grove_runtime::caches::{Cache, Delta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
@@ -30,10 +31,19 @@ pub(super) fn owning_cliques(delta: &Delta<SlimPod>) -> Vec<ObjectRef<PodClique>
     let orphan = delta.new.iter().filter(|pod| controller_of(pod.meta()).is_none());
     for pod in orphan {
         let namespace = pod.namespace().unwrap_or_default();
-        let labelled = labelled_clique(pod).map(|name| ObjectRef::new(name).within(&namespace));
+        let labelled = labelled_clique(pod.meta()).map(|name| ObjectRef::new(name).within(&namespace));
         cliques.extend(labelled.filter(|labelled| !cliques.contains(labelled)));
     }
     cliques
+}
+
+/// The clique of a pod that could not be decoded: its controller; for a pod without controller, the clique that its labels name.
+pub(super) fn clique_of_unreadable_pod(pod: &ObjectMeta) -> Option<ObjectRef<PodClique>> {
+    if controller_of(pod).is_some() {
+        return triggers::controller(pod);
+    }
+    let namespace = pod.namespace.as_deref().unwrap_or_default();
+    labelled_clique(pod).map(|name| ObjectRef::new(name).within(namespace))
 }
 
 /// Whether the change of a pod may require another pod or a repair. A creation, and progress of a live pod, only change

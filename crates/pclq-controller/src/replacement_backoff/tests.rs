@@ -69,6 +69,19 @@ async fn the_lifetime_of_a_pod_shortens_the_delay_and_a_long_one_resets_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ended_pod_that_a_user_deleted_is_replaced_at_once_and_counts() {
+    let backoff = ReplacementBackoff::default();
+    assert_eq!(wait(&backoff, &[pod("a", 0, "Failed")], 0), 10);
+    let mut terminating = pod("a", 0, "Failed");
+    terminating.metadata.deletion_timestamp = terminating.metadata.creation_timestamp.clone();
+    assert_eq!(wait(&backoff, &[terminating], 0), 0);
+    assert_eq!((wait(&backoff, &[], 0), backoff.len()), (0, 1));
+    backoff.record_creates("u", &creating(0));
+    assert_eq!(wait(&backoff, &[pod("b", 0, "Failed")], 0), 20, "the deleted pod counts");
+    assert_eq!(wait(&backoff, &[pod("c", 0, "Failed")], 0), 40);
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_index_has_its_own_backoff_and_the_latest_pod_counts() {
     let backoff = ReplacementBackoff::default();
     let now = Timestamp::UNIX_EPOCH;

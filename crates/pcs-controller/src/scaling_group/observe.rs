@@ -40,6 +40,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         name_conflicts: Vec::new(),
         backed_off: ctx.children.backed_off(group),
         pending_creates,
+        recheck_namespace_after: ctx.executor.recheck_namespace_after(group),
     };
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed.retained_minima = observed.existing_minima(&omitted);

@@ -4,7 +4,7 @@ use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_controller::children::ObservedChildren;
+use grove_controller::children::{ObservedChildren, StepFilter};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use k8s_openapi::jiff::Timestamp;
 
@@ -29,13 +29,16 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     // A set that is terminating, or no longer has the group, deletes the group.
     let expansion = observed.expand().filter(|_| !is_terminating(set));
     let Some(expansion) = expansion else { return Plan::new() };
-    let plan = observed.conflicts(&observed.base_labels()).resolve(CHILD_KINDS.plan(&observed.children, &expansion));
-    observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
+    let base_labels = observed.base_labels();
+    let conflicts = observed.conflicts(&base_labels);
+    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
+        .in_terminating_namespace(observed.recheck_namespace_after);
+    CHILD_KINDS.plan(&observed.children, &expansion, filter)
 }
 
 /// Deletes the children of a deleted group. Do not call it if the deletion of the group orphans them.
 pub(crate) fn delete_children(group: &PodCliqueScalingGroup, children: &ObservedChildren) -> Plan {
-    Plan::new().stage(CHILD_KINDS.delete_all(group, children))
+    CHILD_KINDS.delete_dependents(group, children)
 }
 
 fn set_not_found() -> Waiting {

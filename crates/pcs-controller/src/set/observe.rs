@@ -28,6 +28,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
+        recheck_namespace_after: ctx.executor.recheck_namespace_after(set),
     };
     let namespace = set.namespace().unwrap_or_default();
     if !observed.is_terminating() && !observed.is_too_large() {

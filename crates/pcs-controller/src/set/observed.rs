@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
@@ -72,6 +73,8 @@ pub(crate) struct Observed {
     pub(crate) backed_off: BackedOffCreates,
     /// The children that were created and that the caches do not have yet.
     pub(crate) pending_creates: PendingCreates,
+    /// The time until the next creates, if the namespace is terminating.
+    pub(crate) recheck_namespace_after: Option<Duration>,
 }
 
 impl Observed {

@@ -2,7 +2,7 @@
 
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{finalizers, labels};
-use grove_controller::children::ObservedChildren;
+use grove_controller::children::{ObservedChildren, StepFilter};
 use grove_controller::plan::{Plan, Stage, Step};
 use k8s_openapi::jiff::Timestamp;
 
@@ -29,11 +29,12 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.has_unknown_scale() {
         return Plan::new().waiting(conflicts.unresolved().map(|(_, waiting)| waiting));
     }
-    let plan = conflicts.resolve(CHILD_KINDS.plan(&observed.children, &observed.expand()));
-    observed.pending_creates.remove_from(observed.backed_off.remove_from(plan))
+    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
+        .in_terminating_namespace(observed.recheck_namespace_after);
+    CHILD_KINDS.plan(&observed.children, &observed.expand(), filter)
 }
 
 /// Deletes the children of a deleted set. Do not call it if the deletion of the set orphans them.
 pub(crate) fn delete_children(set: &PodCliqueSet, children: &ObservedChildren) -> Plan {
-    Plan::new().stage(CHILD_KINDS.delete_all(set, children))
+    CHILD_KINDS.delete_dependents(set, children)
 }

@@ -37,7 +37,8 @@ pub(crate) fn status(
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
     let errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
-    let rejection = rejections::first_rejection(result, &observed.backed_off, &conflicts);
+    let rejection = rejections::first_rejection(result, &observed.backed_off, &conflicts)
+        .or_else(|| result.waiting().map(|waiting| (waiting.reason, waiting.message)));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);

@@ -5,10 +5,11 @@ use super::{exec_optimised, machine, report, usage};
 use crate::args::{Admission, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::suite::WEBHOOK_SERVER;
-use crate::{proc, workspace};
+use crate::workspace;
 use anyhow::{Context, Result, bail};
 use grove_api_types::SYSTEM_NAMESPACE;
 use grove_dev_harness::http::HttpsClient;
+use grove_dev_harness::process_memory;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -149,7 +150,7 @@ async fn send(client: &HttpsClient, requests: &[Review], count: u64) -> Result<(
 
 /// Sends sets of the maximum size, lists of many small maps, and bodies that are too long, all at the same time.
 async fn send_large_reviews(server: &Server) -> Result<LargeReviews> {
-    let before_mb = proc::memory(server.pid)?.resident_mb;
+    let before_mb = process_memory::of(server.pid)?.resident;
     let requests: Arc<[Review]> = large_reviews()?.into();
     let mut senders = JoinSet::new();
     for first in 0..LARGE_CONNECTIONS {
@@ -170,8 +171,8 @@ async fn send_large_reviews(server: &Server) -> Result<LargeReviews> {
             *responses.entry(status).or_default() += 1;
         }
     }
-    let memory = proc::memory(server.pid)?;
-    Ok(LargeReviews { before_mb, peak_mb: memory.peak_mb, after_mb: memory.resident_mb, responses })
+    let memory = process_memory::of(server.pid)?;
+    Ok(LargeReviews { before_mb, peak_mb: memory.peak, after_mb: memory.resident, responses })
 }
 
 fn checkpoint(pid: i32, reviews: u64, started: Instant) -> Result<Checkpoint> {
@@ -179,7 +180,7 @@ fn checkpoint(pid: i32, reviews: u64, started: Instant) -> Result<Checkpoint> {
         reviews,
         seconds: started.elapsed().as_secs_f64(),
         cpu_seconds: usage::of(pid)?.cpu_seconds,
-        memory_mb: proc::memory(pid)?.resident_mb,
+        memory_mb: process_memory::of(pid)?.resident,
     })
 }
 

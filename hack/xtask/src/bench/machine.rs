@@ -10,12 +10,19 @@ use std::process::Command;
 pub(super) async fn describe(cluster: &DevCluster) -> Result<Vec<String>> {
     let versions: Value = serde_json::from_str(&cluster.kubectl.run(&["version", "--output=json"]).await?)?;
     let server = versions["serverVersion"]["gitVersion"].as_str().unwrap_or("of unknown version");
-    let (cores, model, memory) = (cores(), proc::cpu_model()?, proc::machine_memory_gb());
+    let [machine, commit] = describe_without_cluster()?;
     Ok(vec![
-        format!("Machine: {cores} x {model}, {memory} GB of memory, shared by all measured processes"),
+        machine,
         format!("Kubernetes: {server}; etcd does not wait for the disk"),
-        format!("Commit: {}; all binaries are built with --release", commit()?),
+        format!("{commit}; all binaries are built with --release"),
     ])
+}
+
+/// One line about the machine, and the begin of one about the commit.
+pub(crate) fn describe_without_cluster() -> Result<[String; 2]> {
+    let (cores, model, memory) = (cores(), proc::cpu_model()?, proc::machine_memory_gb());
+    let machine = format!("Machine: {cores} x {model}, {memory} GB of memory, shared by all measured processes");
+    Ok([machine, format!("Commit: {}", commit()?)])
 }
 
 fn cores() -> usize {

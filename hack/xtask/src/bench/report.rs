@@ -28,14 +28,14 @@ pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, args:
 }
 
 /// The folder of reports. Creates the folder if it does not exist.
-pub(super) fn folder(flag: Option<&PathBuf>) -> Result<PathBuf> {
+pub(crate) fn folder(flag: Option<&PathBuf>) -> Result<PathBuf> {
     let folder = flag.cloned().unwrap_or_else(|| workspace::root().join("target/bench"));
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 
 /// Writes the figures to the page `name`.
-pub(super) fn update_page(folder: &Path, name: &str, text: &str) -> Result<()> {
+pub(crate) fn update_page(folder: &Path, name: &str, text: &str) -> Result<()> {
     let page = folder.join(name).with_extension("md");
     let old = std::fs::read_to_string(&page).unwrap_or_else(|_| format!("# The bench {name}\n\n{BEGIN}\n{END}\n"));
     write_file(&page, &replace_figures(&old, text))?;

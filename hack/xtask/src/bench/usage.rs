@@ -2,6 +2,7 @@
 
 use crate::proc;
 use anyhow::{Context, Result};
+use grove_dev_harness::process_memory;
 use std::collections::BTreeMap;
 
 /// The CPU time and memory of one process since it started.
@@ -29,7 +30,7 @@ pub(super) fn read(processes: &[(String, i32)]) -> Result<Usage> {
 /// Reads the usage of one process.
 pub(super) fn of(pid: i32) -> Result<ProcessUsage> {
     let stat = proc::stat(pid).with_context(|| format!("no process has the pid {pid}"))?;
-    Ok(ProcessUsage { cpu_seconds: stat.cpu_seconds, peak_mb: proc::memory(pid)?.peak_mb })
+    Ok(ProcessUsage { cpu_seconds: stat.cpu_seconds, peak_mb: process_memory::of(pid)?.peak })
 }
 
 #[cfg(test)]

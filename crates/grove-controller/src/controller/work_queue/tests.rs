@@ -38,6 +38,11 @@ fn names_under_load(queue: &mut WorkQueue, now: Instant, is_loaded: bool) -> Vec
     std::iter::from_fn(|| queue.get(now, is_loaded)).map(|key| key.name).collect()
 }
 
+/// Adds progress with the delays of the policy.
+fn add_progress(queue: &mut WorkQueue, key: Key, now: Instant) {
+    queue.add_progress(key, MS, POLICY.max_progress_delay, now);
+}
+
 fn took(duration: Duration) -> ReconcileDuration {
     ReconcileDuration { duration, cpu: Duration::ZERO }
 }
@@ -115,7 +120,7 @@ fn concurrent_status_only_reconciles_are_limited() {
 #[test]
 fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() {
     let (mut queue, now) = (queue(1), Instant::now());
-    queue.add_after(key("progress"), MS, Priority::Progress, now);
+    add_progress(&mut queue, key("progress"), now);
     queue.add_status(key("status"), now);
     let due = now + POLICY.debounce;
     queue.add(key("reconcile"), due);
@@ -123,7 +128,7 @@ fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() 
         assert_eq!(names(&mut queue, due), [expected]);
         queue.done(&key(expected), ReconcileDuration::default(), due);
     }
-    let bound = now + MS + POLICY.max_progress_delay;
+    let bound = now + POLICY.max_progress_delay;
     assert_eq!(names_under_load(&mut queue, bound - MS, true), Vec::<String>::new());
     queue.add(key("reconcile"), now);
     assert_eq!(names_under_load(&mut queue, bound, true), ["progress"]);
@@ -134,17 +139,31 @@ fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() 
 #[test]
 fn progress_that_is_due_under_load_is_checked_again_after_an_interval() {
     let (mut queue, now) = (queue(10), Instant::now());
-    queue.add_after(key("a"), MS, Priority::Progress, now);
+    add_progress(&mut queue, key("a"), now);
     assert_eq!(queue.next_due(now, false), Some(now + MS));
     assert_eq!(queue.next_due(now, true), Some(now + POLICY.progress_interval));
     assert_eq!(names(&mut queue, now + MS), ["a"]);
 }
 
 #[test]
+fn the_load_holds_progress_until_its_own_deadline() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    queue.add_progress(key("late"), MS, MS * 2000, now);
+    queue.add_progress(key("early"), MS * 2, MS * 700, now);
+    queue.add_progress(key("early"), MS * 3, MS * 800, now);
+    assert_eq!(queue.next_due(now, true), Some(now + POLICY.progress_interval));
+    assert_eq!(queue.next_due(now + MS * 600, true), Some(now + MS * 700), "the deadline comes before the next check");
+    assert_eq!(names_under_load(&mut queue, now + MS * 699, true), Vec::<String>::new());
+    assert_eq!(names_under_load(&mut queue, now + MS * 700, true), ["early"]);
+    assert_eq!(names_under_load(&mut queue, now + MS * 2000, true), ["late"]);
+    assert!(queue.delayed.is_empty() && queue.due_progress.is_empty() && queue.progress_deadlines.is_empty());
+}
+
+#[test]
 fn few_keys_write_progress_at_once() {
     let (mut queue, now) = (queue(100), Instant::now());
     for number in 0..20 {
-        queue.add_after(key(&number.to_string()), MS, Priority::Progress, now);
+        add_progress(&mut queue, key(&number.to_string()), now);
     }
     let later = now + MS;
     assert_eq!(names(&mut queue, later).len(), POLICY.progress_concurrency);
@@ -157,14 +176,14 @@ fn progress_replaces_no_other_trigger_and_every_other_trigger_replaces_progress(
         let (mut queue, now) = (queue(10), Instant::now());
         for is_progress in [progress_is_first, !progress_is_first] {
             if is_progress {
-                queue.add_after(key("a"), MS, Priority::Progress, now);
+                add_progress(&mut queue, key("a"), now);
             } else {
                 queue.add_status(key("a"), now);
             }
         }
         assert_eq!(names_under_load(&mut queue, now + POLICY.debounce, true), ["a"]);
         queue.done(&key("a"), ReconcileDuration::default(), now + POLICY.debounce);
-        assert!(queue.delayed.is_empty() && queue.due_progress.is_empty());
+        assert!(queue.delayed.is_empty() && queue.due_progress.is_empty() && queue.progress_deadlines.is_empty());
     }
 }
 
@@ -254,7 +273,7 @@ fn the_state_of_a_deleted_object_is_dropped() {
         queue.add(key(name), now);
     }
     queue.add_status(key("delayed"), now);
-    queue.add_after(key("progress"), MS, Priority::Progress, now);
+    add_progress(&mut queue, key("progress"), now);
     assert_eq!(names(&mut queue, now), ["processed"]);
     queue.add(key("processed"), now);
     for name in ["processed", "queued", "delayed", "progress"] {
@@ -263,7 +282,7 @@ fn the_state_of_a_deleted_object_is_dropped() {
     queue.done(&key("processed"), took(Duration::from_secs(1)), now);
     assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
     assert!(queue.queued.is_empty() && queue.delayed.is_empty());
-    assert!(queue.due_statuses.is_empty() && queue.due_progress.is_empty());
+    assert!(queue.due_statuses.is_empty() && queue.due_progress.is_empty() && queue.progress_deadlines.is_empty());
     assert!(queue.processing.is_empty() && queue.cooldowns.is_empty());
 }
 

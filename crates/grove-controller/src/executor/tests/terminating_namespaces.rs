@@ -55,6 +55,40 @@ async fn a_terminating_namespace_gets_no_second_batch_of_creates_until_the_owner
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn creates_are_sent_again_after_the_time_in_the_result() {
+    let [terminating, _] = rejections();
+    let (executor, log) = executor(move |_| response(&terminating));
+    let (subject, plan) = (object("subject"), Plan::new().stage(Stage::new("s", creates(0..1))));
+    assert_eq!(executor.recheck_namespace_after(&subject), None);
+    let recheck = executor.execute(&subject, &plan).await.recheck_after.unwrap();
+    tokio::time::advance(recheck / 2).await;
+    assert_eq!(executor.execute(&subject, &Plan::new()).await.recheck_after, Some(recheck / 2));
+    assert_eq!(executor.execute(&subject, &plan).await.recheck_after, Some(recheck / 2));
+    assert_eq!(log.requests().len(), 1);
+    tokio::time::advance(recheck / 2).await;
+    assert_eq!(executor.recheck_namespace_after(&subject), None);
+    assert_eq!(executor.execute(&subject, &plan).await.recheck_after, Some(recheck));
+    assert_eq!(log.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn the_number_of_owners_in_terminating_namespaces_is_a_metric() {
+    let [terminating, _] = rejections();
+    let (executor, _) = executor(move |_| response(&terminating));
+    let metrics = Metrics::new().unwrap();
+    executor.add_state_metrics(&StateMetrics::register(metrics.registry()).unwrap(), "executor");
+    let has_line = |count: usize| {
+        let line = format!(r#"grove_state_entries{{controller="executor",map="terminating_namespaces"}} {count}"#);
+        metrics.render().unwrap().contains(&line)
+    };
+    assert!(has_line(0));
+    executor.execute(&object("subject"), &Plan::new().stage(Stage::new("s", creates(0..1)))).await;
+    assert!(has_line(1));
+    executor.forget(&object("subject"));
+    assert!(has_line(0));
+}
+
 #[tokio::test]
 async fn a_namespace_that_terminates_during_a_plan_gets_no_further_creates_than_those_in_flight() {
     let [terminating, _] = rejections();

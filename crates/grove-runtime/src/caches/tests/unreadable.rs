@@ -131,6 +131,24 @@ fn an_unreadable_object_with_another_uid_replaces_a_deleted_object() {
 }
 
 #[test]
+fn unreadable_objects_are_found_by_their_controller_and_without_one() {
+    let (cache, writer) = Cache::<ConfigMap>::with_writer(InformerOptions::default());
+    let mut orphan = unreadable("b", 2);
+    orphan["metadata"]["ownerReferences"] = json!([]);
+    orphan["metadata"]["labels"] = json!({ "k": "v" });
+    for object in [unreadable("a", 1), orphan] {
+        writer.apply_event(Event::Apply(DecodedObject::from_json(&object.to_string())));
+    }
+    let names = |objects: Vec<Arc<UnreadableObject>>| {
+        objects.iter().map(|object| object.metadata.name.clone().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(cache.unreadable_owned_by("ns", "owner")), ["a"]);
+    assert_eq!(names(cache.unreadable_orphans("ns")), ["b"]);
+    assert_eq!(cache.unreadable_orphans("ns")[0].metadata.labels.as_ref().unwrap()["k"], "v");
+    assert!(cache.unreadable_orphans("other").is_empty());
+}
+
+#[test]
 fn an_unreadable_object_is_logged_once_per_reason() {
     let writer = Cache::<ConfigMap>::with_writer(InformerOptions::default()).1;
     let logged = |value: &Value| {

@@ -28,10 +28,11 @@ impl PodCreates {
 }
 
 /// Creates pods at the `free` indices, lowest first. A pod waits if its watch event is pending, if its predecessors ended soon after
-/// they started, if the API server has just rejected pods of the clique, or while a pod of the clique cannot be decoded.
+/// they started, if the API server has just rejected pods of the clique, while a pod of the clique cannot be decoded, or while the
+/// namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let is_blocked = !observed.unreadable_pods.is_empty() || observed.backed_off.slow_start(free.len()).is_none();
-    if free.is_empty() || is_blocked {
+    if free.is_empty() || is_blocked || observed.recheck_namespace_after.is_some() {
         return PodCreates::none();
     }
     let names = Names::of(observed);

@@ -23,7 +23,8 @@ pub(super) struct ReferencesUpdate {
 
 /// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
 /// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_PODS`] references,
-/// because the API server rejects larger objects. The references of the highest indices are omitted.
+/// because the API server rejects larger objects. The pod groups get them in their order, and the references of the highest indices
+/// are omitted.
 pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> ReferencesUpdate {
     let missing = |waiting| ReferencesUpdate { patch: None, waiting: Some(waiting) };
     let Some(gang) = observed.gang.as_deref().filter(|gang| !is_terminating(*gang)) else {
@@ -34,8 +35,7 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     let Some((at, group)) = groups.iter().enumerate().find(|(_, group)| group.name == name.as_str()) else {
         return missing(group_not_found(identity, name.as_str()));
     };
-    let others = groups.iter().filter(|other| other.name != group.name).map(|other| other.pod_references.len());
-    let allowed = MAX_GANG_PODS.saturating_sub(others.sum());
+    let allowed = MAX_GANG_PODS.saturating_sub(observed.pods_of_earlier_groups);
     let omitted = retained.len().saturating_sub(allowed);
     let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();
@@ -82,7 +82,7 @@ fn group_not_found(identity: &CliqueIdentity, clique: &str) -> Waiting {
 
 fn too_many(identity: &CliqueIdentity, omitted: usize) -> Waiting {
     let message = format!(
-        "PodGang {} has the largest number of pod references, {MAX_GANG_PODS}; {omitted} pods of the clique have no reference",
+        "PodGang {} can have at most {MAX_GANG_PODS} pod references; {omitted} pods of the clique have no reference",
         identity.gang
     );
     Waiting::new(available::TOO_MANY_POD_REFERENCES, message)

@@ -2,11 +2,12 @@
 
 use expect_test::expect;
 use grove_controller::slim_pod::SlimPod;
-use grove_runtime::caches::Delta;
+use grove_runtime::caches::{Cache, Delta, InformerOptions, UnreadableObject};
 use serde_json::json;
 
-use super::check;
-use crate::clique::triggers::owning_cliques;
+use super::{check, snapshot};
+use crate::clique::observe::unreadable_pods;
+use crate::clique::triggers::{clique_of_unreadable_pod, owning_cliques};
 use crate::pod::is_grove_pod;
 
 #[test]
@@ -97,4 +98,37 @@ fn a_pod_triggers_its_current_and_previous_owner_and_its_labelled_clique() {
     assert_eq!(names(&Delta { old: owned(), new: free() }), ["owner", "labelled"]);
     assert_eq!(names(&Delta { old: free(), new: owned() }), ["owner"]);
     assert_eq!(names(&Delta { old: owned(), new: None }), ["owner"]);
+}
+
+#[test]
+fn a_pod_that_cannot_be_decoded_triggers_its_owner_otherwise_its_labelled_clique() {
+    let triggered = |pod: &SlimPod| clique_of_unreadable_pod(&pod.metadata).map(|clique| clique.to_string());
+    let by_owner = triggered(&pod(&labelled(), Some(("grove.io/v1alpha1", "PodClique")))).expect("an owner");
+    assert!(by_owner.contains("owner") && by_owner.contains("prod"), "{by_owner}");
+    let by_labels = triggered(&pod(&labelled(), None)).expect("a clique");
+    assert!(by_labels.contains("labelled") && by_labels.contains("prod"), "{by_labels}");
+    assert_eq!(triggered(&pod(&labelled(), Some(("apps/v1", "ReplicaSet")))), None);
+    assert_eq!(triggered(&pod(&json!({}), None)), None);
+}
+
+#[test]
+fn a_pod_without_controller_that_cannot_be_decoded_belongs_to_the_clique_that_its_labels_name() {
+    let (pods, writer) = Cache::<SlimPod>::with_writer(InformerOptions::default());
+    let clique = snapshot("").clique;
+    let labels =
+        |clique: &str| json!({ "app.kubernetes.io/managed-by": "grove-operator", "grove.io/podclique": clique });
+    let unreadable = |name: &str, labels: serde_json::Value| {
+        let mut metadata = pod(&labels, None).metadata;
+        metadata.name = Some(name.to_owned());
+        writer.apply_unreadable(UnreadableObject { metadata, reason: "r".to_owned() });
+    };
+    unreadable("orphan", labels(super::NAME));
+    unreadable("of-another-clique", labels("llm-0-prefill"));
+    unreadable("without-labels", json!({}));
+    let mut known = pod(&labels(super::NAME), None);
+    known.metadata.name = Some("with-earlier-state".to_owned());
+    writer.apply(known);
+    unreadable("with-earlier-state", labels(super::NAME));
+    let found = unreadable_pods(&pods, &clique);
+    assert_eq!(found.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect::<Vec<_>>(), ["orphan"]);
 }

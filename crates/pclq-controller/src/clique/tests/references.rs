@@ -2,11 +2,14 @@
 
 use expect_test::expect;
 use grove_api_types::expansion::object_count::MAX_GANG_PODS;
-use grove_api_types::scheduler_v1alpha1::NamespacedName;
-use grove_runtime::caches::Delta;
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
+use grove_api_types::v1alpha1::PodClique;
+use grove_runtime::caches::{Cache, Delta};
+use serde_json::json;
 
-use super::{check, gang, plan};
+use super::{NAME, check, gang, plan, snapshot};
 use crate::clique::triggers::cliques_of_changed_pod_groups;
+use crate::gang_pods::{later_cliques_after_scaling, pods_of_earlier_groups};
 
 #[test]
 fn pod_references_are_first_written_when_the_clique_is_complete() {
@@ -56,16 +59,60 @@ fn pod_references_are_written_once_per_observed_version_of_the_gang() {
 #[test]
 fn a_gang_has_a_limited_number_of_pod_references() {
     let pods = "[{i: 0, name: c}, {i: 1, name: b}, {i: 2, name: a}]";
-    let mut observed = super::snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
-    let mut gang = (**observed.gang.as_ref().unwrap()).clone();
-    let reference = NamespacedName { namespace: "prod".to_owned(), name: "other".to_owned() };
-    gang.spec.podgroups[0].pod_references = vec![reference; MAX_GANG_PODS - 1];
-    observed.gang = Some(gang.into());
+    let mut observed = snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
+    observed.pods_of_earlier_groups = MAX_GANG_PODS - 1;
     expect![[r#"
         references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-c","namespace":"prod"}]}]
-        wait: TooManyPodReferences PodGang llm-0 has the largest number of pod references, 8000; 2 pods of the clique have no reference
+        wait: TooManyPodReferences PodGang llm-0 can have at most 8000 pod references; 2 pods of the clique have no reference
     "#]]
-    .assert_eq(&plan(&observed).to_string().replace(super::NAME, "~"));
+    .assert_eq(&plan(&observed).to_string().replace(NAME, "~"));
+}
+
+const EARLIER: &str = "llm-0-prefill";
+
+fn clique(name: &str, replicas: usize) -> PodClique {
+    let mut clique = snapshot(&format!("{{replicas: {replicas}}}")).clique;
+    clique.metadata.name = Some(name.to_owned());
+    clique
+}
+
+#[test]
+fn the_references_of_other_cliques_do_not_change_those_of_the_clique() {
+    let mut observed = snapshot("{replicas: 1, gang: [a], pods: [{i: 0, name: a}]}");
+    let mut gang = PodGang::clone(observed.gang.as_ref().expect("a gang"));
+    let reference = NamespacedName { namespace: "prod".to_owned(), name: "other".to_owned() };
+    gang.spec.podgroups[0].pod_references = vec![reference; MAX_GANG_PODS];
+    observed.gang = Some(gang.into());
+    expect!["nothing to do\n"].assert_eq(&plan(&observed).to_string());
+}
+
+#[test]
+fn the_desired_pods_of_earlier_groups_get_references_first() {
+    let cliques = Cache::from_objects([clique(EARLIER, 7999), clique(NAME, 3)]);
+    let gang = gang(&json!([]));
+    assert_eq!(pods_of_earlier_groups(&cliques, &gang, EARLIER), 0);
+    assert_eq!(pods_of_earlier_groups(&cliques, &gang, NAME), 7999);
+    assert_eq!(pods_of_earlier_groups(&Cache::from_objects([]), &gang, NAME), 0, "the earlier clique does not exist");
+}
+
+#[test]
+fn a_scaled_clique_of_a_gang_above_the_limit_triggers_the_cliques_of_later_groups() {
+    let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
+    let triggered = |scaled: &str, before: Option<usize>, after: Option<usize>| {
+        let other = if scaled == NAME { EARLIER } else { NAME };
+        let scaled_to = |replicas: Option<usize>| replicas.map(|replicas| clique(scaled, replicas));
+        let cliques = Cache::from_objects([clique(other, 10)].into_iter().chain(scaled_to(after)));
+        let delta = Delta { old: scaled_to(before).map(Into::into), new: scaled_to(after).map(Into::into) };
+        let later = later_cliques_after_scaling(&cliques, &gangs, &delta);
+        later.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+    };
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_GANG_PODS - 9)), [NAME]);
+    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS - 9), Some(1)), [NAME], "the gang was above the limit");
+    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS), None), [NAME]);
+    assert_eq!(triggered(EARLIER, None, Some(MAX_GANG_PODS)), [NAME]);
+    assert_eq!(triggered(NAME, Some(1), Some(MAX_GANG_PODS)), [""; 0], "its group is the last");
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_GANG_PODS - 10)), [""; 0], "all pods have references");
+    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS), Some(MAX_GANG_PODS)), [""; 0], "nothing changed");
 }
 
 #[test]
@@ -87,7 +134,7 @@ fn pods_are_created_without_waiting_for_the_gang() {
 
 #[test]
 fn a_gang_without_the_pod_group_is_waited_for() {
-    let mut observed = super::snapshot("{replicas: 1, gang: [], pods: [{i: 0, name: a}]}");
+    let mut observed = snapshot("{replicas: 1, gang: [], pods: [{i: 0, name: a}]}");
     let mut gang = (**observed.gang.as_ref().unwrap()).clone();
     gang.spec.podgroups.pop();
     observed.gang = Some(gang.into());

@@ -9,6 +9,7 @@ use grove_runtime::caches::UnreadableObject;
 use serde_json::json;
 
 use super::{check, plan, snapshot};
+use crate::clique::plan::delete_children;
 
 #[test]
 fn a_new_clique_creates_all_its_pods() {
@@ -224,6 +225,18 @@ fn a_large_clique_is_created_in_several_plans() {
     // A step contains neither the labels nor the spec of its pod.
     let bytes: usize = plan.steps().map(stored_bytes).sum();
     assert!(bytes < 100 * 2048, "{bytes} bytes");
+}
+
+#[test]
+fn the_pods_of_a_terminating_or_deleted_clique_are_deleted_in_several_plans() {
+    let mut observed = snapshot("{terminating: true}");
+    let pods = (0..3000).map(|index| super::pod(&json!({ "i": index, "name": format!("p{index:04}") })));
+    observed.pods = pods.collect();
+    assert_eq!(plan(&observed).steps().count(), 2048);
+    for (pods, steps, next) in [(3000, 2048, Some(Duration::from_secs(1))), (2000, 2000, None)] {
+        let plan = delete_children(&observed.pods[..pods]);
+        assert_eq!((plan.steps().count(), plan.requeue_after), (steps, next));
+    }
 }
 
 fn stored_bytes(step: &Step) -> usize {

@@ -22,7 +22,7 @@ fn rejected(message: &str) -> ExecutionResult {
     let failure = ApiError::new(403, "Forbidden", message);
     let target = Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]);
     let step = StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false };
-    ExecutionResult { steps: vec![step.clone(), step] }
+    ExecutionResult { steps: vec![step.clone(), step], recheck_after: None }
 }
 
 #[track_caller]
@@ -220,4 +220,21 @@ fn changes_of_availability_scheduling_and_completeness_are_significant() {
     assert_eq!(change(ready, Some(bound)), StatusChange::Significant);
     assert_eq!(change(bound, Some(ready)), StatusChange::Significant, "it is no longer available");
     assert_eq!(change(created, Some(bound)), StatusChange::Significant, "it is no longer scheduled");
+}
+
+#[test]
+fn a_status_that_opens_the_gates_of_scaled_cliques_is_significant_below_the_minimum_of_the_clique() {
+    let change = |replicas: i32, scheduled: i32| {
+        let bound = "pods: [{i: 0, name: a, bound: true}]";
+        let mut observed =
+            snapshot(&format!("{{replicas: {replicas}, minAvailable: 3, scaledCliques: true, {bound}}}"));
+        let after = status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!(after.scheduled_replicas, 1);
+        observed.clique.status = Some(PodCliqueStatus { scheduled_replicas: scheduled, ..after.clone() });
+        status_change(&observed, &after)
+    };
+    assert_eq!(change(1, 0), StatusChange::Significant, "the only pod was scheduled");
+    assert_eq!(change(2, 0), StatusChange::Progress, "the second pod is not scheduled");
+    assert_eq!(change(1, 1), StatusChange::Progress, "the gates were open before");
+    assert_eq!(change(2, 2), StatusChange::Significant, "a pod is no longer scheduled");
 }

@@ -1,5 +1,8 @@
 //! The children that are created, patched and deleted.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_api_types::v1alpha1::PodClique;
@@ -7,8 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{SET, change, executed, new, plan, without_children};
+use super::{SET, change, child, executed, new, plan, without_children};
+use crate::set::desired::SlimService;
 use crate::set::observed::Observed;
+use crate::set::plan::delete_children;
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
@@ -50,6 +55,24 @@ fn scale_in_deletes_all_children_of_the_highest_replica() {
             scale-in: delete Service llm-1
         "]],
     );
+}
+
+#[test]
+fn a_plan_has_a_bounded_number_of_deletes() {
+    let mut observed = executed(new(SET));
+    let first = child::<SlimService>(&observed, "llm-0");
+    observed.children.extend((2..5000).map(|number| {
+        let mut service = (*first).clone();
+        service.metadata.name = Some(format!("llm-{number}"));
+        Arc::new(service)
+    }));
+    assert_eq!(plan(&observed).steps().count(), 4096);
+    let deleted = delete_children(&observed.set, &observed.children);
+    assert_eq!((deleted.steps().count(), deleted.requeue_after), (4096, Some(Duration::from_secs(1))));
+    let deleted = delete_children(&observed.set, &executed(new(SET)).children);
+    assert_eq!((deleted.steps().count(), deleted.requeue_after), (8, None));
+    observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(plan(&observed).steps().count(), 4096);
 }
 
 #[test]

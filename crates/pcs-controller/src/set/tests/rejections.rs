@@ -6,7 +6,8 @@ use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::Target;
+use grove_controller::name_conflict::NameConflict;
+use grove_controller::plan::{Plan, Target};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
@@ -58,6 +59,49 @@ fn a_backed_off_child_is_not_created_and_blocks_only_its_replica() {
 }
 
 #[test]
+fn children_that_are_not_created_use_no_budget_of_the_plan() {
+    let service = child::<SlimService>(&executed(without_children()), "llm-1");
+    let target = |replica: i32| Target { name: format!("llm-{replica}"), ..Target::of(&*service) };
+    let mut observed = without_children();
+    observed.set.spec.replicas = 3000;
+    let rejected = (0..1500).map(|replica| (target(replica), ApiError::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.children = rejected.collect();
+    let foreign = |replica: i32| {
+        let mut foreign = SlimService::default();
+        foreign.metadata.name = Some(target(replica).name);
+        NameConflict::with(&foreign)
+    };
+    observed.name_conflicts = (1500..2999).map(foreign).collect();
+    let plan = plan(&observed);
+    assert_eq!(plan.waiting.len(), 1499);
+    expect![[r"
+        services: create Service llm-2999
+        gangs: create PodGang llm-2999
+        cliques: create PodClique llm-2999-prefill
+        cliques: create PodClique llm-2999-decode
+    "]]
+    .assert_eq(&Plan { waiting: vec![], ..plan }.to_string());
+}
+
+#[test]
+fn nothing_is_created_in_a_terminating_namespace_and_the_set_reports_it() {
+    let mut observed = executed(without_children());
+    observed.recheck_namespace_after = Some(Duration::from_secs(9));
+    check(&observed, &expect![["nothing to do\n"]]);
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
+    check(
+        &observed,
+        &expect![[r"
+            wait: NamespaceTerminating nothing is created, because the namespace is terminating
+            requeue: after 9s
+        "]],
+    );
+    let result = ExecutionResult { recheck_after: Some(Duration::from_secs(9)), ..ExecutionResult::default() };
+    let status = status_of(&observed, &result, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.conditions[0].reason, "NamespaceTerminating");
+}
+
+#[test]
 fn a_backed_off_clique_blocks_no_delete() {
     let mut observed = executed(new(SET));
     observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
@@ -88,7 +132,11 @@ fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
     };
     let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");
-    let status = status_of(&observed, &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")] }, at);
+    let status = status_of(
+        &observed,
+        &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")], recheck_after: None },
+        at,
+    );
     let available = &status.conditions[0];
     assert_eq!((available.reason.as_str(), available.status.as_str()), ("FailedCreate", "False"));
     assert_eq!(

@@ -1,0 +1,125 @@
+//! Which creates and patches of children a plan omits. Such a child is not built, and the budget of the plan remains for the other
+//! children. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::Resource;
+
+use crate::{
+    create_backoff::BackedOffCreates,
+    expectations::PendingCreates,
+    name_conflict::{NameConflict, NameConflicts},
+    plan::{Plan, Step, Waiting},
+};
+
+/// Which creates and patches of children a plan omits:
+/// - creates under a name that another object has, and patches of objects that could not be decoded. An orphan of the owner is
+///   adopted instead. For any other object the plan waits;
+/// - creates that the API server rejected, until their backoff ends;
+/// - creates in later stages of the failure domains of these creates;
+/// - all creates in a terminating namespace;
+/// - creates with pending watch events. These children exist, so that nothing waits for them.
+#[derive(Debug)]
+pub struct StepFilter<'a, Owner> {
+    conflicts: NameConflicts<'a, Owner>,
+    /// By kind and name of the child.
+    conflicts_by_name: BTreeMap<(&'a str, &'a str), &'a NameConflict>,
+    /// The rejected creates, by kind and name.
+    rejected: BTreeSet<(&'a str, &'a str)>,
+    retry_after: Option<Duration>,
+    /// The time until the next creates, if the namespace is terminating.
+    recheck_namespace_after: Option<Duration>,
+    omits_for_namespace: bool,
+    pending_creates: &'a PendingCreates,
+    /// The failure domains with an omitted create in an earlier stage.
+    blocked_domains: BTreeSet<i32>,
+    /// The failure domains with an omitted create in the current stage.
+    failed_domains: BTreeSet<i32>,
+    waiting: Vec<Waiting>,
+}
+
+impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
+    /// The filter of one plan.
+    pub fn new(
+        conflicts: NameConflicts<'a, Owner>,
+        backed_off: &'a BackedOffCreates,
+        pending_creates: &'a PendingCreates,
+    ) -> Self {
+        let by_name = |conflict: &'a NameConflict| {
+            let target = &conflict.target;
+            ((target.resource.kind.as_str(), target.name.as_str()), conflict)
+        };
+        let rejected = backed_off.children.iter().map(|(target, _)| target);
+        Self {
+            conflicts_by_name: conflicts.conflicts.iter().rev().map(by_name).collect(),
+            conflicts,
+            rejected: rejected.map(|target| (target.resource.kind.as_str(), target.name.as_str())).collect(),
+            retry_after: backed_off.retry_after,
+            recheck_namespace_after: None,
+            omits_for_namespace: false,
+            pending_creates,
+            blocked_domains: BTreeSet::new(),
+            failed_domains: BTreeSet::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Omits all creates until this time has elapsed, because the namespace is terminating.
+    #[must_use]
+    pub fn in_terminating_namespace(self, recheck_after: Option<Duration>) -> Self {
+        Self { recheck_namespace_after: recheck_after, ..self }
+    }
+
+    /// Whether the plan creates or adopts a child that does not exist.
+    pub(super) fn allows_create(&mut self, kind: &str, name: &str, failure_domain: Option<i32>) -> bool {
+        let conflict = self.conflicts_by_name.get(&(kind, name)).copied();
+        if conflict.is_some_and(|conflict| conflict.is_adoptable(self.conflicts.labels)) {
+            return true;
+        }
+        self.waiting.extend(conflict.map(|conflict| self.conflicts.waiting(conflict)));
+        if conflict.is_some() || self.rejected.contains(&(kind, name)) {
+            self.failed_domains.extend(failure_domain);
+            return false;
+        }
+        if self.recheck_namespace_after.is_some() {
+            self.omits_for_namespace = true;
+            return false;
+        }
+        let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
+        !is_blocked && !self.pending_creates.contains(kind, name)
+    }
+
+    /// The adoption of the orphan that has the name of the child, or else the create.
+    pub(super) fn adopt_or_create(&self, create: Step) -> Step {
+        let Step::Create(child) = &create else { return create };
+        let name = (child.target.resource.kind.as_str(), child.target.name.as_str());
+        let adoption = self.conflicts_by_name.get(&name).map(|conflict| self.conflicts.adopt(conflict, child));
+        adoption.unwrap_or(create)
+    }
+
+    /// Whether the plan changes a child that differs from the desired one.
+    pub(super) fn allows_patch(&mut self, kind: &str, name: &str) -> bool {
+        let conflict = self.conflicts_by_name.get(&(kind, name)).copied();
+        let unreadable = conflict.filter(|conflict| conflict.unreadable.is_some());
+        self.waiting.extend(unreadable.map(|conflict| self.conflicts.waiting(conflict)));
+        unreadable.is_none()
+    }
+
+    /// Blocks the failure domains of the creates that the stage omits.
+    pub(super) fn end_stage(&mut self) {
+        self.blocked_domains.append(&mut self.failed_domains);
+    }
+
+    /// Adds to the plan why it omits steps, and when to reconcile the owner again.
+    pub(super) fn finish(self, plan: Plan) -> Plan {
+        let recheck_after = self.recheck_namespace_after.filter(|_| self.omits_for_namespace);
+        let plan = plan.waiting(recheck_after.map(|_| Waiting::for_terminating_namespace())).waiting(self.waiting);
+        self.retry_after.into_iter().chain(recheck_after).fold(plan, Plan::requeue_after)
+    }
+}
+
+#[cfg(test)]
+mod tests;

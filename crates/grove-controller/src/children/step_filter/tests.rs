@@ -1,0 +1,200 @@
+//! Names that are in use, rejected creates, and pending ones.
+
+use expect_test::{Expect, expect};
+use grove_runtime::{api_error::ApiError, caches::UnreadableObject};
+use grove_test_support::mock_api_server::config_map;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{expectations::ChildKey, plan::Stage};
+
+fn wanted(name: &str) -> Step {
+    let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
+    Step::create(&object)
+}
+
+fn conflict(name: &str, more: &Value) -> NameConflict {
+    let mut object = json!({ "metadata": { "name": name, "namespace": "ns", "uid": "theirs" } });
+    json_patch::merge(&mut object["metadata"], more);
+    NameConflict::with(&serde_json::from_value::<ConfigMap>(object).unwrap())
+}
+
+fn ours() -> Value {
+    json!({ "labels": { "part-of": "o", "more": "x" } })
+}
+
+fn owner() -> ConfigMap {
+    serde_json::from_value(json!({ "metadata": { "name": "o", "uid": "u" } })).unwrap()
+}
+
+/// The plan for two failure domains, each with a service and then a worker. The number before the hyphen is the domain.
+fn filtered(mut filter: StepFilter<'_, ConfigMap>) -> String {
+    let mut plan = Plan::new();
+    for (name, children) in [("services", ["0-service", "1-service"]), ("workers", ["0-worker", "1-worker"])] {
+        let step = |(domain, child): (i32, &str)| {
+            let is_allowed = filter.allows_create("ConfigMap", child, Some(domain));
+            is_allowed.then(|| filter.adopt_or_create(wanted(child)))
+        };
+        let steps: Vec<_> = (0..).zip(children).filter_map(step).collect();
+        plan = plan.stage(Stage::new(name, steps));
+        filter.end_stage();
+    }
+    filter.finish(plan).to_string()
+}
+
+/// Compares the plan for these conflicts.
+#[track_caller]
+fn check(conflicts: &[NameConflict], expected: &Expect) {
+    let (owner, labels) = (owner(), BTreeMap::from([("part-of".to_owned(), "o".to_owned())]));
+    let conflicts = NameConflicts { owner: &owner, conflicts, labels: &labels };
+    let (backed_off, pending_creates) = (BackedOffCreates::default(), PendingCreates::default());
+    expected.assert_eq(&filtered(StepFilter::new(conflicts, &backed_off, &pending_creates)));
+}
+
+#[test]
+fn a_rejected_create_blocks_later_stages_of_its_failure_domain_and_a_pending_one_blocks_nothing() {
+    let (owner, labels) = (owner(), BTreeMap::new());
+    let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
+    let rejected = (wanted("0-service").target().clone(), ApiError::new(403, "Forbidden", "no"));
+    let (children, retry_after) = (vec![rejected], Some(Duration::from_secs(8)));
+    let backed_off = BackedOffCreates { children, retry_after, ..BackedOffCreates::default() };
+    let pending = ChildKey { kind: "ConfigMap".to_owned(), name: "1-service".to_owned() };
+    let pending_creates = PendingCreates { children: vec![pending] };
+    expect![[r"
+        workers: create ConfigMap 1-worker
+        requeue: after 8s
+    "]]
+    .assert_eq(&filtered(StepFilter::new(none, &backed_off, &pending_creates)));
+}
+
+#[test]
+fn a_child_with_a_free_name_is_created() {
+    check(
+        &[conflict("other", &json!({}))],
+        &expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 0-worker
+        workers: create ConfigMap 1-worker
+    "]],
+    );
+}
+
+#[test]
+fn a_foreign_object_blocks_its_own_failure_domain_only() {
+    check(
+        &[conflict("0-service", &json!({}))],
+        &expect![[r"
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 1-worker
+        wait: NameConflict ConfigMap 0-service exists and ConfigMap o does not control it; rename or delete it to free the name
+    "]],
+    );
+    check(
+        &[conflict("1-worker", &json!({}))],
+        &expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 0-worker
+        wait: NameConflict ConfigMap 1-worker exists and ConfigMap o does not control it; rename or delete it to free the name
+    "]],
+    );
+}
+
+#[test]
+fn an_orphan_with_the_labels_of_the_owner_is_adopted_and_blocks_nothing() {
+    check(
+        &[conflict("0-service", &ours())],
+        &expect![[r"
+        services: adopt ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 0-worker
+        workers: create ConfigMap 1-worker
+    "]],
+    );
+}
+
+#[test]
+fn a_terminating_object_and_one_with_a_controller_are_not_adopted() {
+    let terminating = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let controlled = json!({ "ownerReferences": config_map("x", 1, "another")["metadata"]["ownerReferences"] });
+    let with = |more: &Value| {
+        let mut all = ours();
+        json_patch::merge(&mut all, more);
+        all
+    };
+    check(
+        &[conflict("0-worker", &with(&terminating)), conflict("1-worker", &with(&controlled))],
+        &expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
+        wait: NameConflict ConfigMap 1-worker exists and ConfigMap o does not control it; rename or delete it to free the name
+    "]],
+    );
+}
+
+#[test]
+fn a_child_of_a_deleted_owner_of_the_same_name_is_waited_for() {
+    let mut child = json!({ "ownerReferences": config_map("x", 1, "deleted")["metadata"]["ownerReferences"] });
+    child["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    check(
+        &[conflict("0-worker", &child)],
+        &expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 1-worker
+        wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
+    "]],
+    );
+}
+
+fn unreadable(name: &str, more: &Value) -> NameConflict {
+    let NameConflict { metadata, .. } = conflict(name, more);
+    let object = UnreadableObject { metadata, reason: "missing field `data`".to_owned() };
+    NameConflict::with_unreadable::<ConfigMap>(&object)
+}
+
+#[test]
+fn an_unreadable_object_blocks_its_own_failure_domain_even_if_the_owner_controls_it() {
+    let mut controlled = json!({ "ownerReferences": config_map("x", 1, "u")["metadata"]["ownerReferences"] });
+    controlled["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    check(
+        &[unreadable("0-service", &controlled), unreadable("1-worker", &ours())],
+        &expect![[r"
+        services: create ConfigMap 1-service
+        wait: UnreadableObject ConfigMap 0-service exists and could not be decoded: missing field `data`; correct or delete it
+        wait: UnreadableObject ConfigMap 1-worker exists and could not be decoded: missing field `data`; correct or delete it
+    "]],
+    );
+}
+
+#[test]
+fn an_unreadable_object_is_not_patched() {
+    let (owner, conflicts, labels) = (owner(), [unreadable("a", &json!({}))], BTreeMap::new());
+    let conflicts = NameConflicts { owner: &owner, conflicts: &conflicts, labels: &labels };
+    let (backed_off, pending_creates) = (BackedOffCreates::default(), PendingCreates::default());
+    let mut filter = StepFilter::new(conflicts.clone(), &backed_off, &pending_creates);
+    assert_eq!(["a", "b"].map(|name| filter.allows_patch("ConfigMap", name)), [false, true]);
+    expect![[r"
+        wait: UnreadableObject ConfigMap a exists and could not be decoded: missing field `data`; correct or delete it
+    "]]
+    .assert_eq(&filter.finish(Plan::new()).to_string());
+    assert_eq!(conflicts.unresolved().count(), 1);
+}
+
+#[test]
+fn an_object_of_another_kind_is_no_conflict() {
+    let mut other = conflict("0-service", &json!({}));
+    other.target.resource.kind = "Secret".into();
+    check(
+        &[other],
+        &expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 0-worker
+        workers: create ConfigMap 1-worker
+    "]],
+    );
+}

@@ -1,0 +1,364 @@
+//! A normal tenant beside tenants that cause as much work as admission allows. The test measures how long a normal set needs
+//! until it is available, alone and beside each of these tenants, and the memory and the lease renewals of the controllers.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use e2e::metrics::{self, Samples};
+use e2e::poll::poll_until;
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, test_cluster};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_dev_harness::{live_objects, process_memory};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{ListParams, PostParams};
+use kube::runtime::conditions;
+use kube::runtime::wait::await_condition;
+
+use crate::it::rejected_creates::{PODS, create_empty_quota, create_quota};
+
+const CONTROLLERS: [&str; 2] = ["pcs-controller", "pclq-controller"];
+/// The result is the median of this many measurements.
+const MEASUREMENTS: usize = 5;
+const NORMAL_REPLICAS: i32 = 10;
+/// The pods that fit the quota of the waiting cliques: four replicas of five pods.
+const QUOTA: u32 = 20;
+
+/// The thresholds. The delay is a bound of a bucket of the metric.
+const MAX_RATIO: f64 = 2.0;
+const MAX_MEMORY_MB: f64 = 512.0;
+const MAX_DELAY_SECONDS: f64 = 0.1;
+
+/// The sizes of the sets of the hostile tenants.
+struct Sizes {
+    large_pods: usize,
+    spec_bytes: usize,
+    gangs: usize,
+    gang_pods: usize,
+    cliques: usize,
+}
+
+impl Sizes {
+    fn from_env() -> Self {
+        let number = |variable: &str| test_cluster::required_env(variable).parse().expect("a number");
+        Self {
+            large_pods: number("GROVE_SOAK_LARGE_PODS"),
+            spec_bytes: number("GROVE_SOAK_SPEC_BYTES"),
+            gangs: number("GROVE_SOAK_GANGS"),
+            gang_pods: number("GROVE_SOAK_GANG_PODS"),
+            cliques: number("GROVE_SOAK_CLIQUES"),
+        }
+    }
+}
+
+/// A tenant with pods that a quota rejects.
+#[derive(Clone, Copy)]
+enum Tenant {
+    /// Creates and deletes a set with a very large pod spec.
+    LargePods,
+    /// Creates and deletes a set with almost as many pods as a set may have.
+    ManyPods,
+    /// Has many cliques that wait for quota, and deletes pods that use the quota.
+    WaitingCliques,
+}
+
+impl Tenant {
+    const ALL: [Self; 3] = [Self::LargePods, Self::ManyPods, Self::WaitingCliques];
+
+    /// The name of the dev cluster.
+    fn cluster(self) -> &'static str {
+        match self {
+            Self::LargePods => "hostile-large-pods",
+            Self::ManyPods => "hostile-many-pods",
+            Self::WaitingCliques => "hostile-waiting-cliques",
+        }
+    }
+
+    fn description(self, sizes: &Sizes) -> String {
+        let Sizes { large_pods, spec_bytes, gangs, gang_pods, cliques } = sizes;
+        match self {
+            Self::LargePods => format!("{large_pods} pods with a spec of {spec_bytes} bytes"),
+            Self::ManyPods => format!("{gangs} gangs of {gang_pods} pods"),
+            Self::WaitingCliques => format!("{cliques} cliques that wait for quota"),
+        }
+    }
+
+    /// The number of replicas of the set of the tenant, and the set. Each replica is one clique.
+    fn set(self, sizes: &Sizes) -> (usize, PodCliqueSet) {
+        let (replicas, pods, bytes) = match self {
+            Self::LargePods => (1, sizes.large_pods, sizes.spec_bytes),
+            Self::ManyPods => (sizes.gangs, sizes.gang_pods, 1),
+            Self::WaitingCliques => (sizes.cliques, 1, 1),
+        };
+        let value = "x".repeat(bytes);
+        let yaml = format!(
+            "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {{name: hostile}}
+spec:
+  replicas: {replicas}
+  template:
+    cliques:
+    - name: a
+      spec:
+        roleName: a
+        replicas: {pods}
+        minAvailable: 1
+        podSpec:
+          containers:
+          - name: main
+            image: registry.k8s.io/pause:3.10
+            env:
+            - name: TEXT
+              value: \"{value}\"
+"
+        );
+        (replicas, serde_saphyr::from_str(&yaml).expect("a set"))
+    }
+
+    /// Creates the quota, and the objects that stay during the measurement.
+    async fn prepare(self, ns: &Namespace, sizes: &Sizes) {
+        match self {
+            Self::LargePods | Self::ManyPods => create_empty_quota(ns, PODS).await,
+            Self::WaitingCliques => {
+                create_quota(ns, PODS, QUOTA).await;
+                ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
+                let is_available = |state: &NamespaceState| state.is_available("other") && state.pods.len() == 20;
+                let other = ns.wait_for("the other set uses the quota", is_available).await.cliques.len();
+                let (replicas, set) = self.set(sizes);
+                ns.api().create(&PostParams::default(), &set).await.expect("the set is created");
+                ns.wait_for("all cliques exist", |state| state.cliques.len() == other + replicas).await;
+            }
+        }
+    }
+
+    /// Causes work until the future is dropped.
+    async fn disturb(self, ns: &Namespace, sizes: &Sizes) -> Infallible {
+        let (replicas, set) = self.set(sizes);
+        loop {
+            match self {
+                Self::LargePods | Self::ManyPods => create_and_delete(ns, replicas, &set).await,
+                Self::WaitingCliques => delete_a_pod(ns).await,
+            }
+        }
+    }
+}
+
+/// Creates a set, waits until the creates of all its cliques are rejected, and deletes it. A new set has no backoff.
+async fn create_and_delete(ns: &Namespace, replicas: usize, set: &PodCliqueSet) {
+    ns.api().create(&PostParams::default(), set).await.expect("the set is created");
+    ns.wait_for("each clique reports the rejection", |state| {
+        state.cliques.len() == replicas && state.cliques.values().all(reports_an_error)
+    })
+    .await;
+    ns.delete_object::<PodCliqueSet>("hostile").await;
+    ns.wait_for("the set is deleted", NamespaceState::is_empty).await;
+}
+
+fn reports_an_error(clique: &PodClique) -> bool {
+    clique.status.as_ref().is_some_and(|status| !status.last_errors.is_empty())
+}
+
+/// Deletes any pod, and so releases quota. Lists only pods, because the namespace has many other objects.
+async fn delete_a_pod(ns: &Namespace) {
+    let pods = ns.api::<Pod>();
+    let pod = poll_until(async || {
+        let listed = pods.list(&ListParams::default()).await.expect("a list of pods");
+        listed.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none())
+    })
+    .await;
+    let (name, uid) = (pod.name_any(), pod.uid().expect("a uid"));
+    ns.delete_object::<Pod>(&name).await;
+    await_condition(pods, &name, conditions::is_deleted(&uid)).await.expect("the pod is deleted");
+}
+
+/// The figures of one tenant.
+struct Row {
+    tenant: String,
+    kubernetes: String,
+    /// The times from the create of a normal set until it is available.
+    alone: Duration,
+    beside: Duration,
+    rejected_creates_per_second: f64,
+    controllers: Vec<Controller>,
+}
+
+/// The figures of one controller since its start.
+struct Controller {
+    name: &'static str,
+    peak_mb: f64,
+    /// Bounds of the delay of lease renewals, in seconds.
+    delay_p99: f64,
+    max_delay: f64,
+}
+
+impl Row {
+    /// Measures beside a tenant, on a cluster of their own.
+    async fn measure(tenant: Tenant, sizes: &Sizes) -> Self {
+        let cluster = TestCluster::start_own(tenant.cluster()).await;
+        let client = cluster.client().await;
+        let kubernetes = client.apiserver_version().await.expect("a version").git_version;
+        let normal = Namespace::create(&client, "e2e-normal").await;
+        let alone = time_until_available(&normal).await;
+        let hostile = Namespace::create(&client, "e2e-hostile").await;
+        tenant.prepare(&hostile, sizes).await;
+        let (started, before) = (Instant::now(), rejected_creates(&cluster).await);
+        let beside = Box::pin(time_beside(tenant, (&normal, &hostile), sizes)).await;
+        let rejected = rejected_creates(&cluster).await - before;
+        let rejected_creates_per_second = rejected / started.elapsed().as_secs_f64();
+        let mut controllers = Vec::new();
+        for name in CONTROLLERS {
+            controllers.push(Controller::measure(&cluster, name).await);
+        }
+        cluster.down().await;
+        let tenant = tenant.description(sizes);
+        Self { tenant, kubernetes, alone, beside, rejected_creates_per_second, controllers }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.beside.as_secs_f64() / self.alone.as_secs_f64()
+    }
+
+    /// The thresholds that are not met.
+    fn violations(&self) -> Vec<String> {
+        let Self { tenant, .. } = self;
+        let mut violations = Vec::new();
+        if self.ratio() > MAX_RATIO {
+            violations.push(format!("{tenant}: a normal set needs {:.1} times its time alone", self.ratio()));
+        }
+        for Controller { name, peak_mb, max_delay, .. } in &self.controllers {
+            if *peak_mb > MAX_MEMORY_MB {
+                violations.push(format!("{tenant}: {name} needs {peak_mb:.0} MB"));
+            }
+            if *max_delay > MAX_DELAY_SECONDS {
+                violations.push(format!("{tenant}: {name} renewed its lease more than 100 ms late"));
+            }
+        }
+        violations
+    }
+}
+
+impl Controller {
+    async fn measure(cluster: &TestCluster, name: &'static str) -> Self {
+        let peak_mb = process_memory::of(cluster.pid(name)).map_or(0.0, |memory| memory.peak);
+        // No process of a dev cluster starts again after its exit.
+        assert!(peak_mb > 0.0, "{name} has exited");
+        let samples = metrics::scrape(cluster, name).await;
+        let delay = |quantile| quantile_bound(&samples, "leader_election_renewal_delay_seconds", quantile);
+        let (delay_p99, max_delay) = (delay(0.99).expect("a renewal"), delay(1.0).expect("a renewal"));
+        Self { name, peak_mb, delay_p99, max_delay }
+    }
+}
+
+/// The median time of the normal set while the tenant disturbs it.
+async fn time_beside(tenant: Tenant, (normal, hostile): (&Namespace, &Namespace), sizes: &Sizes) -> Duration {
+    tokio::select! {
+        beside = time_until_available(normal) => beside,
+        never = tenant.disturb(hostile, sizes) => match never {},
+    }
+}
+
+/// The median time from the create of a normal set until all its replicas are available.
+async fn time_until_available(ns: &Namespace) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..MEASUREMENTS {
+        let started = Instant::now();
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", NORMAL_REPLICAS)).await;
+        ns.wait_for("the normal set is available", |state| {
+            state.sets.get("llm").is_some_and(live_objects::is_available)
+        })
+        .await;
+        times.push(started.elapsed());
+        ns.delete_object::<PodCliqueSet>("llm").await;
+        ns.wait_for("the normal set is deleted", NamespaceState::is_empty).await;
+    }
+    times.sort_unstable();
+    times[MEASUREMENTS / 2]
+}
+
+/// The creates of pods that the API server has forbidden, by the counters of the controllers.
+async fn rejected_creates(cluster: &TestCluster) -> f64 {
+    let is_rejected = |name: &str| {
+        let labels = ["grove_writes_total{", "kind=\"Pod\"", "result=\"403\"", "verb=\"create\""];
+        labels.iter().all(|label| name.contains(label))
+    };
+    let mut rejected = 0.0;
+    for controller in CONTROLLERS {
+        let samples = metrics::scrape(cluster, controller).await;
+        rejected += samples.iter().filter(|(name, _)| is_rejected(name)).map(|(_, count)| count).sum::<f64>();
+    }
+    rejected
+}
+
+/// The upper bound of the bucket that contains this quantile of a histogram. `None` if the histogram is empty.
+fn quantile_bound(samples: &Samples, histogram: &str, quantile: f64) -> Option<f64> {
+    let prefix = format!("{histogram}_bucket{{");
+    let mut buckets: Vec<(f64, f64)> = Vec::new();
+    for (name, count) in samples.iter().filter(|(name, _)| name.starts_with(&prefix)) {
+        let (bound, _) = name.split_once("le=\"")?.1.split_once('"')?;
+        buckets.push((bound.parse().ok()?, *count));
+    }
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total = buckets.last()?.1;
+    let (bound, _) = buckets.into_iter().find(|(_, count)| *count > 0.0 && *count >= quantile * total)?;
+    Some(bound)
+}
+
+/// The figures of all tenants in Markdown.
+fn report(rows: &[Row]) -> String {
+    let columns = [
+        "tenant".to_owned(),
+        "alone s".to_owned(),
+        "beside it s".to_owned(),
+        "ratio".to_owned(),
+        format!("memory MB of {}", CONTROLLERS.join(", ")),
+        "p99 of renewal delays, at most ms".to_owned(),
+        "rejected creates per s".to_owned(),
+    ];
+    let kubernetes = rows.first().map_or("", |row| row.kubernetes.as_str());
+    let mut text = format!("- Kubernetes: {kubernetes}; etcd does not wait for the disk\n\n");
+    _ = writeln!(text, "| {} |\n|---|{}", columns.join(" | "), "---:|".repeat(columns.len() - 1));
+    for row in rows {
+        let all = |figure: fn(&Controller) -> f64| {
+            row.controllers.iter().map(|controller| format!("{:.0}", figure(controller))).collect::<Vec<_>>().join(", ")
+        };
+        let cells = [
+            row.tenant.clone(),
+            format!("{:.2}", row.alone.as_secs_f64()),
+            format!("{:.2}", row.beside.as_secs_f64()),
+            format!("{:.2}", row.ratio()),
+            all(|controller| controller.peak_mb),
+            all(|controller| controller.delay_p99 * 1000.0),
+            format!("{:.1}", row.rejected_creates_per_second),
+        ];
+        _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures times; run by `cargo xtask soak hostile`"]
+async fn a_normal_set_becomes_available_beside_hostile_tenants() {
+    let sizes = Sizes::from_env();
+    let mut rows = Vec::new();
+    for tenant in Tenant::ALL {
+        println!("{}", tenant.description(&sizes));
+        rows.push(Box::pin(Row::measure(tenant, &sizes)).await);
+        std::fs::write(test_cluster::required_env("GROVE_SOAK_REPORT"), report(&rows)).expect("the report is written");
+    }
+    println!("{}", report(&rows));
+    let violations: Vec<_> = rows.iter().flat_map(Row::violations).collect();
+    assert!(violations.is_empty(), "thresholds that are not met:\n{}", violations.join("\n"));
+}
+
+#[test]
+fn the_bound_of_a_quantile_is_the_first_bucket_with_enough_values() {
+    let bucket = |bound: &str, count| (format!("delay_seconds_bucket{{name=\"a\",le=\"{bound}\"}}"), count);
+    let samples = Samples::from([bucket("0.1", 99.0), bucket("10", 99.0), bucket("0.02", 60.0), bucket("+Inf", 100.0)]);
+    let bound = |quantile| quantile_bound(&samples, "delay_seconds", quantile);
+    assert_eq!((bound(0.5), bound(0.99), bound(1.0)), (Some(0.02), Some(0.1), Some(f64::INFINITY)));
+    let empty = Samples::from([bucket("0.1", 0.0), bucket("+Inf", 0.0)]);
+    assert_eq!(quantile_bound(&empty, "delay_seconds", 0.99), None);
+}
