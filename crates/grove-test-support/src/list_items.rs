@@ -1,5 +1,6 @@
 //! Fuzzes one item of a list: for any content, the other items are readable, and the name of the item is in use.
 
+use kube::Resource;
 use serde_json::{Value, json};
 
 use crate::fuzz::{self, FuzzConfig, JsonBytes};
@@ -11,6 +12,46 @@ const OTHERS: [&str; 2] = ["before", "after"];
 
 /// A namespace and a name.
 pub type Key = (String, String);
+
+/// Checks that random edits of one object of a watched kind affect no other object of this kind: `check_watched_kind!(Kind, fields)`.
+/// `Kind` is the type of the objects in the cache, and `fields` has the fields of a valid object except for its metadata.
+///
+/// It is a macro because the cache is a type of `grove-runtime`, which this crate does not import. The layout test
+/// `every_watched_kind_has_a_fuzz_test` requires a call for each kind that a service watches.
+#[macro_export]
+macro_rules! check_watched_kind {
+    ($kind:ty, $fields:expr) => {
+        $crate::list_items::check(
+            &$crate::list_items::object::<$kind>(&$fields),
+            |items: &[String], keys: &[$crate::list_items::Key]| {
+                let options = ::grove_runtime::caches::InformerOptions::default();
+                let (cache, writer) = ::grove_runtime::caches::Cache::<$kind>::with_writer(options);
+                let decode = |item: &String| ::grove_runtime::caches::DecodedObject::from_json(item);
+                writer.replace_decoded(items.iter().map(decode).collect());
+                let state = |(namespace, name): &$crate::list_items::Key| {
+                    cache.contains(namespace, name).then(|| cache.unreadable(namespace, name).is_none())
+                };
+                keys.iter().map(state).collect()
+            },
+        )
+    };
+}
+
+/// An object of the kind `K` with these fields, and with metadata of each type.
+pub fn object<K: Resource<DynamicType = ()>>(fields: &Value) -> Value {
+    let owner = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "o", "uid": "ou", "controller": true });
+    let mut object = fields.clone();
+    object["apiVersion"] = json!(K::api_version(&()));
+    object["kind"] = json!(K::kind(&()));
+    object["metadata"] = json!({
+        "name": "edited", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 3,
+        "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": "9999-12-31T23:59:59Z",
+        "labels": { "app.kubernetes.io/part-of": "o" }, "annotations": { "k": "v" }, "finalizers": ["f"],
+        "ownerReferences": [owner],
+        "managedFields": [{ "manager": "m", "operation": "Update", "time": "9999-12-31T23:59:59Z", "fieldsV1": { "f:spec": {} } }],
+    });
+    object
+}
 
 /// Edits `object`, and puts it into a list between two unchanged objects. `states` fills a cache with a list of JSON objects, and
 /// returns the state of the objects with these keys: `None` if the cache has no such object, otherwise whether it is readable.

@@ -19,6 +19,7 @@ mod layout {
     mod source;
     mod tree;
     mod type_names;
+    mod watched_kinds;
     mod wording;
     mod writers;
 }

@@ -118,6 +118,7 @@ fn configuration<'a>(
 #[cfg(test)]
 mod tests {
     use grove_runtime::caches::Writer;
+    use grove_test_support::check_watched_kind;
     use kube::core::ObjectMeta;
     use serde::de::DeserializeOwned;
     use serde_json::json;
@@ -146,6 +147,29 @@ mod tests {
             cached(Cache::with_writer(validating_options()), &validating),
             ["authorizer-webhook", "scale-validating-webhook"]
         );
+    }
+
+    #[test]
+    fn an_edited_secret_affects_no_other_secret() {
+        let data = json!({ "tls.crt": "Y2VydGlmaWNhdGU=", "tls.key": "a2V5", "ca.crt": "" });
+        check_watched_kind!(Secret, json!({ "type": "kubernetes.io/tls", "immutable": false, "data": data }));
+    }
+
+    #[test]
+    fn an_edited_webhook_configuration_affects_no_other_webhook_configuration() {
+        let service = json!({ "name": "s", "namespace": "ns", "path": "/webhooks", "port": 443 });
+        let rule = json!({ "apiGroups": ["grove.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE"],
+            "resources": ["podcliquesets"], "scope": "Namespaced" });
+        let expression = json!({ "key": "k", "operator": "In", "values": ["v"] });
+        let mut webhook = json!({
+            "name": "a.grove.io", "clientConfig": { "service": service, "caBundle": "Y2VydGlmaWNhdGU=" }, "rules": [rule],
+            "objectSelector": { "matchLabels": { "k": "v" }, "matchExpressions": [expression] }, "namespaceSelector": {},
+            "matchConditions": [{ "name": "c", "expression": "true" }], "matchPolicy": "Exact", "failurePolicy": "Fail",
+            "sideEffects": "None", "timeoutSeconds": 10, "admissionReviewVersions": ["v1"],
+        });
+        check_watched_kind!(ValidatingWebhookConfiguration, json!({ "webhooks": [webhook] }));
+        webhook["reinvocationPolicy"] = json!("Never");
+        check_watched_kind!(MutatingWebhookConfiguration, json!({ "webhooks": [webhook] }));
     }
 
     #[test]
