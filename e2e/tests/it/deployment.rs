@@ -48,6 +48,20 @@ async fn components_add_only_their_own_objects() {
                 "ValidatingAdmissionPolicyBinding/podcliquesets.grove.io is added",
             ],
         ),
+        (
+            "common",
+            "controller-policy",
+            &[
+                "ValidatingAdmissionPolicy/pclq-controller-children.grove.io is added",
+                "ValidatingAdmissionPolicy/pclq-controller-cliques.grove.io is added",
+                "ValidatingAdmissionPolicy/pcs-controller-children.grove.io is added",
+                "ValidatingAdmissionPolicy/pcs-controller-sets.grove.io is added",
+                "ValidatingAdmissionPolicyBinding/pclq-controller-children.grove.io is added",
+                "ValidatingAdmissionPolicyBinding/pclq-controller-cliques.grove.io is added",
+                "ValidatingAdmissionPolicyBinding/pcs-controller-children.grove.io is added",
+                "ValidatingAdmissionPolicyBinding/pcs-controller-sets.grove.io is added",
+            ],
+        ),
     ];
     for (base, component, expected) in components {
         let folder = overlay(&cluster, base, &[component]);

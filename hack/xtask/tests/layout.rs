@@ -4,6 +4,7 @@
 
 /// An inline module, so that the rules are in `layout/` and do not become test binaries of their own.
 mod layout {
+    mod controller_policy;
     mod crate_edges;
     mod documents;
     mod features;
