@@ -7,6 +7,7 @@ mod it {
     mod account_policy;
     mod bad_input;
     mod composition;
+    mod controller_policy;
     mod crds;
     mod deletion;
     mod deletion_policies;

@@ -21,7 +21,7 @@ async fn account_of_webhook_server() -> Client {
 }
 
 /// Sends the request until the API server denies it with this text. It enforces a policy a moment after it stored it.
-async fn wait_until_denied<T>(text: &str, send: impl AsyncFn() -> Result<T, kube::Error>) {
+pub(super) async fn wait_until_denied<T>(text: &str, send: impl AsyncFn() -> Result<T, kube::Error>) {
     poll_until(async || send().await.err().filter(|error| error.to_string().contains(text))).await;
 }
 

@@ -9,7 +9,7 @@ use crate::args::{Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::interrupt::interrupted;
 use crate::workspace;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use grove_dev_harness::audit_log;
 use grove_dev_harness::kubectl::Kubectl;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ use xtask::permissions::{self, Requests};
 const SHARED: &str = "target/grove-test";
 /// The configuration of its services.
 const CONFIGURATION: &str = "e2e/configuration.yaml";
+/// An optional component that the shared dev cluster has, so that the tests show that it allows the writes of the controllers.
+const CONTROLLER_POLICY: &str = "deploy/components/controller-policy/policies.yaml";
 /// The module of tests with dev clusters of their own.
 const OWN_CLUSTERS: &str = "it::own_cluster::";
 /// The module of tests that need simulated kubelets, because annotations control how their pods behave.
@@ -66,7 +68,10 @@ pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathB
 async fn run_end_to_end(source: &Source, filter: Option<&str>, clusters: &DevClusters) -> Result<()> {
     let config = workspace::root().join(CONFIGURATION);
     let args = UpArgs { dir: Some(clusters.shared.clone()), config: Some(config), ..UpArgs::default() };
+    let policies = workspace::root().join(CONTROLLER_POLICY);
+    let policies = std::fs::read_to_string(&policies).with_context(|| format!("cannot read {}", policies.display()))?;
     with_dev_cluster(source, &args, OnExit::Stop, async |cluster: &mut DevCluster| {
+        cluster.kubectl.apply(&policies).await?;
         let mut tests = cargo_test(&END_TO_END, filter);
         tests.envs(binary_variables(source));
         if source.kubeconfig.is_some() {
