@@ -245,6 +245,7 @@ fn a_terminating_group_loses_the_finalizer_of_the_go_operator() {
             children: delete PodClique m-0-g-0-p
         "#]],
     );
+    assert!(plan(&observed).has_independent_stages, "a rejected patch blocks no delete");
 }
 
 #[test]

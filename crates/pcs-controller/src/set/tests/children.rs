@@ -221,8 +221,10 @@ fn a_terminating_set_loses_the_finalizer_of_the_go_operator_and_no_other() {
         "#]],
     );
     observed.orphans_children = false;
-    let text = plan(&observed).to_string();
+    let plan = plan(&observed);
+    let text = plan.to_string();
     assert!(text.starts_with("finalizers: patch") && text.contains("\nchildren: delete PodClique"), "{text}");
+    assert!(plan.has_independent_stages, "a rejected patch blocks no delete");
 }
 
 #[test]
