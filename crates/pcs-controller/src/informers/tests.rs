@@ -8,7 +8,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::{Value, json};
 
 /// A manager. The API server has only these objects, each with the plural name of its kind, and they never change.
-pub(crate) fn manager_with(objects: [(&'static str, Value); 2]) -> Manager {
+pub(crate) fn manager_with<const N: usize>(objects: [(&'static str, Value); N]) -> Manager {
     let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
         if request.is_watch() {
             return MockResponse::Watch { events: vec![], stays_open: true };
