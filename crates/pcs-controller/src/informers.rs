@@ -44,3 +44,6 @@ impl PcsCaches {
         is_controlled_by(child, &*set).then_some(set)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

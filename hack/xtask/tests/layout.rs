@@ -15,6 +15,7 @@ mod layout {
     mod manifests;
     mod module_cycles;
     mod permissions;
+    mod probes;
     mod purity;
     mod sizes;
     mod source;

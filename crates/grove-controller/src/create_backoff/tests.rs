@@ -204,6 +204,16 @@ async fn a_deleted_owner_has_no_entry() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_deletion_of_an_owner_does_not_end_the_backoff_of_its_successor() {
+    let backoff = CreateBackoff::of_alike_children();
+    let mut successor = object("o");
+    successor.metadata.uid = Some("uid-of-successor".into());
+    backoff.record(&successor, &BackedOffCreates::default(), &result(&[("a", Some(403))]));
+    backoff.forget(&object("o"));
+    assert_eq!(backoff.active(&successor).children.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn creates_that_wait_for_their_retry_precede_the_failed_steps() {
     let (active, result) = (alike(403).active(&of_generation(1)), result(&[("b", None), ("c", Some(422))]));
     let failed: Vec<_> =

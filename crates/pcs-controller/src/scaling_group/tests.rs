@@ -21,6 +21,7 @@ use super::observed::Observed;
 use crate::children::RetainedMinima;
 
 mod cliques;
+mod deletion;
 mod status;
 
 const SET: &str = "

@@ -22,6 +22,7 @@ use super::observed::Observed;
 use crate::children::RetainedMinima;
 
 mod children;
+mod deletion;
 mod foreign_metadata;
 mod foreign_objects;
 mod fuzzed_objects;

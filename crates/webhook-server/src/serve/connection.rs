@@ -20,7 +20,7 @@ use crate::lru_pool::PoolEntry;
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of the first request. The API server connects only if it has a request.
-const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of each further request, and of the head of an HTTP/1.1 request. It is longer than clients keep idle
 /// connections, so that no connection closes at the moment of its reuse.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);

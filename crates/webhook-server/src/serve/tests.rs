@@ -11,9 +11,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ALL_VERSIONS, ClientConfig, RootCertStore, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::connection::FIRST_REQUEST_TIMEOUT;
 use super::*;
 use crate::certs::ServingCert;
 use crate::certs::ca::{issue_ca, issue_serving_cert};
@@ -232,12 +234,14 @@ async fn a_connection_above_the_limit_closes_the_one_that_is_idle_for_the_longes
 #[tokio::test]
 async fn silent_connections_do_not_exclude_a_client() {
     let server = Server::with(ALL_VERSIONS, 2, Duration::ZERO);
-    let mut silent = Vec::new();
+    let (mut silent, start) = (Vec::new(), Instant::now());
     for _ in 0..10 {
         // One without and one with a TLS handshake.
         silent.push((TcpStream::connect(server.address).await.unwrap(), server.connect().await.unwrap()));
         let mut client = server.connect().await.unwrap();
         assert!(!send(&mut client).await.unwrap());
+        // The first silent connection is closed after this time. A client does not wait for that.
+        assert!(start.elapsed() < FIRST_REQUEST_TIMEOUT, "{:?}", start.elapsed());
     }
     server.shutdown.cancel();
     assert!(server.thread.join().unwrap(), "silent connections do not delay the shutdown");

@@ -57,6 +57,18 @@ fn orphans_are_found_by_namespace_and_by_no_uid() {
     }
 }
 
+#[test]
+fn an_index_has_no_entry_for_a_value_without_objects() {
+    let (cache, writer) = Cache::with_writer(InformerOptions::default().with_index(Index::ORPHANS));
+    let sizes = || cache.indexer.read().index_sizes().collect::<Vec<_>>();
+    writer.apply(object(&map("a", 1)));
+    assert_eq!(sizes(), [1, 0]);
+    writer.apply(object(&orphan("a", 2)));
+    assert_eq!(sizes(), [0, 1]);
+    writer.delete(object(&orphan("a", 3)));
+    assert_eq!(sizes(), [0, 0]);
+}
+
 const COLOURS: Index<ConfigMap> = Index { name: "colours", values: colours };
 
 fn colours(object: &ConfigMap) -> Vec<Cow<'_, str>> {

@@ -116,6 +116,23 @@ async fn a_relist_finds_repaired_deleted_and_new_unreadable_objects() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_event_in_another_format_than_that_of_the_api_leads_to_a_list() {
+    let mut informer = informer(
+        |nth| match nth {
+            0 => config_maps(5, &[map("a", 1)]),
+            _ => config_maps(9, &[map("a", 1), map("b", 8)]),
+        },
+        |nth, _| match nth {
+            0 => MockResponse::Watch { events: vec![event("BOOKMARK", &json!({}))], stays_open: true },
+            _ => OPEN,
+        },
+    );
+    assert_eq!(informer.next().await, "+a");
+    let created = tokio::time::timeout(Duration::from_mins(1), informer.next()).await;
+    assert_eq!(created.ok().as_deref(), Some("+b"), "the next watch would begin with the same event");
+}
+
 #[test]
 fn an_unreadable_object_with_another_uid_replaces_a_deleted_object() {
     let (cache, writer) = Cache::<ConfigMap>::with_writer(InformerOptions::default());

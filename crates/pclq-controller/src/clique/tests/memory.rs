@@ -1,4 +1,4 @@
-//! The in-memory state about a clique ends with the clique.
+//! The deletion of a clique: its in-memory state ends, and its pods are deleted unless the deletion orphaned them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::slim_pod::SlimPod;
-use grove_runtime::caches::{Cache, InformerOptions};
+use grove_runtime::caches::{Cache, Delta, InformerOptions};
 use grove_runtime::client::Clients;
 use grove_runtime::runtime::Runtime;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
@@ -73,4 +73,22 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 2, "the remaining pods are deleted");
     pod_writer.replace(vec![]);
     assert!(counts().iter().all(|(_, count)| *count == 0), "{:?}", counts());
+}
+
+#[tokio::test]
+async fn the_pods_of_a_deleted_clique_stay_if_its_deletion_orphaned_them() {
+    let clique = snapshot("{replicas: 1}").clique;
+    let (cliques, gangs) = (Cache::from_objects([]), Cache::from_objects([]));
+    let pods = Cache::from_objects([pod_of(&clique, "a", 0, "Running")]);
+    let (tombstones, orphan_deletions) = (Tombstones::new(&cliques), OrphanDeletions::default());
+    let recorder = orphan_deletions.clone();
+    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions };
+    let ctx = Context::new(&manager(), caches, CONTROLLER);
+    assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 1);
+
+    // The garbage collector removes the finalizer before the clique is deleted.
+    let mut terminating = clique.clone();
+    terminating.metadata.finalizers = Some(vec!["orphan".to_owned()]);
+    recorder.record(&Delta { old: None, new: Some(Arc::new(terminating)) });
+    assert!(cleanup_plan(&ctx, &clique).is_empty());
 }

@@ -180,6 +180,17 @@ fn a_terminating_clique_loses_the_finalizer_of_the_go_operator() {
 }
 
 #[test]
+fn a_rejected_write_of_one_pod_blocks_no_other_write() {
+    for row in [
+        "{replicas: 2, gang: [], pods: [{i: 0, name: a, phase: Failed}, {i: 1, name: b}]}",
+        "{terminating: true, finalizers: [grove.io/podclique.grove.io], pods: [{i: 0, name: a}]}",
+    ] {
+        let plan = plan(&snapshot(row));
+        assert!(plan.stages.len() == 2 && plan.has_independent_stages, "{plan}");
+    }
+}
+
+#[test]
 fn a_complete_clique_causes_no_write() {
     check(
         "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b}]}",
@@ -208,12 +219,14 @@ fn a_clique_without_its_labels_waits() {
 #[test]
 fn a_clique_stored_above_the_limit_of_replicas_waits() {
     let pods = "[{i: 0, name: a}, {i: 1, name: b, phase: Failed}]";
-    check(
-        &format!("{{replicas: 2000000000, gang: [], pods: {pods}}}"),
-        &expect![[r"
-            wait: TooManyObjects Grove creates and deletes no pods while the PodClique has more than 100000 replicas
-        "]],
-    );
+    for replicas in [100_001, 2_000_000_000] {
+        check(
+            &format!("{{replicas: {replicas}, gang: [], pods: {pods}}}"),
+            &expect![[r"
+                wait: TooManyObjects Grove creates and deletes no pods while the PodClique has more than 100000 replicas
+            "]],
+        );
+    }
 }
 
 #[test]

@@ -9,10 +9,16 @@ use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use serde_json::{Value, json};
 
-use super::{SET, change, executed, new, plan, resized, yaml};
-use crate::children::OmittedMinima;
+use super::{GROUP, SET, change, executed, new, plan, resized, yaml};
+use crate::children::{OmittedMinima, RetainedMinima};
+use crate::context::Context;
+use crate::informers::PcsCaches;
+use crate::informers::tests::{clique_of, manager_with};
+use crate::scaling_group::observe::observe;
 use crate::scaling_group::observed::Observed;
+use crate::scaling_group::{CHILD_KINDS, CONTROLLER};
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
@@ -245,6 +251,7 @@ fn a_terminating_group_loses_the_finalizer_of_the_go_operator() {
             children: delete PodClique m-0-g-0-p
         "#]],
     );
+    assert!(plan(&observed).has_independent_stages, "a rejected patch blocks no delete");
 }
 
 #[test]
@@ -261,6 +268,22 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_
     let created = created.steps().find(|step| step.target().name == "m-0-g-2-p");
     let Some(Step::Create(create)) = created else { panic!("not created") };
     assert_eq!(create.object.value()["spec"]["minAvailable"], 4, "a new clique gets the default of the template");
+}
+
+#[tokio::test]
+async fn the_snapshot_of_a_group_contains_the_minima_of_existing_cliques() {
+    let set: Value = serde_saphyr::from_str(SET).expect("YAML");
+    let mut group: Value = serde_saphyr::from_str(GROUP).expect("YAML");
+    let mut clique = clique_of("PodCliqueScalingGroup", &group);
+    (clique["metadata"]["name"], clique["spec"]["minAvailable"]) = (json!("m-0-g-0-p"), json!(5));
+    group["metadata"]["ownerReferences"] = clique_of("PodCliqueSet", &set)["metadata"]["ownerReferences"].clone();
+    let owned = serde_json::from_value(group.clone()).expect("a group");
+    let objects = [("podcliquesets", set), ("podcliquescalinggroups", group), ("podcliques", clique)];
+    let manager = manager_with(objects);
+    let caches = PcsCaches::start(&manager);
+    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.groups);
+    assert!(manager.wait_for_cache_sync().await);
+    assert_ne!(observe(&ctx, &owned).retained_minima, RetainedMinima::default());
 }
 
 #[test]

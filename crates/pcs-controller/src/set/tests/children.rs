@@ -76,6 +76,19 @@ fn a_plan_has_a_bounded_number_of_deletes() {
 }
 
 #[test]
+fn a_plan_has_a_bounded_number_of_creates_and_patches() {
+    let mut observed = new(SET);
+    observed.set.spec.replicas = 2100;
+    assert_eq!(plan(&observed).steps().count(), 4096);
+    let mut observed = executed(executed(executed(observed)));
+    check(&observed, &expect![["nothing to do\n"]]);
+    for clique in &mut observed.set.spec.template.cliques {
+        clique.labels.insert("team".into(), "y".into());
+    }
+    assert_eq!(plan(&observed).steps().count(), 4096);
+}
+
+#[test]
 fn a_clique_removed_from_the_template_is_deleted_and_its_pod_group_removed() {
     let mut observed = executed(new(SET));
     observed.set.spec.replicas = 1;
@@ -208,8 +221,10 @@ fn a_terminating_set_loses_the_finalizer_of_the_go_operator_and_no_other() {
         "#]],
     );
     observed.orphans_children = false;
-    let text = plan(&observed).to_string();
+    let plan = plan(&observed);
+    let text = plan.to_string();
     assert!(text.starts_with("finalizers: patch") && text.contains("\nchildren: delete PodClique"), "{text}");
+    assert!(plan.has_independent_stages, "a rejected patch blocks no delete");
 }
 
 #[test]

@@ -5,11 +5,16 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{executed, new, plan, yaml};
 use crate::children::OmittedMinima;
+use crate::context::Context;
+use crate::informers::PcsCaches;
+use crate::informers::tests::{clique_of, manager_with};
+use crate::set::observe::observe;
 use crate::set::observed::Observed;
+use crate::set::{CHILD_KINDS, CONTROLLER};
 
 /// A set without minima.
 const SET: &str = "
@@ -113,4 +118,19 @@ fn a_retained_minimum_of_an_autoscaler_does_not_exceed_its_maximum() {
 fn a_set_with_all_minima_omits_none() {
     assert!(OmittedMinima::of(&new(SET).set).is_empty(), "the defaults of webhook-server contain all minima");
     assert!(!OmittedMinima::of(&yaml(SET)).is_empty());
+}
+
+#[tokio::test]
+async fn the_snapshot_of_a_set_contains_the_minima_of_existing_cliques() {
+    let set: Value = serde_saphyr::from_str(SET).expect("YAML");
+    let mut clique = clique_of("PodCliqueSet", &set);
+    (clique["metadata"]["name"], clique["spec"]["minAvailable"]) = (json!("m-0-f"), json!(2));
+    let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
+    let caches = PcsCaches::start(&manager);
+    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+    assert!(manager.wait_for_cache_sync().await);
+    let observed = observe(&ctx, &yaml(SET));
+    let expansion = observed.expand();
+    let desired = expansion.replicas[0].cliques.iter().find(|clique| clique.name.as_str() == "m-0-f");
+    assert_eq!(observed.retained_minima.min_available(desired.expect("the clique")), 2);
 }

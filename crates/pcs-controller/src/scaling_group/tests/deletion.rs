@@ -1,0 +1,25 @@
+//! The cliques of a deleted group are deleted unless its deletion orphaned them.
+
+use serde_json::{Value, json};
+
+use super::{GROUP, yaml};
+use crate::context::Context;
+use crate::informers::PcsCaches;
+use crate::informers::tests::{clique_of, manager_with};
+use crate::scaling_group::{CHILD_KINDS, CONTROLLER, cleanup_plan};
+
+#[tokio::test]
+async fn the_cliques_of_a_deleted_group_stay_if_its_deletion_orphaned_them() {
+    for (finalizer, deletes) in [("example.com/hold", 1), ("orphan", 0)] {
+        let mut group: Value = serde_saphyr::from_str(GROUP).expect("YAML");
+        let clique = clique_of("PodCliqueScalingGroup", &group);
+        group["metadata"]["finalizers"] = json!([finalizer]);
+        let manager = manager_with([("podcliquescalinggroups", group), ("podcliques", clique)]);
+        let caches = PcsCaches::start(&manager);
+        let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.groups);
+        assert!(manager.wait_for_cache_sync().await);
+        // Kubernetes removes the finalizer before it deletes the group.
+        let plan = cleanup_plan(&ctx, &yaml(GROUP));
+        assert_eq!(plan.steps().count(), deletes, "{finalizer}: {plan}");
+    }
+}
