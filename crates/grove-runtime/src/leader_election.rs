@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use self::record::{LeaderElectionRecord, ObservedRecord};
 use crate::{
     api_error::ApiError,
+    failure_log::FailureLog,
     leadership::{Leadership, LeadershipEnd},
     metrics::Metrics,
     resource_version::is_older,
@@ -51,8 +52,7 @@ pub struct LeaderElector {
     leadership: Leadership,
     metrics: Metrics,
     has_led: bool,
-    /// The last error that was logged, so that a repeated error is logged once.
-    last_error: Option<String>,
+    failures: FailureLog,
 }
 
 /// Why a leader must end its process.
@@ -130,7 +130,7 @@ impl LeaderElector {
             leadership,
             metrics,
             has_led: false,
-            last_error: None,
+            failures: FailureLog::default(),
         }
     }
 
@@ -314,15 +314,14 @@ impl LeaderElector {
     async fn wait_after(&mut self, error: &Error) {
         let hint = if error.is_not_found() { "; does the namespace exist?" } else { "" };
         let message = format!("{error}{hint}");
-        if self.last_error.as_ref() != Some(&message) {
+        if self.failures.should_log_failure(&message) {
             tracing::warn!(lease = self.name, "could not read or write the lease, will retry: {message}");
-            self.last_error = Some(message);
         }
         sleep(self.election.retry_period).await;
     }
 
     fn recovered(&mut self) {
-        if self.last_error.take().is_some() {
+        if self.failures.should_log_recovery() {
             tracing::info!(lease = self.name, "the requests for the lease succeed again");
         }
     }

@@ -28,6 +28,7 @@ use super::{Filter, unreadable_objects::DecodedObject};
 use crate::{
     api_error::{ApiError, error_chain},
     backoff::Backoff,
+    failure_log::FailureLog,
     metrics::Metrics,
 };
 
@@ -77,8 +78,7 @@ pub(super) struct Reflector<K> {
     is_interrupted: bool,
     /// Whether a request had no answer, so that the server may have been restored from a backup meanwhile.
     was_unreachable: bool,
-    /// The last error that was logged, so that each one is logged once.
-    last_error: Option<String>,
+    failures: FailureLog,
 }
 
 #[derive(Debug)]
@@ -163,7 +163,7 @@ where
             version: None,
             is_interrupted: false,
             was_unreachable: false,
-            last_error: None,
+            failures: FailureLog::default(),
         }
     }
 
@@ -189,23 +189,22 @@ where
                 }
             };
             sink(Event::Error(error.clone()));
-            self.back_off(error, min_delay).await;
+            self.back_off(&error, min_delay).await;
         }
     }
 
-    async fn back_off(&mut self, error: String, min_delay: Duration) {
+    async fn back_off(&mut self, error: &str, min_delay: Duration) {
         let kind = &self.kind;
         self.metrics.record_watch_failure(kind);
         let delay = self.backoff.next_delay().max(min_delay);
-        if self.last_error.as_ref() != Some(&error) {
+        if self.failures.should_log_failure(error) {
             tracing::warn!(kind, ?delay, "list and watch failed, retrying: {error}");
-            self.last_error = Some(error);
         }
         tokio::time::sleep(delay).await;
     }
 
     fn recovered(&mut self) {
-        if self.last_error.take().is_some() {
+        if self.failures.should_log_recovery() {
             tracing::info!(kind = self.kind, "the watch receives events again");
         }
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use grove_runtime::failure_log::FailureLog;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::sleep;
@@ -28,27 +29,25 @@ pub(crate) async fn watch(
     mut readiness: CertReadiness,
     metrics: &WebhookMetrics,
 ) -> io::Result<()> {
-    let mut last_error = None;
+    let mut failures = FailureLog::default();
     loop {
         // The watch starts before the files are read, so that no change is missed.
         let events = watch_directory(directory);
         let error = load(directory, serving_cert, metrics);
         let error = error.err().map(|error| format!("{}: {error}; {REMEDY}", directory.display()));
         readiness.update(error.as_deref());
-        if error != last_error {
-            log(error.as_deref());
-            last_error = error;
+        match &error {
+            Some(error) if failures.should_log_failure(error) => {
+                tracing::warn!("cannot load the certificate, the previous one stays in use: {error}");
+            }
+            None if failures.should_log_recovery() => tracing::info!("loaded the certificate after an error"),
+            Some(_) | None => {}
         }
         match events {
             Ok(events) => next_event(&events).await?,
             Err(_) => sleep(RETRY_INTERVAL).await,
         }
     }
-}
-
-fn log(error: Option<&str>) {
-    let message = error.map(|error| format!("cannot load the certificate, the previous one stays in use: {error}"));
-    tracing::warn!("{}", message.as_deref().unwrap_or("loaded the certificate after an error"));
 }
 
 fn load(directory: &Path, serving_cert: &ServingCert, metrics: &WebhookMetrics) -> Result<(), String> {
