@@ -154,7 +154,8 @@ impl CertRotator {
         };
         match result {
             Ok(()) => self.backoff = Backoff::for_objects(),
-            Err(execute::Error::Write(error)) if error.is_conflict() => {}
+            // Another client changed or deleted the object. The watch event of that change triggers the next attempt.
+            Err(execute::Error::Write(error)) if [404, 409].contains(&error.code) => {}
             Err(error) => {
                 tracing::warn!("{error}");
                 return self.backoff.next_delay().max(STEP_INTERVAL);
