@@ -183,7 +183,7 @@ struct EventCorrelator {
 
 /// The message without the words that contain digits: names and numbers. A retry is rejected with other names and numbers, but
 /// for the same cause.
-pub fn normalized_message(message: &str) -> String {
+pub(crate) fn normalized_message(message: &str) -> String {
     let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
     message.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }

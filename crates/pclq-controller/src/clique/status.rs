@@ -16,7 +16,6 @@ use kube::ResourceExt;
 use super::observed::Observed;
 
 mod conditions;
-mod rejections;
 
 /// The status of the clique after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {
