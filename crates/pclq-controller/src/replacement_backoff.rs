@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -86,13 +86,11 @@ impl ReplacementBackoff {
     }
 
     /// Records when the pods of a plan are created, before the plan is executed.
-    pub(crate) fn record_creates(&self, clique_uid: &str, plan: &Plan) {
+    pub(crate) fn record_creation_times(&self, clique_uid: &str, plan: &Plan) {
         let mut by_uid = self.0.lock();
         let Some(backoff) = by_uid.get_mut(clique_uid) else { return };
         let now = Instant::now();
-        for step in plan.steps() {
-            let Step::Create(Create { target: _, object }) = step else { continue };
-            let Some(index) = object.index() else { continue };
+        for (index, _) in plan.indexed_creates() {
             if let Some(entry) = backoff.by_index.get_mut(&index) {
                 entry.created_at = Some(now);
             }
