@@ -10,9 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{SET, change, executed, new, plan, resized, yaml};
+use super::{change, executed, new, plan, resized};
 use crate::children::OmittedMinima;
 use crate::scaling_group::observed::Observed;
+use crate::tests::{GROUPED, yaml};
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
@@ -253,7 +254,7 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_
     let clique = observed.set.as_mut().and_then(|set| set.spec.template.cliques.get_mut(1)).expect("the template of p");
     (clique.spec.replicas, clique.spec.min_available) = (4, Some(4));
     assert!(plan(&observed).to_string().contains(r#""minAvailable":4"#));
-    observed.retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(SET)));
+    observed.retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(GROUPED)));
     let text = plan(&observed).to_string();
     assert!(!text.contains("minAvailable"), "{text}");
     let more = resized(Observed { group: new(3).group, active_gangs: new(3).active_gangs, ..observed });
