@@ -78,7 +78,7 @@ impl StatusThrottle {
                 return Err(ProgressDelay { due: progress.due - now, deadline });
             }
             // The work queue checks the load again, so that an object under load is reconciled once.
-            if !deadline.is_zero() && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
+            if !deadline.is_zero() && self.latency.is_loaded(&self.policy) {
                 return Err(ProgressDelay { due: self.policy.progress_interval.min(deadline), deadline });
             }
         }
