@@ -103,8 +103,7 @@ impl Error {
     }
 
     fn retry_after(&self) -> Duration {
-        let seconds = self.status().and_then(|status| status.details.as_ref()).map_or(0, |d| d.retry_after_seconds);
-        Duration::from_secs(seconds.into())
+        self.status().and_then(|status| ApiError::from(status).retry_after).unwrap_or_default()
     }
 }
 
