@@ -15,6 +15,12 @@ pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
     child.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
+/// Whether the reference names an object of kind `K`. The version may differ, because the API server converts between versions.
+pub fn is_of_kind<K: Resource<DynamicType = ()>>(reference: &OwnerReference) -> bool {
+    let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    reference.kind == K::kind(&()) && group == K::group(&())
+}
+
 /// Whether the owner that the labels of the object name may adopt it: the object has no controller and is not terminating.
 pub fn is_adoptable(child: &ObjectMeta) -> bool {
     controller_of(child).is_none() && child.deletion_timestamp.is_none()
