@@ -11,6 +11,7 @@ use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::backoff::exponential_delay;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -149,7 +150,7 @@ fn latest_ended<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> BTreeMap<i32, &'
 
 /// The delay after this many pods in sequence ended.
 fn delay(ended: u32) -> Duration {
-    MIN_DELAY.saturating_mul(1 << ended.saturating_sub(1).min(16)).min(MAX_DELAY)
+    exponential_delay(MIN_DELAY, MAX_DELAY, ended.saturating_sub(1))
 }
 
 fn age(pod: &SlimPod, now: Timestamp) -> Duration {
