@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::readiness::CertReadiness;
 use super::secret::{CERTIFICATE, CERTIFICATE_KEY};
-use super::serving_cert::{self, ServingCert};
+use super::serving_cert::ServingCert;
 use crate::metrics::WebhookMetrics;
 
 /// Interval of the retries while the directory cannot be watched, for example because it does not exist yet.
@@ -53,10 +53,7 @@ pub(crate) async fn watch(
 fn load(directory: &Path, serving_cert: &ServingCert, metrics: &WebhookMetrics) -> Result<(), String> {
     let read = |name: &str| std::fs::read(directory.join(name)).map_err(|error| format!("{name}: {error}"));
     let (certificate, key) = (read(CERTIFICATE)?, read(CERTIFICATE_KEY)?);
-    if serving_cert.swap(&certificate, &key).map_err(|error| error.to_string())? {
-        serving_cert::log_and_record(&String::from_utf8_lossy(&certificate), metrics);
-    }
-    Ok(())
+    serving_cert.load(&certificate, &key, metrics).map_err(|error| error.to_string())
 }
 
 /// Watches the directory. The kubelet replaces the link `..data` in it; other programs write the files themselves.
