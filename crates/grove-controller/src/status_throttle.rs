@@ -1,5 +1,7 @@
 //! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and later while
 //! the API server is loaded. A status from stale caches is withheld for a bounded time.
+//!
+//! [`status_policy`](crate::status_policy) has the delays, and lists the other reasons for a late status.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Exponential backoff with jitter, for repeated failures.
+//! Exponential backoff with jitter: the delays after failed reconciles ([`Backoff::for_objects`]), and after failed lists and watches
+//! ([`Backoff::for_watches`]).
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -1,4 +1,4 @@
-//! Leader election: of the replicas of a service, only the holder of its Lease writes.
+//! Leader election: of the replicas of a service, only the holder of its Lease writes. What the others do: see [`crate::leadership`].
 //!
 //! The algorithm is that of client-go's `leaderelection`, with two differences. A leader knows by its own monotonic clock
 //! when its leadership expires ([`Leadership`]), so every write is gated without a request. The standbys watch the Lease

@@ -1,4 +1,4 @@
-//! The status of a clique: pod counts, conditions and errors.
+//! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
 use grove_api_types::labels::{self, Component};

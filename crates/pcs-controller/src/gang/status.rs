@@ -1,4 +1,5 @@
-//! The status of a gang: its phase and conditions, derived from the status of its cliques.
+//! The status of a gang: its phase and conditions, derived from the status of its cliques. When it is written:
+//! `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
