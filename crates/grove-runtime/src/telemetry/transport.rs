@@ -37,15 +37,15 @@ impl Transport {
     fn report(&self, endpoint: &str, error: Option<&str>) {
         let mut failures = self.failures.lock();
         match error {
-            Some(error) if failures.should_log_failure(error) => {
-                tracing::warn!(endpoint, "traces are lost because the collector does not accept them: {error}");
-            }
-            None if failures.should_log_recovery() => {
-                tracing::info!(endpoint, "the collector accepts traces again");
-            }
+            Some(error) if failures.should_log_failure(error) => log_outage(endpoint, error),
+            None if failures.should_log_recovery() => tracing::info!(endpoint, "the collector accepts traces again"),
             Some(_) | None => {}
         }
     }
+}
+
+fn log_outage(endpoint: &str, error: &str) {
+    tracing::warn!(endpoint, "traces are lost because the collector does not accept them: {error}");
 }
 
 #[async_trait]

@@ -36,18 +36,24 @@ pub(crate) async fn watch(
         let error = load(directory, serving_cert, metrics);
         let error = error.err().map(|error| format!("{}: {error}; {REMEDY}", directory.display()));
         readiness.update(error.as_deref());
-        match &error {
-            Some(error) if failures.should_log_failure(error) => {
-                tracing::warn!("cannot load the certificate, the previous one stays in use: {error}");
-            }
-            None if failures.should_log_recovery() => tracing::info!("loaded the certificate after an error"),
-            Some(_) | None => {}
-        }
+        report(&mut failures, error.as_deref());
         match events {
             Ok(events) => next_event(&events).await?,
             Err(_) => sleep(RETRY_INTERVAL).await,
         }
     }
+}
+
+fn report(failures: &mut FailureLog, error: Option<&str>) {
+    match error {
+        Some(error) if failures.should_log_failure(error) => log_failure(error),
+        None if failures.should_log_recovery() => tracing::info!("loaded the certificate after an error"),
+        Some(_) | None => {}
+    }
+}
+
+fn log_failure(error: &str) {
+    tracing::warn!("cannot load the certificate, the previous one stays in use: {error}");
 }
 
 fn load(directory: &Path, serving_cert: &ServingCert, metrics: &WebhookMetrics) -> Result<(), String> {
