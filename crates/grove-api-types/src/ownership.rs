@@ -1,4 +1,4 @@
-//! Owner references: the controller reference of Grove's children, and the controller of an object.
+//! Owner references: the controller reference of Grove's children, the controller of an object, and which objects may be adopted.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -13,6 +13,17 @@ pub fn controller_owner_reference<K: Resource<DynamicType = ()>>(owner: &K) -> V
 /// The controller reference of the child; `None` for an orphan. Kubernetes allows at most one.
 pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
     child.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Whether the reference names an object of kind `K`. The version may differ, because the API server converts between versions.
+pub fn is_of_kind<K: Resource<DynamicType = ()>>(reference: &OwnerReference) -> bool {
+    let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    reference.kind == K::kind(&()) && group == K::group(&())
+}
+
+/// Whether the owner that the labels of the object name may adopt it: the object has no controller and is not terminating.
+pub fn is_adoptable(child: &ObjectMeta) -> bool {
+    controller_of(child).is_none() && child.deletion_timestamp.is_none()
 }
 
 /// Whether `owner` controls the child. The UID decides, so that another object with the name of the owner does not.

@@ -1,10 +1,12 @@
 //! The write latency of the API server, relative to its latency without load. A high latency delays events. It also delays
-//! statuses that only show progress ([`StatusPolicy`](crate::status_policy::StatusPolicy)).
+//! statuses that only show progress ([`StatusPolicy`]).
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::status_policy::StatusPolicy;
 
 /// Up to this multiple of the lowest latency, events are not delayed.
 const HEALTHY_RATIO: f64 = 3.0;
@@ -61,12 +63,13 @@ impl ApiLatency {
         latencies.add(latency.as_secs_f64());
     }
 
-    /// Whether the latency of recent writes exceeds `factor` times the latency without load.
-    pub fn exceeds_baseline_by(&self, factor: u32) -> bool {
+    /// Whether the API server is loaded: the latency of recent writes exceeds the latency without load by the factor of the policy.
+    /// The work queue reads this before a write of progress starts, and the status throttle before the request; neither measures.
+    pub fn is_loaded(&self, policy: &StatusPolicy) -> bool {
         let latencies = self.0.lock();
         let is_recent = latencies.last_write.is_some_and(|last_write| last_write.elapsed() < RECENT);
         let (Some(average), Some(baseline)) = (latencies.average, latencies.baseline()) else { return false };
-        is_recent && average > f64::from(factor) * baseline
+        is_recent && average > f64::from(policy.loaded_latency_factor) * baseline
     }
 
     /// The delay after the publication of an event, which took `latency`: zero up to [`HEALTHY_RATIO`], then longer for a

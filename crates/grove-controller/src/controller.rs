@@ -220,7 +220,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     }
 
     fn is_loaded(&self) -> bool {
-        self.latency.exceeds_baseline_by(StatusPolicy::DEFAULT.loaded_latency_factor)
+        self.latency.is_loaded(&StatusPolicy::DEFAULT)
     }
 
     fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue }: ReconcileOutcome) {

@@ -65,9 +65,7 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
     {
         let ObjectMeta { namespace, name, uid, .. } = &object.metadata;
         let (namespace, name) = (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
-        let is_readable = cache.get(namespace, name).is_some_and(|cached| cached.meta().uid == *uid);
-        let is_unreadable = || cache.unreadable(namespace, name).is_some_and(|cached| cached.metadata.uid == *uid);
-        if !is_readable && !is_unreadable() {
+        if !cache.contains_uid(namespace, name, uid.as_deref()) {
             self.expectations.drop_deleted_by_metadata::<Child>(&object.metadata);
         }
     }

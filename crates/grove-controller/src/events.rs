@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT};
+use grove_runtime::{
+    api_error::ApiError,
+    client::{REQUEST_TIMEOUT, with_timeout},
+};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client,
@@ -17,7 +20,7 @@ use kube::{
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use crate::api_latency::ApiLatency;
@@ -163,13 +166,11 @@ impl Recorders {
 
 /// Whether the API server accepted the event.
 async fn publish(recorder: &Recorder, regarding: &ObjectReference, event: &Event) -> bool {
-    let error = match timeout(REQUEST_TIMEOUT, recorder.publish(event, regarding)).await {
-        Ok(Ok(())) => return true,
-        Ok(Err(error)) => ApiError::from(&error).to_string(),
-        Err(_) => "the API server did not respond".into(),
-    };
-    tracing::debug!(reason = event.reason, "could not publish an event: {error}");
-    false
+    let published = with_timeout(REQUEST_TIMEOUT, recorder.publish(event, regarding)).await;
+    if let Err(error) = &published {
+        tracing::debug!(reason = event.reason, "could not publish an event: {}", ApiError::from(error));
+    }
+    published.is_ok()
 }
 
 /// The warnings that were published within the [`DEDUP_WINDOW`], by object, reason and normalized message.
@@ -182,7 +183,7 @@ struct EventCorrelator {
 
 /// The message without the words that contain digits: names and numbers. A retry is rejected with other names and numbers, but
 /// for the same cause.
-pub fn normalized_message(message: &str) -> String {
+pub(crate) fn normalized_message(message: &str) -> String {
     let is_stable = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
     message.split_whitespace().filter(is_stable).collect::<Vec<_>>().join(" ")
 }

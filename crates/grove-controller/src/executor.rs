@@ -17,15 +17,17 @@ use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc, time::D
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::ownership::controller_of;
-use grove_runtime::{api_error::ApiError, client::REQUEST_TIMEOUT, leadership::Leadership, metrics::Metrics};
+use grove_runtime::{
+    api_error::ApiError,
+    client::{self, REQUEST_TIMEOUT},
+    leadership::Leadership,
+    metrics::Metrics,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
@@ -336,10 +338,7 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
-    match timeout(REQUEST_TIMEOUT, call).await {
-        Ok(result) => result.map_err(|error| ApiError::from(&error)),
-        Err(_) => Err(ApiError::new(0, "Timeout", format!("no answer within {REQUEST_TIMEOUT:?}"))),
-    }
+    client::with_timeout(REQUEST_TIMEOUT, call).await.map_err(|error| ApiError::from(&error))
 }
 
 #[cfg(test)]

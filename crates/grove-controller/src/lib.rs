@@ -30,6 +30,7 @@ pub mod merge_patch;
 pub mod name_conflict;
 pub mod name_waiters;
 pub mod orphan_deletions;
+pub mod rejections;
 
 pub mod api_latency;
 pub mod reconcile_error;

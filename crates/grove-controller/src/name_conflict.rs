@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::{conditions::available, ownership::controller_of};
+use grove_api_types::{
+    conditions::available,
+    ownership::{self, controller_of},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt, core::ApiResource};
 use serde_json::Value;
@@ -43,20 +46,11 @@ impl NameConflict {
         Self { target, metadata: metadata.clone(), unreadable: Some(reason.clone()) }
     }
 
-    /// Whether the object is being deleted, which frees the name.
-    pub fn is_terminating(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-
-    /// Whether an owner of children with `labels` may adopt the object: it could be decoded, is not terminating, has no
-    /// controller, and has all the labels.
+    /// Whether an owner of children with `labels` adopts the object: it could be decoded, may be adopted, and has all the labels.
     pub fn is_adoptable(&self, labels: &BTreeMap<String, String>) -> bool {
         let own = self.metadata.labels.as_ref();
         let has = |(key, value): (&String, &String)| own.and_then(|own| own.get(key)) == Some(value);
-        self.unreadable.is_none()
-            && !self.is_terminating()
-            && controller_of(&self.metadata).is_none()
-            && labels.iter().all(has)
+        self.unreadable.is_none() && ownership::is_adoptable(&self.metadata) && labels.iter().all(has)
     }
 }
 

@@ -88,6 +88,14 @@ impl Plan {
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.stages.iter().flat_map(|stage| &stage.steps)
     }
+
+    /// The objects that are created from a template, each with its index.
+    pub fn indexed_creates(&self) -> impl Iterator<Item = (i32, &Target)> {
+        self.steps().filter_map(|step| match step {
+            Step::Create(Create { target, object }) => Some((object.index()?, target)),
+            Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => None,
+        })
+    }
 }
 
 impl Display for Plan {

@@ -1,4 +1,5 @@
-//! The error of a reconcile, which makes the controller retry it with backoff.
+//! The error of a reconcile, which makes the controller retry it with backoff
+//! ([`Backoff::for_objects`](grove_runtime::backoff::Backoff::for_objects)).
 
 use crate::{executor, requeue::Requeue};
 

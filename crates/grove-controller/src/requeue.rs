@@ -1,4 +1,5 @@
-//! When an object is enqueued again after a reconcile.
+//! When an object is enqueued again after a reconcile. The delay of the retry after a failure is that of
+//! [`Backoff::for_objects`](grove_runtime::backoff::Backoff::for_objects).
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and later while
 //! the API server is loaded. A status from stale caches is withheld for a bounded time.
+//!
+//! [`status_policy`](crate::status_policy) has the delays, and lists the other reasons for a late status.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -78,7 +80,7 @@ impl StatusThrottle {
                 return Err(ProgressDelay { due: progress.due - now, deadline });
             }
             // The work queue checks the load again, so that an object under load is reconciled once.
-            if !deadline.is_zero() && self.latency.exceeds_baseline_by(self.policy.loaded_latency_factor) {
+            if !deadline.is_zero() && self.latency.is_loaded(&self.policy) {
                 return Err(ProgressDelay { due: self.policy.progress_interval.min(deadline), deadline });
             }
         }

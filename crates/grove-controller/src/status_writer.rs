@@ -1,6 +1,6 @@
 //! The last step of a reconcile: the status of the reconciled object. It is written only if it differs, not more often than the
 //! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
-//! ([`Executor::patch_status`]).
+//! ([`Executor::patch_status`]). Why a status is late: see [`status_policy`](crate::status_policy).
 
 use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;

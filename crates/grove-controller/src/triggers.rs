@@ -6,7 +6,7 @@ use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use grove_api_types::ownership::controller_of;
+use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_runtime::caches::{Cache, Delta, UnreadableObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::reflector::ObjectRef};
@@ -64,18 +64,14 @@ where
     new.into_iter().chain(old).collect()
 }
 
-/// The controller in the metadata of a child. Group and kind of the reference have to match. The version may differ, because the
-/// API server converts between versions.
+/// The controller in the metadata of a child, if it is of the kind `Owner`.
 pub fn controller<Owner>(child: &ObjectMeta) -> Option<ObjectRef<Owner>>
 where
     Owner: Resource<DynamicType = ()>,
 {
-    let owner = controller_of(child)?;
-    let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    (owner.kind == Owner::kind(&()) && group == Owner::group(&())).then(|| {
-        let object = ObjectRef::new(&owner.name);
-        child.namespace.iter().fold(object, |object, namespace| object.within(namespace))
-    })
+    let owner = controller_of(child).filter(|owner| is_of_kind::<Owner>(owner))?;
+    let object = ObjectRef::new(&owner.name);
+    Some(child.namespace.iter().fold(object, |object, namespace| object.within(namespace)))
 }
 
 /// The owners to enqueue for the deltas of one kind of child: the current and the previous controller, and the owners that

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use grove_runtime::metrics::register;
 use parking_lot::Mutex;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -58,21 +59,16 @@ impl WorkQueueMetrics {
             "workqueue_work_duration_seconds",
             "How long in seconds processing an item from workqueue takes.",
         );
-        let metrics = Self {
-            depth: IntGaugeVec::new(depth, &["name", "priority"])?,
-            adds: IntCounterVec::new(adds, &["name"])?,
-            retries: IntCounterVec::new(retries, &["name"])?,
-            queue_duration: HistogramVec::new(queue_duration, &["name"])?,
-            work_duration: HistogramVec::new(work_duration, &["name"])?,
-            in_flight: Arc::default(),
-        };
-        registry.register(Box::new(InFlightCollector::new(Arc::clone(&metrics.in_flight))?))?;
-        registry.register(Box::new(metrics.depth.clone()))?;
-        registry.register(Box::new(metrics.adds.clone()))?;
-        registry.register(Box::new(metrics.retries.clone()))?;
-        registry.register(Box::new(metrics.queue_duration.clone()))?;
-        registry.register(Box::new(metrics.work_duration.clone()))?;
-        Ok(metrics)
+        let in_flight: Arc<Mutex<BTreeMap<_, _>>> = Arc::default();
+        registry.register(Box::new(InFlightCollector::new(Arc::clone(&in_flight))?))?;
+        Ok(Self {
+            depth: register(registry, IntGaugeVec::new(depth, &["name", "priority"])?)?,
+            adds: register(registry, IntCounterVec::new(adds, &["name"])?)?,
+            retries: register(registry, IntCounterVec::new(retries, &["name"])?)?,
+            queue_duration: register(registry, HistogramVec::new(queue_duration, &["name"])?)?,
+            work_duration: register(registry, HistogramVec::new(work_duration, &["name"])?)?,
+            in_flight,
+        })
     }
 
     /// The metrics of the queue of this controller.

@@ -63,21 +63,33 @@ impl ApiError {
         matches!(self.code, 0 | 401 | 429 | 503 | 504)
     }
 
-    /// The error of a request that the service always needs, such as a watch. There, code 403 means a missing RBAC rule; a
-    /// write can be forbidden for other reasons, such as a quota.
-    pub fn for_required_access(status: &Status) -> Self {
-        let error = Self::from_status(status);
-        match error.code {
-            403 => Self { message: [&*error.message, FORBIDDEN_HINT].join("; "), ..error },
-            _ => error,
-        }
+    /// The error of a request that got no answer within `limit`.
+    pub(crate) fn timeout(limit: Duration) -> Self {
+        Self::new(0, "Timeout", RequestTimeout(limit).to_string())
     }
 
-    fn from_status(status: &Status) -> Self {
+    /// The error of a request for a kind that the API server does not serve.
+    pub(crate) fn not_served() -> Self {
+        let message = "the API server does not serve this kind; its definition has to be installed";
+        Self::new(404, Self::NOT_SERVED, message)
+    }
+
+    /// The error of a request that the service always needs, such as a watch. There, code 403 means a missing RBAC rule; a
+    /// write can be forbidden for other reasons, such as a quota.
+    #[must_use]
+    pub fn for_required_access(self) -> Self {
+        match self.code {
+            403 => Self { message: [&*self.message, FORBIDDEN_HINT].join("; "), ..self },
+            _ => self,
+        }
+    }
+}
+
+impl From<&Status> for ApiError {
+    fn from(status: &Status) -> Self {
         // The API server answers an unknown path with plain text instead of a Status.
         if status.code == 404 && status.reason != "NotFound" {
-            let message = "the API server does not serve this kind; its definition has to be installed";
-            return Self::new(404, Self::NOT_SERVED, message);
+            return Self::not_served();
         }
         if status.code == 401 {
             return Self::new(401, &*status.reason, [&*status.message, UNAUTHORIZED_HINT].join("; "));
@@ -100,7 +112,12 @@ impl ApiError {
 impl From<&kube::Error> for ApiError {
     fn from(error: &kube::Error) -> Self {
         if let kube::Error::Api(status) = error {
-            return Self::from_status(status);
+            return Self::from(&**status);
+        }
+        if let kube::Error::Service(source) = error
+            && let Some(RequestTimeout(limit)) = source.downcast_ref::<RequestTimeout>()
+        {
+            return Self::timeout(*limit);
         }
         Self::new(0, "Transport", error_chain(error))
     }
@@ -117,6 +134,11 @@ impl Display for ApiError {
 }
 
 impl Error for ApiError {}
+
+/// A request that got no answer within this time.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {0:?}")]
+pub(crate) struct RequestTimeout(pub(crate) Duration);
 
 /// The error and its sources, joined by colons. A text that an earlier error already contains is left out.
 pub fn error_chain(error: &dyn Error) -> String {

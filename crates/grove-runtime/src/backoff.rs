@@ -1,4 +1,5 @@
-//! Exponential backoff with jitter, for repeated failures.
+//! Exponential backoff with jitter: the delays after failed reconciles ([`Backoff::for_objects`]), and after failed lists and watches
+//! ([`Backoff::for_watches`]).
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -42,12 +43,17 @@ impl Backoff {
             self.failures = 0;
         }
         self.last_failure = Some(now);
-        let doubled = self.min.saturating_mul(1 << self.failures.min(16)).min(self.max);
+        let doubled = exponential_delay(self.min, self.max, self.failures);
         self.failures += 1;
         let [a, b, c, d, ..] = random_number().to_ne_bytes();
         let jitter = f64::from(u32::from_ne_bytes([a, b, c, d])) / f64::from(u32::MAX);
         self.min.max(doubled.mul_f64(0.5 + 0.5 * jitter))
     }
+}
+
+/// The delay after this many earlier failures: doubled for each of them, from `min` to `max`.
+pub fn exponential_delay(min: Duration, max: Duration, earlier_failures: u32) -> Duration {
+    min.saturating_mul(1 << earlier_failures.min(16)).min(max)
 }
 
 /// A random number without cryptographic quality. The standard library seeds each `RandomState` from the system.

@@ -233,6 +233,14 @@ impl<K: Resource> Cache<K> {
         cache
     }
 
+    /// Whether an object of that name with this uid exists, be it readable or not.
+    pub fn contains_uid(&self, namespace: &str, name: &str, uid: Option<&str>) -> bool {
+        let indexer = self.indexer.read();
+        let readable = indexer.get(namespace, name).is_some_and(|object| object.meta().uid.as_deref() == uid);
+        let unreadable = indexer.unreadable.get(namespace, name);
+        readable || unreadable.is_some_and(|object| object.metadata.uid.as_deref() == uid)
+    }
+
     /// The objects that the object with this uid controls, sorted by namespace and name.
     pub fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
         self.by_index(&Index::OWNER, owner_uid)

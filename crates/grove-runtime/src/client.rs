@@ -1,6 +1,7 @@
-//! Clients of the API server, from a kubeconfig or the service account of the pod. They do not retry by themselves.
+//! Clients of the API server, from a kubeconfig or the service account of the pod, and the time limit of a request. The clients do
+//! not retry by themselves.
 
-use std::{path::Path, time::Duration};
+use std::{future::Future, path::Path, time::Duration};
 
 use anyhow::Context;
 use axum::http::{HeaderValue, header::USER_AGENT};
@@ -10,6 +11,7 @@ use kube::{
     client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use tokio::time::timeout;
 use tower::{
     layer::util::Identity,
     limit::RateLimitLayer,
@@ -17,6 +19,8 @@ use tower::{
 };
 
 use grove_api_types::SYSTEM_NAMESPACE;
+
+use crate::api_error::RequestTimeout;
 
 /// The time limit of a single request. A later observation shows whether the request was carried out.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +49,17 @@ pub struct Connection {
     pub server: String,
     /// The namespace of the service. A process outside of a cluster has the namespace `grove-system`.
     pub namespace: String,
+}
+
+/// The result of `request`, or an error of the client if it got no answer within `limit`.
+///
+/// # Errors
+/// The error of the request, or the timeout. [`ApiError`](crate::api_error::ApiError) contains the limit.
+pub async fn with_timeout<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    timeout(limit, request).await.unwrap_or_else(|_| Err(kube::Error::Service(Box::new(RequestTimeout(limit)))))
 }
 
 /// Installs ring as the cryptography provider of the process. Call it before the first use of TLS.
@@ -111,12 +126,16 @@ fn rate_limit(rate: Option<RateLimit>) -> Either<RateLimitLayer, Identity> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{
+        convert::Infallible,
+        future::{pending, ready},
+    };
 
     use tokio::time::Instant;
     use tower::{Layer, Service, ServiceExt, service_fn};
 
     use super::*;
+    use crate::api_error::ApiError;
 
     /// The time for `requests` requests to a server that responds immediately.
     async fn time_of(requests: u32, rate: Option<RateLimit>) -> Duration {
@@ -134,6 +153,15 @@ mod tests {
         assert_eq!(time_of(5, Some(rate)).await, Duration::ZERO, "a burst does not wait");
         let time = time_of(50, Some(rate)).await;
         assert!((4400..=4700).contains(&time.as_millis()), "50 requests at 10 per second took {time:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_is_an_error_with_the_limit() {
+        let limit = Duration::from_secs(10);
+        let error = with_timeout(limit, pending::<Result<(), _>>()).await.unwrap_err();
+        assert_eq!(ApiError::from(&error), ApiError::timeout(limit));
+        assert_eq!(ApiError::timeout(limit).to_string(), "Timeout: no answer within 10s");
+        assert_eq!(with_timeout(limit, ready(Ok(1))).await.unwrap(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Leader election: of the replicas of a service, only the holder of its Lease writes.
+//! Leader election: of the replicas of a service, only the holder of its Lease writes. What the others do: see [`crate::leadership`].
 //!
 //! The algorithm is that of client-go's `leaderelection`, with two differences. A leader knows by its own monotonic clock
 //! when its leadership expires ([`Leadership`]), so every write is gated without a request. The standbys watch the Lease
@@ -17,13 +17,14 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, ResourceExt,
     api::{PostParams, WatchEvent, WatchParams},
-    core::Status,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use self::record::{LeaderElectionRecord, ObservedRecord};
 use crate::{
     api_error::ApiError,
+    client::with_timeout,
+    failure_log::FailureLog,
     leadership::{Leadership, LeadershipEnd},
     metrics::Metrics,
     resource_version::is_older,
@@ -51,8 +52,7 @@ pub struct LeaderElector {
     leadership: Leadership,
     metrics: Metrics,
     has_led: bool,
-    /// The last error that was logged, so that a repeated error is logged once.
-    last_error: Option<String>,
+    failures: FailureLog,
 }
 
 /// Why a leader must end its process.
@@ -78,34 +78,9 @@ pub enum LeadershipLost {
     },
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error("the API server did not answer in time")]
-    Timeout,
-    #[error("{}", api_error(.0))]
-    Api(kube::Error),
-}
-
-impl Error {
-    fn status(&self) -> Option<&Status> {
-        match self {
-            Self::Api(kube::Error::Api(status)) => Some(status),
-            Self::Api(_) | Self::Timeout => None,
-        }
-    }
-
-    fn is_conflict(&self) -> bool {
-        self.status().is_some_and(|status| status.code == 409)
-    }
-
-    fn is_not_found(&self) -> bool {
-        self.status().is_some_and(|status| status.code == 404)
-    }
-}
-
 /// A service always needs access to its Lease, so a 403 names the missing permission.
 fn api_error(error: &kube::Error) -> ApiError {
-    if let kube::Error::Api(status) = error { ApiError::for_required_access(status) } else { ApiError::from(error) }
+    ApiError::from(error).for_required_access()
 }
 
 impl LeaderElector {
@@ -130,7 +105,7 @@ impl LeaderElector {
             leadership,
             metrics,
             has_led: false,
-            last_error: None,
+            failures: FailureLog::default(),
         }
     }
 
@@ -168,7 +143,7 @@ impl LeaderElector {
     }
 
     /// Acquires the Lease if it is available. Otherwise waits for the next change, and returns `None`.
-    async fn try_acquire(&mut self, observed: &mut Option<ObservedRecord>) -> Result<Option<Lease>, Error> {
+    async fn try_acquire(&mut self, observed: &mut Option<ObservedRecord>) -> Result<Option<Lease>, ApiError> {
         let Some(lease) = self.get().await? else {
             // After a deletion the previous holder leads until its leadership expires or it notices the deletion.
             if let Some(observed) = observed.as_ref().filter(|observed| !observed.is_expired()) {
@@ -189,13 +164,13 @@ impl LeaderElector {
     }
 
     /// Returns when the Lease is released, deleted, or expired: it did not change for the lease duration of its holder.
-    async fn watch(&self, lease: &Lease, observed: &mut Option<ObservedRecord>) -> Result<(), Error> {
+    async fn watch(&self, lease: &Lease, observed: &mut Option<ObservedRecord>) -> Result<(), ApiError> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name));
         let version = lease.resource_version().unwrap_or_default();
         let mut events = self.with_timeout(self.api.watch(&params, &version)).await?.boxed();
         while let Some(expiry) = observed.as_ref().map(ObservedRecord::expiry) {
             let Ok(event) = timeout_at(expiry, events.try_next()).await else { return Ok(()) };
-            match event.map_err(Error::Api)? {
+            match event.map_err(|error| api_error(&error))? {
                 Some(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
                     *observed = Some(ObservedRecord::of(&lease, observed.take(), self.election.lease_duration));
                     if record::is_released(&lease) {
@@ -204,7 +179,7 @@ impl LeaderElector {
                 }
                 Some(WatchEvent::Bookmark(_)) => {}
                 Some(WatchEvent::Deleted(_)) => return Ok(()),
-                Some(WatchEvent::Error(status)) => return Err(Error::Api(kube::Error::Api(status))),
+                Some(WatchEvent::Error(status)) => return Err(api_error(&kube::Error::Api(status))),
                 // The server ends each watch after some minutes. The pause limits the rate if it ends one immediately.
                 None => {
                     sleep(self.election.retry_period).await;
@@ -230,7 +205,7 @@ impl LeaderElector {
         }
     }
 
-    async fn renew(&mut self, lease: &Lease) -> Result<Result<Lease, LeadershipLost>, Error> {
+    async fn renew(&mut self, lease: &Lease) -> Result<Result<Lease, LeadershipLost>, ApiError> {
         if let Some(renewed) = self.create_or_update(Some(lease.clone())).await? {
             return Ok(Ok(renewed));
         }
@@ -250,14 +225,14 @@ impl LeaderElector {
         }
     }
 
-    async fn get(&self) -> Result<Option<Lease>, Error> {
+    async fn get(&self) -> Result<Option<Lease>, ApiError> {
         self.with_timeout(self.api.get_opt(&self.name)).await
     }
 
     /// Writes this replica as the holder over the `observed` version of the Lease, and extends the leadership. `None` if
     /// another write came first.
     #[expect(clippy::disallowed_methods, reason = "the elector writes its Lease")]
-    async fn create_or_update(&mut self, observed: Option<Lease>) -> Result<Option<Lease>, Error> {
+    async fn create_or_update(&mut self, observed: Option<Lease>) -> Result<Option<Lease>, ApiError> {
         let (params, started) = (PostParams::default(), Instant::now());
         let observed = observed.filter(|lease| lease.resource_version().is_some());
         let is_new = observed.is_none();
@@ -278,14 +253,15 @@ impl LeaderElector {
                 self.leadership.extend(started, self.election.renew_deadline);
                 Ok(Some(lease))
             }
-            Err(error) if error.is_conflict() || !is_new && error.is_not_found() => Ok(None),
+            Err(error) if error.code == 409 || !is_new && error.code == 404 => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Clears the holder, so that a standby takes over without waiting for the expiry.
     async fn release(&self) {
-        let released = timeout(LEASE_REQUEST_TIMEOUT, self.release_lease()).await.unwrap_or(Err(Error::Timeout));
+        let timed_out = Err(ApiError::timeout(LEASE_REQUEST_TIMEOUT));
+        let released = timeout(LEASE_REQUEST_TIMEOUT, self.release_lease()).await.unwrap_or(timed_out);
         let message = released.map_or_else(
             |error| format!("could not release the lease, it will expire: {error}"),
             |()| "released the lease".to_owned(),
@@ -294,35 +270,34 @@ impl LeaderElector {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the elector writes its Lease")]
-    async fn release_lease(&self) -> Result<(), Error> {
+    async fn release_lease(&self) -> Result<(), ApiError> {
         while let Some(lease) = self.get().await?.filter(|lease| self.record.is_holder(lease)) {
             let released = record::released(lease);
             match self.with_timeout(self.api.replace(&self.name, &PostParams::default(), &released)).await {
-                Err(error) if error.is_conflict() => {}
+                Err(error) if error.code == 409 => {}
                 other => return other.map(drop),
             }
         }
         Ok(())
     }
 
-    async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+    async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
         // A request that times out must leave time for a second attempt before the leadership expires.
         let limit = LEASE_REQUEST_TIMEOUT.min(self.election.renew_deadline / 2);
-        timeout(limit, call).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
+        with_timeout(limit, call).await.map_err(|error| api_error(&error))
     }
 
-    async fn wait_after(&mut self, error: &Error) {
-        let hint = if error.is_not_found() { "; does the namespace exist?" } else { "" };
+    async fn wait_after(&mut self, error: &ApiError) {
+        let hint = if error.code == 404 { "; does the namespace exist?" } else { "" };
         let message = format!("{error}{hint}");
-        if self.last_error.as_ref() != Some(&message) {
+        if self.failures.should_log_failure(&message) {
             tracing::warn!(lease = self.name, "could not read or write the lease, will retry: {message}");
-            self.last_error = Some(message);
         }
         sleep(self.election.retry_period).await;
     }
 
     fn recovered(&mut self) {
-        if self.last_error.take().is_some() {
+        if self.failures.should_log_recovery() {
             tracing::info!(lease = self.name, "the requests for the lease succeed again");
         }
     }

@@ -31,3 +31,4 @@ mod resource_version;
 pub mod api_error;
 pub mod backoff;
 pub mod clock;
+pub mod failure_log;

@@ -203,7 +203,8 @@ fn register_gauge(
     register(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }
 
-fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {
+/// Registers a metric that the service defines itself, and returns it.
+pub fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C, prometheus::Error> {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }

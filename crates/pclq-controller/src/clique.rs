@@ -94,8 +94,8 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &clique);
     let plan = plan::plan(&observed, now);
-    ctx.write_history.record_creates(observed.uid(), &plan);
-    ctx.replacements.record_creates(observed.uid(), &plan);
+    ctx.write_history.record_created_names(observed.uid(), &plan);
+    ctx.replacements.record_creation_times(observed.uid(), &plan);
     ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
     let result = ctx.executor.execute(&*clique, &plan).await;
     ctx.creates.record(&clique, &observed.backed_off, &result);

@@ -1,23 +1,18 @@
 //! The identity of a pod: its index within its clique, and the clique that it belongs to.
 
 use grove_api_types::labels;
-use grove_api_types::ownership::controller_of;
+use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 /// Whether a clique controls the pod, or could adopt it.
 pub(crate) fn is_grove_pod(pod: &SlimPod) -> bool {
     match controller_of(pod.meta()) {
-        Some(owner) => is_clique(owner),
+        Some(owner) => is_of_kind::<PodClique>(owner),
         None => labelled_clique(pod.meta()).is_some(),
     }
-}
-
-fn is_clique(owner: &OwnerReference) -> bool {
-    let group = owner.api_version.split_once('/').map(|(group, _)| group);
-    owner.kind == PodClique::kind(&()) && group == Some(&*PodClique::group(&()))
 }
 
 /// The clique that the labels of the pod name, if Grove manages the pod.

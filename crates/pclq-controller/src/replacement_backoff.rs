@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::backoff::exponential_delay;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -86,13 +87,11 @@ impl ReplacementBackoff {
     }
 
     /// Records when the pods of a plan are created, before the plan is executed.
-    pub(crate) fn record_creates(&self, clique_uid: &str, plan: &Plan) {
+    pub(crate) fn record_creation_times(&self, clique_uid: &str, plan: &Plan) {
         let mut by_uid = self.0.lock();
         let Some(backoff) = by_uid.get_mut(clique_uid) else { return };
         let now = Instant::now();
-        for step in plan.steps() {
-            let Step::Create(Create { target: _, object }) = step else { continue };
-            let Some(index) = object.index() else { continue };
+        for (index, _) in plan.indexed_creates() {
             if let Some(entry) = backoff.by_index.get_mut(&index) {
                 entry.created_at = Some(now);
             }
@@ -151,7 +150,7 @@ fn latest_ended<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> BTreeMap<i32, &'
 
 /// The delay after this many pods in sequence ended.
 fn delay(ended: u32) -> Duration {
-    MIN_DELAY.saturating_mul(1 << ended.saturating_sub(1).min(16)).min(MAX_DELAY)
+    exponential_delay(MIN_DELAY, MAX_DELAY, ended.saturating_sub(1))
 }
 
 fn age(pod: &SlimPod, now: Timestamp) -> Duration {

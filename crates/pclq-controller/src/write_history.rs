@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
-use grove_controller::plan::{Create, Plan, Step};
+use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use kube::Resource;
@@ -46,12 +46,11 @@ impl WriteHistory {
         writes.clone()
     }
 
-    /// Records the names of the pods to create, before the plan is executed.
-    pub(crate) fn record_creates(&self, clique_uid: &str, plan: &Plan) {
-        for step in plan.steps() {
-            let Step::Create(Create { target, object }) = step else { continue };
-            let Some(index) = object.index() else { continue };
-            let mut all = self.0.lock();
+    /// Records the names of the pods to create, before the plan is executed. Expectations cannot replace them: they drop a create
+    /// without a response.
+    pub(crate) fn record_created_names(&self, clique_uid: &str, plan: &Plan) {
+        let mut all = self.0.lock();
+        for (index, target) in plan.indexed_creates() {
             all.entry(clique_uid.to_owned()).or_default().created_names.insert(index, target.name.clone());
         }
     }

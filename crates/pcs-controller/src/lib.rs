@@ -16,6 +16,9 @@ pub mod rbac;
 mod scaling_group;
 mod set;
 
+#[cfg(test)]
+mod tests;
+
 use context::Context;
 use informers::PcsCaches;
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use axum::http::StatusCode;
 use grove_api_types::admission::Rule;
+use grove_runtime::metrics::register;
 use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use crate::webhook::Webhook;
@@ -47,7 +48,9 @@ impl Decision {
 
 impl WebhookMetrics {
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| IntCounterVec::new(Opts::new(name, help), labels);
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
         let latency = HistogramOpts::new(
             "controller_runtime_webhook_latency_seconds",
             "Latency of admission requests in seconds, by the path of the webhook.",
@@ -56,14 +59,22 @@ impl WebhookMetrics {
             "controller_runtime_webhook_requests_in_flight",
             "Admission requests that have no response yet, by the path of the webhook.",
         );
-        let metrics = Self {
+        let bytes_in_flight = IntGauge::new(
+            "grove_webhook_request_bytes_in_flight",
+            "Bytes of the request bodies that are being received or parsed.",
+        );
+        let certificate_expiry = Gauge::new(
+            "grove_webhook_certificate_expiry_timestamp_seconds",
+            "Expiry of the serving certificate, in seconds since 1970.",
+        );
+        Ok(Self {
             requests: counter(
                 "controller_runtime_webhook_requests_total",
                 "Admission requests by path and HTTP status code; 499: the client cancelled the request.",
                 &["webhook", "code"],
             )?,
-            latency: HistogramVec::new(latency.buckets(BUCKETS.to_vec()), &["webhook"])?,
-            in_flight: IntGaugeVec::new(in_flight, &["webhook"])?,
+            latency: register(registry, HistogramVec::new(latency.buckets(BUCKETS.to_vec()), &["webhook"])?)?,
+            in_flight: register(registry, IntGaugeVec::new(in_flight, &["webhook"])?)?,
             decisions: counter(
                 "grove_webhook_decisions_total",
                 "Admission responses by the path of the webhook and the decision: allowed, patched or denied.",
@@ -74,23 +85,9 @@ impl WebhookMetrics {
                 "Field errors in denied requests, by rule; docs/admission.md lists the rules.",
                 &["rule"],
             )?,
-            bytes_in_flight: IntGauge::new(
-                "grove_webhook_request_bytes_in_flight",
-                "Bytes of the request bodies that are being received or parsed.",
-            )?,
-            certificate_expiry: Gauge::new(
-                "grove_webhook_certificate_expiry_timestamp_seconds",
-                "Expiry of the serving certificate, in seconds since 1970.",
-            )?,
-        };
-        registry.register(Box::new(metrics.requests.clone()))?;
-        registry.register(Box::new(metrics.latency.clone()))?;
-        registry.register(Box::new(metrics.in_flight.clone()))?;
-        registry.register(Box::new(metrics.decisions.clone()))?;
-        registry.register(Box::new(metrics.violations.clone()))?;
-        registry.register(Box::new(metrics.bytes_in_flight.clone()))?;
-        registry.register(Box::new(metrics.certificate_expiry.clone()))?;
-        Ok(metrics)
+            bytes_in_flight: register(registry, bytes_in_flight?)?,
+            certificate_expiry: register(registry, certificate_expiry?)?,
+        })
     }
 
     /// Starts the measurement of one request. It ends when the timer is dropped.

@@ -276,10 +276,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn is_cached(&self, informers: &SharedInformerFactory, namespace: &str, name: &str, uid: &str) -> bool {
-        let cache = informers.cache::<C::Object>();
-        let readable = cache.get(namespace, name).and_then(|cached| cached.uid());
-        let unreadable = cache.unreadable(namespace, name).and_then(|cached| cached.metadata.uid.clone());
-        [readable, unreadable].iter().flatten().any(|cached| cached == uid)
+        informers.cache::<C::Object>().contains_uid(namespace, name, Some(uid))
     }
 
     fn apply_create(&self, create: &Create, children: &mut ObservedChildren, stored: &dyn Fn(&mut ObjectMeta)) -> bool {

@@ -1,4 +1,4 @@
-//! The exponential backoff of each object after a failed reconcile: 500 ms, doubled up to 1 min ([`Backoff::for_objects`]).
+//! The exponential backoff of each object after a failed reconcile. [`Backoff::for_objects`] has the numbers.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,12 +1,12 @@
 //! The steps that change or delete an existing object: how they are sent, and what the responses mean.
 
-use grove_api_types::ownership::controller_of;
+use grove_api_types::ownership::is_adoptable;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::{Executor, execution_result::Effect, requests};
-use crate::plan::{Adopt, Delete, Patch, PatchBody, Target};
+use crate::plan::{Adopt, Delete, Patch, PatchBody};
 
 impl Executor {
     pub(super) async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
@@ -37,10 +37,9 @@ impl Executor {
     // Two live GETs instead of the cache: a terminating owner may have released its children intentionally, and an object that
     // changes all the time would hardly ever have the observed resourceVersion.
     pub(super) async fn adopt(&self, Adopt { target, owner, reference }: &Adopt) -> Result<Effect, ApiError> {
-        let stays = |live: &ObjectMeta, seen: &Target| live.uid == seen.uid && live.deletion_timestamp.is_none();
         let (owning, live) = (self.live_meta(owner).await?, self.live_meta(target).await?);
-        let live = live.filter(|live| stays(live, target) && owning.is_some_and(|owning| stays(&owning, owner)));
-        let live = live.filter(|live| controller_of(live).is_none());
+        let may_adopt = |owning: ObjectMeta| owning.uid == owner.uid && owning.deletion_timestamp.is_none();
+        let live = live.filter(|live| live.uid == target.uid && is_adoptable(live) && owning.is_some_and(may_adopt));
         let Some(metadata) = live else { return Ok(Effect::Superseded) };
         let others = metadata.owner_references.into_iter().flatten();
         let others = others.filter(|other| reference.iter().all(|ours| ours.uid != other.uid));

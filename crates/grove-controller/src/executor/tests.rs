@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
+use tokio::time::timeout;
 
 mod deletes;
 mod leading;
@@ -71,7 +72,7 @@ fn errors_401_and_403_carry_a_hint() {
         (409, "Conflict", "the server returned Conflict", "the server returned Conflict"),
     ] {
         let status: kube::core::Status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
-        let needed = ApiError::for_required_access(&status);
+        let needed = ApiError::for_required_access(ApiError::from(&status));
         let written = ApiError::from(&kube::Error::Api(Box::new(status)));
         assert_eq!((&*written.message, &*needed.message), (of_write, of_need));
         assert_eq!((written.code, needed.code, &*needed.reason), (code, code, reason));

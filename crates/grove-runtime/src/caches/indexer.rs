@@ -12,7 +12,7 @@ use kube::{Resource, ResourceExt};
 
 use super::{
     Delta,
-    unreadable_objects::{DecodedObject, UnreadableObject, UnreadableObjects},
+    unreadable_objects::{self, DecodedObject, UnreadableObject, UnreadableObjects},
 };
 use crate::resource_version::is_older;
 
@@ -310,7 +310,7 @@ impl<K: Resource> Indexer<K> {
 }
 
 fn key<K: Resource>(object: &K) -> (String, String) {
-    (object.namespace().unwrap_or_default(), object.name_any())
+    unreadable_objects::key(object.meta())
 }
 
 fn is_same_version<K: Resource>(a: &K, b: &K) -> bool {

@@ -7,7 +7,6 @@
 
 use std::{
     fmt::{self, Debug, Display, Formatter},
-    future::Future,
     time::Duration,
 };
 
@@ -25,11 +24,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::{Filter, unreadable_objects::DecodedObject};
-use crate::{
-    api_error::{ApiError, error_chain},
-    backoff::Backoff,
-    metrics::Metrics,
-};
+use crate::{api_error::ApiError, backoff::Backoff, client::with_timeout, failure_log::FailureLog, metrics::Metrics};
 
 /// The limit for one page of a list, and for the start of a watch.
 const LIST_OR_WATCH_START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -77,26 +72,16 @@ pub(super) struct Reflector<K> {
     is_interrupted: bool,
     /// Whether a request had no answer, so that the server may have been restored from a backup meanwhile.
     was_unreachable: bool,
-    /// The last error that was logged, so that each one is logged once.
-    last_error: Option<String>,
+    failures: FailureLog,
 }
 
+/// The error of a request, or the status that a watch sent as its last event.
 #[derive(Debug)]
-enum Error {
-    /// The request failed.
-    Api(kube::Error),
-    /// The watch sent an error as its last event.
-    WatchStatus(Box<Status>),
-    /// There was no answer within [`LIST_OR_WATCH_START_TIMEOUT`].
-    Timeout,
-}
+struct Error(kube::Error);
 
 impl Error {
     fn status(&self) -> Option<&Status> {
-        match self {
-            Self::Api(kube::Error::Api(status)) | Self::WatchStatus(status) => Some(status),
-            Self::Api(_) | Self::Timeout => None,
-        }
+        if let kube::Error::Api(status) = &self.0 { Some(status) } else { None }
     }
 
     fn is_expired(&self) -> bool {
@@ -110,7 +95,7 @@ impl Error {
 
     /// A response or an event is not in the format of the API. kube reports such an event as a status without a code.
     fn is_malformed(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::SerdeError(_))) || self.status().is_some_and(|status| status.code == 0)
+        matches!(self.0, kube::Error::SerdeError(_)) || self.status().is_some_and(|status| status.code == 0)
     }
 
     fn is_without_answer(&self) -> bool {
@@ -118,24 +103,22 @@ impl Error {
     }
 
     fn retry_after(&self) -> Duration {
-        let seconds = self.status().and_then(|status| status.details.as_ref()).map_or(0, |d| d.retry_after_seconds);
-        Duration::from_secs(seconds.into())
+        self.status().and_then(|status| ApiError::from(status).retry_after).unwrap_or_default()
     }
 }
 
 impl Display for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => write!(f, "the API server did not answer within {LIST_OR_WATCH_START_TIMEOUT:?}"),
-            _ if self.is_not_served() => {
-                write!(f, "the API server does not serve this kind; its definition has to be installed")
-            }
+        let error = ApiError::from(&self.0).for_required_access();
+        if self.is_not_served() {
+            write!(f, "{}", ApiError::not_served().message)
+        } else if self.is_malformed() {
             // The error may contain a part of an object.
-            _ if self.is_malformed() => write!(f, "the API server sent a list or an event that is not valid"),
-            Self::Api(kube::Error::Api(status)) | Self::WatchStatus(status) => {
-                write!(f, "the API server answered {}", ApiError::for_required_access(status))
-            }
-            Self::Api(error) => write!(f, "the API server cannot be reached: {}", error_chain(error)),
+            write!(f, "the API server sent a list or an event that is not valid")
+        } else if self.is_without_answer() {
+            write!(f, "the API server cannot be reached: {}", error.message)
+        } else {
+            write!(f, "the API server answered {error}")
         }
     }
 }
@@ -163,7 +146,7 @@ where
             version: None,
             is_interrupted: false,
             was_unreachable: false,
-            last_error: None,
+            failures: FailureLog::default(),
         }
     }
 
@@ -189,23 +172,22 @@ where
                 }
             };
             sink(Event::Error(error.clone()));
-            self.back_off(error, min_delay).await;
+            self.back_off(&error, min_delay).await;
         }
     }
 
-    async fn back_off(&mut self, error: String, min_delay: Duration) {
+    async fn back_off(&mut self, error: &str, min_delay: Duration) {
         let kind = &self.kind;
         self.metrics.record_watch_failure(kind);
         let delay = self.backoff.next_delay().max(min_delay);
-        if self.last_error.as_ref() != Some(&error) {
+        if self.failures.should_log_failure(error) {
             tracing::warn!(kind, ?delay, "list and watch failed, retrying: {error}");
-            self.last_error = Some(error);
         }
         tokio::time::sleep(delay).await;
     }
 
     fn recovered(&mut self) {
-        if self.last_error.take().is_some() {
+        if self.failures.should_log_recovery() {
             tracing::info!(kind = self.kind, "the watch receives events again");
         }
     }
@@ -292,7 +274,8 @@ where
     /// Sends a request of this name. The name is in traces.
     #[expect(clippy::disallowed_methods, reason = "the reflector decodes each object of a list on its own")]
     async fn request_text(&self, name: &'static str, request: BuiltRequest) -> Result<String, Error> {
-        with_timeout(self.client.request_text(named(name, request)?)).await
+        let text = self.client.request_text(named(name, request)?);
+        with_timeout(LIST_OR_WATCH_START_TIMEOUT, text).await.map_err(Error)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the reflector decodes each object of a watch on its own")]
@@ -307,12 +290,13 @@ where
         let requested = Duration::from_secs(seconds.into());
         let started = Instant::now();
         let request = named("watch", self.requests.watch(&params, &version))?;
-        let mut events = with_timeout(self.client.request_events::<Box<RawValue>>(request)).await?.boxed();
+        let events = self.client.request_events::<Box<RawValue>>(request);
+        let mut events = with_timeout(LIST_OR_WATCH_START_TIMEOUT, events).await.map_err(Error)?.boxed();
         self.metrics.record_watch(&self.kind);
         let mut received = 0;
         // Without this timeout a connection that broke unnoticed would stay silent for ever.
         while let Ok(event) = timeout(requested + Duration::from_secs(10), events.try_next()).await {
-            match event.map_err(Error::Api)? {
+            match event.map_err(Error)? {
                 None => {
                     self.is_interrupted = started.elapsed() + Duration::from_secs(1) < requested;
                     return Ok(received);
@@ -330,7 +314,7 @@ where
             WatchEvent::Added(object) | WatchEvent::Modified(object) => sink(Event::Apply(self.decode_event(&object))),
             WatchEvent::Deleted(object) => sink(Event::Delete(self.decode_event(&object))),
             WatchEvent::Bookmark(bookmark) => self.version = Some(bookmark.metadata.resource_version),
-            WatchEvent::Error(status) => return Err(Error::WatchStatus(status)),
+            WatchEvent::Error(status) => return Err(Error(kube::Error::Api(status))),
         }
         self.recovered();
         Ok(())
@@ -345,12 +329,8 @@ where
     }
 }
 
-async fn with_timeout<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-    timeout(LIST_OR_WATCH_START_TIMEOUT, request).await.map_err(|_| Error::Timeout)?.map_err(Error::Api)
-}
-
 fn named(name: &'static str, request: BuiltRequest) -> Result<http::Request<Vec<u8>>, Error> {
-    let mut request = request.map_err(|error| Error::Api(kube::Error::BuildRequest(error)))?;
+    let mut request = request.map_err(|error| Error(kube::Error::BuildRequest(error)))?;
     request.extensions_mut().insert(name);
     Ok(request)
 }
@@ -365,5 +345,5 @@ struct RawList<'a> {
 }
 
 fn parse_list(text: &str) -> Result<RawList<'_>, Error> {
-    serde_json::from_str(text).map_err(|error| Error::Api(kube::Error::SerdeError(error)))
+    serde_json::from_str(text).map_err(|error| Error(kube::Error::SerdeError(error)))
 }

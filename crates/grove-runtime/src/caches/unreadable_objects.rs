@@ -19,11 +19,9 @@ pub struct UnreadableObject {
     pub reason: String,
 }
 
-impl UnreadableObject {
-    fn key(&self) -> (String, String) {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        (text(&self.metadata.namespace), text(&self.metadata.name))
-    }
+/// The namespace and the name of an object. The namespace of a cluster-scoped object is empty.
+pub(super) fn key(metadata: &ObjectMeta) -> (String, String) {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// An object of a list or of a watch event.
@@ -44,10 +42,9 @@ impl<K: Resource> DecodedObject<K> {
         }
     }
 
-    /// The namespace and the name. The namespace of a cluster-scoped object is empty.
+    /// The namespace and the name.
     pub(super) fn key(&self) -> (String, String) {
-        let metadata = self.metadata();
-        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+        key(self.metadata())
     }
 }
 
@@ -100,7 +97,7 @@ impl UnreadableObjects {
     }
 
     pub(super) fn insert(&mut self, object: Arc<UnreadableObject>) {
-        let (namespace, name) = object.key();
+        let (namespace, name) = key(&object.metadata);
         let known = self.by_namespace.entry(namespace).or_default().insert(name, Arc::clone(&object));
         if known.as_ref() == Some(&object) {
             return;
@@ -133,7 +130,7 @@ impl UnreadableObjects {
 
     /// Removes all objects except those with these names.
     pub(super) fn retain(&mut self, is_listed: impl Fn(&(String, String)) -> bool) {
-        let missing: Vec<_> = self.all().map(|object| object.key()).filter(|key| !is_listed(key)).collect();
+        let missing: Vec<_> = self.all().map(|object| key(&object.metadata)).filter(|key| !is_listed(key)).collect();
         for key in &missing {
             self.remove(key);
         }
@@ -161,7 +158,7 @@ mod tests {
             objects.insert(object(namespace, name));
         }
         let keys = |objects: &UnreadableObjects, namespace: &str| {
-            objects.of_namespace(namespace).map(|object| object.key().1).collect::<Vec<_>>()
+            objects.of_namespace(namespace).map(|object| key(&object.metadata).1).collect::<Vec<_>>()
         };
         assert_eq!((keys(&objects, "ns"), keys(&objects, "none")), (vec!["a".into(), "b".into()], vec![]));
         assert_eq!((objects.len(), objects.all().count()), (3, 3));

@@ -321,7 +321,7 @@ fn a_forbidden_request_names_the_missing_permission() {
         (409, "Conflict", "409 Conflict: the server returned Conflict"),
     ] {
         let status = serde_json::from_value(mock_api_server::status(code, reason)).unwrap();
-        assert_eq!(Error::Api(kube::Error::Api(Box::new(status))).to_string(), expected);
+        assert_eq!(api_error(&kube::Error::Api(Box::new(status))).to_string(), expected);
     }
 }
 

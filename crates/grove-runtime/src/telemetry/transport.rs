@@ -1,28 +1,22 @@
-//! The HTTP client that sends batches of traces to the collector. It logs an outage of the collector once.
+//! The HTTP client that sends batches of traces to the collector. It logs each reason of an outage of the collector once.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hyper_rustls::HttpsConnectorBuilder;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, hyper::HyperClient};
+use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Handle;
 
-use crate::api_error::error_chain;
+use crate::{api_error::error_chain, failure_log::FailureLog};
 
 /// Sends each request on the runtime of the service, because the batch thread of the SDK has no tokio runtime.
 #[derive(Debug)]
 pub(super) struct Transport {
     client: Arc<dyn HttpClient>,
     runtime: Handle,
-    is_failing: AtomicBool,
+    failures: Mutex<FailureLog>,
 }
 
 impl Transport {
@@ -37,15 +31,14 @@ impl Transport {
             connector.with_tls_config(without_roots.with_no_client_auth())
         };
         let client = HyperClient::new(connector.https_or_http().enable_http1().build(), timeout, None);
-        Ok(Self { client: Arc::new(client), runtime: Handle::current(), is_failing: AtomicBool::new(false) })
+        Ok(Self { client: Arc::new(client), runtime: Handle::current(), failures: Mutex::default() })
     }
 
-    /// Logs the first failure of an outage, and the recovery.
     fn report(&self, endpoint: &str, error: Option<&str>) {
-        let was_failing = self.is_failing.swap(error.is_some(), Ordering::Relaxed);
+        let mut failures = self.failures.lock();
         match error {
-            Some(error) if !was_failing => log_outage(endpoint, error),
-            None if was_failing => tracing::info!(endpoint, "the collector accepts traces again"),
+            Some(error) if failures.should_log_failure(error) => log_outage(endpoint, error),
+            None if failures.should_log_recovery() => tracing::info!(endpoint, "the collector accepts traces again"),
             Some(_) | None => {}
         }
     }

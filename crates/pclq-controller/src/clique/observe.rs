@@ -7,6 +7,7 @@ use grove_api_types::admission::default;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
+use grove_api_types::ownership::is_adoptable;
 use grove_api_types::scheduler_v1alpha1::PodGroup;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
@@ -30,7 +31,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let namespace = clique.namespace().unwrap_or_default();
     let pods = caches.pods.owned_by(&uid);
     let mut orphans = caches.pods.orphans(&namespace);
-    orphans.retain(|pod| labelled_clique(&pod.metadata) == clique.metadata.name.as_deref() && !pod.is_terminating());
+    let name = clique.metadata.name.as_deref();
+    orphans.retain(|pod| is_adoptable(&pod.metadata) && labelled_clique(&pod.metadata) == name);
     let unreadable_pods = unreadable_pods(&caches.pods, &clique);
     // Read after the pods: a pod that was deleted in between has a tombstone.
     let tombstones = caches.tombstones.of_clique(&uid);

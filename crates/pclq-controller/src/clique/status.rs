@@ -1,4 +1,4 @@
-//! The status of a clique: pod counts, conditions and errors.
+//! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
 use grove_api_types::labels::{self, Component};
@@ -16,7 +16,6 @@ use kube::ResourceExt;
 use super::observed::Observed;
 
 mod conditions;
-mod rejections;
 
 /// The status of the clique after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {

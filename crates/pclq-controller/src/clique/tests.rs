@@ -63,7 +63,7 @@ impl ProcessMemory {
     fn record(&self, clique: &PodClique, relists: u64, plan: &Plan, result: &ExecutionResult) {
         let uid = clique.uid().expect("a uid");
         self.creates.expectations.expect_creations(clique, plan, |_| relists);
-        self.write_history.record_creates(&uid, plan);
+        self.write_history.record_created_names(&uid, plan);
         self.creates.expectations.record_results(clique, result);
         self.write_history.record_conflicts(&uid, result);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_controller::plan::{ManifestTemplate, Stage, Target};
+use grove_controller::plan::{ManifestTemplate, Stage, Step, Target};
 use serde_json::json;
 
 use super::*;
@@ -52,7 +52,7 @@ async fn replacements_of_pods_that_end_at_once_are_delayed_exponentially() {
         assert_eq!(wait(&backoff, &ended, 0), expected / 2, "the pod counts once");
         tokio::time::advance(Duration::from_secs(expected / 2)).await;
         assert_eq!(wait(&backoff, &ended, 0), 0);
-        backoff.record_creates("u", &creating(0));
+        backoff.record_creation_times("u", &creating(0));
     }
 }
 
@@ -62,7 +62,7 @@ async fn the_lifetime_of_a_pod_shortens_the_delay_and_a_long_one_resets_it() {
     assert_eq!(wait(&backoff, &[pod("a", 0, "Succeeded")], 7), 3);
     assert_eq!(wait(&ReplacementBackoff::default(), &[pod("a", 0, "Succeeded")], 3600), 0);
     for (name, lifetime, expected) in [("b", 15, 5), ("c", 100, 0), ("d", 0, 80), ("e", 600, 0), ("f", 0, 20)] {
-        backoff.record_creates("u", &creating(0));
+        backoff.record_creation_times("u", &creating(0));
         tokio::time::advance(Duration::from_secs(lifetime)).await;
         assert_eq!(wait(&backoff, &[pod(name, 0, "Failed")], 0), expected, "{name}");
     }
@@ -76,7 +76,7 @@ async fn an_ended_pod_that_a_user_deleted_is_replaced_at_once_and_counts() {
     terminating.metadata.deletion_timestamp = terminating.metadata.creation_timestamp.clone();
     assert_eq!(wait(&backoff, &[terminating], 0), 0);
     assert_eq!((wait(&backoff, &[], 0), backoff.len()), (0, 1));
-    backoff.record_creates("u", &creating(0));
+    backoff.record_creation_times("u", &creating(0));
     assert_eq!(wait(&backoff, &[pod("b", 0, "Failed")], 0), 20, "the deleted pod counts");
     assert_eq!(wait(&backoff, &[pod("c", 0, "Failed")], 0), 40);
 }
@@ -115,7 +115,7 @@ async fn an_entry_ends_with_its_index_its_clique_or_a_long_running_replacement()
     assert_eq!((backoff.observe(&clique(1, "1h"), ended.iter(), now).len(), backoff.len()), (0, 0));
 
     backoff.observe(&clique(2, "1h"), ended.iter(), now);
-    backoff.record_creates("u", &creating(1));
+    backoff.record_creation_times("u", &creating(1));
     tokio::time::advance(RESET_AFTER).await;
     backoff.observe(&clique(2, "1h"), [].into_iter(), now);
     assert_eq!(backoff.len(), 0);

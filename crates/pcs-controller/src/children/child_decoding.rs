@@ -2,10 +2,9 @@
 //! object can have the name of a child, and nothing else about it matters.
 
 use grove_api_types::labels::PART_OF;
-use grove_api_types::ownership::controller_of;
+use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -37,5 +36,5 @@ where
 /// Whether the object has the controller of a child, or the label by which a set adopts it.
 fn may_be_child(metadata: &ObjectMeta) -> bool {
     let is_labelled = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(PART_OF));
-    is_labelled || controller_of(metadata).is_some_and(|owner| owner.kind == PodCliqueSet::kind(&()))
+    is_labelled || controller_of(metadata).is_some_and(is_of_kind::<PodCliqueSet>)
 }

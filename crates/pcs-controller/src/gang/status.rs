@@ -1,4 +1,5 @@
-//! The status of a gang: its phase and conditions, derived from the status of its cliques.
+//! The status of a gang: its phase and conditions, derived from the status of its cliques. When it is written:
+//! `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
@@ -57,14 +58,7 @@ fn initialized_condition(holds: bool, observed_generation: Option<i64>) -> Condi
     } else {
         (initialized::POD_GANG_PODS_CREATION_PENDING, "Not all constituent pods have been created yet")
     };
-    let type_ = conditions::INITIALIZED;
-    ConditionUpdate {
-        type_,
-        status: holds.into(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        observed_generation,
-    }
+    condition(conditions::INITIALIZED, holds, (reason, message), observed_generation)
 }
 
 fn ready_condition(holds: bool, observed_generation: Option<i64>) -> ConditionUpdate {
@@ -73,7 +67,15 @@ fn ready_condition(holds: bool, observed_generation: Option<i64>) -> ConditionUp
     } else {
         (ready::INSUFFICIENT_READY_PODS, "some clique has fewer ready pods than its minimum")
     };
-    let type_ = conditions::READY;
+    condition(conditions::READY, holds, (reason, message), observed_generation)
+}
+
+fn condition(
+    type_: &'static str,
+    holds: bool,
+    (reason, message): (&str, &str),
+    observed_generation: Option<i64>,
+) -> ConditionUpdate {
     ConditionUpdate {
         type_,
         status: holds.into(),

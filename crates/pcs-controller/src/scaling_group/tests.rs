@@ -13,32 +13,15 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use crate::children::RetainedMinima;
+use crate::tests::{GROUPED, yaml};
 
 mod cliques;
 mod deletion;
 mod status;
-
-const SET: &str = "
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: m, namespace: prod, uid: u-set, generation: 3}
-spec:
-  replicas: 1
-  template:
-    cliqueStartupType: CliqueStartupTypeInOrder
-    cliques:
-    - {name: f, spec: {roleName: f, replicas: 2, minAvailable: 1, podSpec: {containers: [{name: c}]}}}
-    - {name: p, spec: {roleName: p, replicas: 1, podSpec: {containers: [{name: c, env: [{name: OWN, value: $(GROVE_PCSG_NAME)}, {name: GROVE_PCSG_INDEX, value: mine}]}]}}}
-    - {name: d, labels: {team: x}, spec: {roleName: d, replicas: 3, minAvailable: 2, podSpec: {containers: [{name: c}]}}}
-    podCliqueScalingGroups:
-    - {name: g, cliqueNames: [p, d], replicas: 2, minAvailable: 1}
-";
 
 const GROUP: &str = "
 apiVersion: grove.io/v1alpha1
@@ -52,11 +35,6 @@ metadata:
 spec: {replicas: 2, minAvailable: 1, cliqueNames: [p, d]}
 ";
 
-fn yaml<K: DeserializeOwned>(text: &str) -> K {
-    let value: Value = serde_saphyr::from_str(text).expect("YAML");
-    serde_json::from_value(value).expect("an object of the kind")
-}
-
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
     super::plan::plan(observed, Timestamp::UNIX_EPOCH)
@@ -69,7 +47,7 @@ fn status_of(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus
 
 /// The group with this many replicas, with the gangs of all of them and without cliques.
 fn new(replicas: i32) -> Observed {
-    let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(SET));
+    let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(GROUPED));
     let mut group: PodCliqueScalingGroup = yaml(GROUP);
     group.spec.replicas = replicas;
     let gangs = (0..replicas - 1).map(|number| format!("m-0-g-{number}")).chain(["m-0".to_owned()]);

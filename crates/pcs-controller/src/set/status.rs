@@ -1,4 +1,4 @@
-//! The status of a set: replica counts, conditions and errors.
+//! The status of a set: replica counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};

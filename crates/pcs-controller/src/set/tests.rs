@@ -14,12 +14,11 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use crate::children::RetainedMinima;
+use crate::tests::yaml;
 
 mod children;
 mod deletion;
@@ -44,11 +43,6 @@ spec:
     - {name: prefill, labels: {team: x}, spec: {roleName: p, replicas: 2, minAvailable: 1, podSpec: {containers: [{name: c}]}}}
     - {name: decode, spec: {roleName: d, replicas: 1, podSpec: {containers: [{name: c}]}}}
 ";
-
-fn yaml<K: DeserializeOwned>(text: &str) -> K {
-    let value: Value = serde_saphyr::from_str(text).expect("YAML");
-    serde_json::from_value(value).expect("an object of the kind")
-}
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {

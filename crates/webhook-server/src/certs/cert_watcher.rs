@@ -5,13 +5,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use grove_runtime::failure_log::FailureLog;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::sleep;
 
 use super::readiness::CertReadiness;
 use super::secret::{CERTIFICATE, CERTIFICATE_KEY};
-use super::serving_cert::{self, ServingCert};
+use super::serving_cert::ServingCert;
 use crate::metrics::WebhookMetrics;
 
 /// Interval of the retries while the directory cannot be watched, for example because it does not exist yet.
@@ -28,17 +29,14 @@ pub(crate) async fn watch(
     mut readiness: CertReadiness,
     metrics: &WebhookMetrics,
 ) -> io::Result<()> {
-    let mut last_error = None;
+    let mut failures = FailureLog::default();
     loop {
         // The watch starts before the files are read, so that no change is missed.
         let events = watch_directory(directory);
         let error = load(directory, serving_cert, metrics);
         let error = error.err().map(|error| format!("{}: {error}; {REMEDY}", directory.display()));
         readiness.update(error.as_deref());
-        if error != last_error {
-            log(error.as_deref());
-            last_error = error;
-        }
+        report(&mut failures, error.as_deref());
         match events {
             Ok(events) => next_event(&events).await?,
             Err(_) => sleep(RETRY_INTERVAL).await,
@@ -46,18 +44,22 @@ pub(crate) async fn watch(
     }
 }
 
-fn log(error: Option<&str>) {
-    let message = error.map(|error| format!("cannot load the certificate, the previous one stays in use: {error}"));
-    tracing::warn!("{}", message.as_deref().unwrap_or("loaded the certificate after an error"));
+fn report(failures: &mut FailureLog, error: Option<&str>) {
+    match error {
+        Some(error) if failures.should_log_failure(error) => log_failure(error),
+        None if failures.should_log_recovery() => tracing::info!("loaded the certificate after an error"),
+        Some(_) | None => {}
+    }
+}
+
+fn log_failure(error: &str) {
+    tracing::warn!("cannot load the certificate, the previous one stays in use: {error}");
 }
 
 fn load(directory: &Path, serving_cert: &ServingCert, metrics: &WebhookMetrics) -> Result<(), String> {
     let read = |name: &str| std::fs::read(directory.join(name)).map_err(|error| format!("{name}: {error}"));
     let (certificate, key) = (read(CERTIFICATE)?, read(CERTIFICATE_KEY)?);
-    if serving_cert.swap(&certificate, &key).map_err(|error| error.to_string())? {
-        serving_cert::log_and_record(&String::from_utf8_lossy(&certificate), metrics);
-    }
-    Ok(())
+    serving_cert.load(&certificate, &key, metrics).map_err(|error| error.to_string())
 }
 
 /// Watches the directory. The kubelet replaces the link `..data` in it; other programs write the files themselves.

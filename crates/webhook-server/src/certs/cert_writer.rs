@@ -6,7 +6,7 @@ use std::future::Future;
 
 use grove_api_types::labels::MANAGED_BY;
 use grove_runtime::api_error::ApiError;
-use grove_runtime::client::REQUEST_TIMEOUT;
+use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
 use grove_runtime::metrics::Metrics;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -15,7 +15,6 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::observed::{Observed, WebhookConfigKind, WebhookConfigState};
 
@@ -33,25 +32,6 @@ pub(crate) struct CertWriter {
     pub(crate) secret: String,
 }
 
-/// Why a write failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("{0}")]
-    Api(ApiError),
-    #[error("the API server did not answer within {REQUEST_TIMEOUT:?}")]
-    Timeout,
-}
-
-impl Error {
-    /// Whether another client changed or deleted the object. The watch event of that change triggers the next attempt.
-    pub(crate) fn is_conflict(&self) -> bool {
-        match self {
-            Self::Api(failure) => [404, 409].contains(&failure.code),
-            Self::Timeout => false,
-        }
-    }
-}
-
 impl CertWriter {
     /// Creates the Secret, or patches it if it still has the observed resourceVersion.
     #[expect(clippy::disallowed_methods, reason = "the certificate rotation writes its objects here")]
@@ -59,7 +39,7 @@ impl CertWriter {
         &self,
         observed: &Observed,
         data: BTreeMap<String, ByteString>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ApiError> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
         let Some(version) = &observed.secret_version else {
             let labels = LABELS.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -85,7 +65,7 @@ impl CertWriter {
     }
 
     /// Writes the CA bundle into all webhooks of a configuration.
-    pub(crate) async fn inject_ca_bundle(&self, target: &WebhookConfigState, bundle: &str) -> Result<(), Error> {
+    pub(crate) async fn inject_ca_bundle(&self, target: &WebhookConfigState, bundle: &str) -> Result<(), ApiError> {
         let WebhookConfigState { kind, name, resource_version, ca_bundles, uses_cert_manager: _ } = target;
         let bundle = ByteString(bundle.as_bytes().to_vec());
         let webhook = |name: &String| json!({ "name": name, "clientConfig": { "caBundle": bundle } });
@@ -103,7 +83,7 @@ impl CertWriter {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the certificate rotation writes its objects here")]
-    async fn patch<K>(&self, api: &Api<K>, name: &str, patch: &Patch<Value>) -> Result<(), Error>
+    async fn patch<K>(&self, api: &Api<K>, name: &str, patch: &Patch<Value>) -> Result<(), ApiError>
     where
         K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     {
@@ -115,18 +95,10 @@ impl CertWriter {
         &self,
         verb: &str,
         request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<(), Error> {
-        let result = match timeout(REQUEST_TIMEOUT, request).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(Error::Api(ApiError::from(&error))),
-            Err(_) => Err(Error::Timeout),
-        };
-        let code = match &result {
-            Ok(()) => "success".to_owned(),
-            Err(Error::Api(failure)) => failure.code.to_string(),
-            Err(Error::Timeout) => "0".to_owned(),
-        };
+    ) -> Result<(), ApiError> {
+        let result = with_timeout(REQUEST_TIMEOUT, request).await.map_err(|error| ApiError::from(&error));
+        let code = result.as_ref().map_or_else(|error| error.code.to_string(), |_| "success".to_owned());
         self.metrics.record_write(verb, &K::kind(&()), &code);
-        result
+        result.map(drop)
     }
 }

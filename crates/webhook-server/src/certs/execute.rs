@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use grove_runtime::api_error::ApiError;
 use grove_runtime::clock::Clock;
 use k8s_openapi::ByteString;
 
 use super::ca::{self, CertKeyPair};
-use super::cert_writer::{self, CertWriter};
+use super::cert_writer::CertWriter;
 use super::observed::{Observed, WebhookConfigState};
 use super::plan::{RotationPolicy, RotationStep};
 use super::secret::{CA_BUNDLE, CA_KEY, CERTIFICATE, CERTIFICATE_KEY, CertSecret};
@@ -27,7 +28,7 @@ pub(crate) enum Error {
     #[error("cannot issue a certificate: {0}")]
     Issue(#[from] rcgen::Error),
     #[error("cannot write the certificate or the CA bundle: {0}")]
-    Write(#[from] cert_writer::Error),
+    Write(#[from] ApiError),
 }
 
 impl RotationExecutor {
@@ -90,11 +91,7 @@ impl RotationExecutor {
         result
     }
 
-    async fn write<const N: usize>(
-        &self,
-        observed: &Observed,
-        data: [(&str, String); N],
-    ) -> Result<(), cert_writer::Error> {
+    async fn write<const N: usize>(&self, observed: &Observed, data: [(&str, String); N]) -> Result<(), ApiError> {
         let data: BTreeMap<_, _> =
             data.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect();
         self.writer.write_secret(observed, data).await

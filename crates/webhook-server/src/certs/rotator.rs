@@ -19,7 +19,7 @@ use super::observed::Observed;
 use super::plan::{RotationPolicy, RotationStep, plan};
 use super::propagation::CaPropagation;
 use super::readiness::CertReadiness;
-use super::serving_cert::{self, ServingCert};
+use super::serving_cert::ServingCert;
 use crate::metrics::WebhookMetrics;
 
 /// Pause after a step, unless a watch event comes first. After an error, the pause grows up to a minute.
@@ -117,10 +117,8 @@ impl CertRotator {
             return;
         }
         let Some((certificate, key)) = self.caches.serving_cert() else { return };
-        match self.serving_cert.swap(&certificate.0, &key.0) {
-            Ok(true) => serving_cert::log_and_record(&String::from_utf8_lossy(&certificate.0), &self.metrics),
-            Ok(false) => {}
-            Err(error) => tracing::warn!("cannot serve the certificate of the Secret: {error}"),
+        if let Err(error) = self.serving_cert.load(&certificate.0, &key.0, &self.metrics) {
+            tracing::warn!("cannot serve the certificate of the Secret: {error}");
         }
     }
 
@@ -154,7 +152,8 @@ impl CertRotator {
         };
         match result {
             Ok(()) => self.backoff = Backoff::for_objects(),
-            Err(execute::Error::Write(error)) if error.is_conflict() => {}
+            // Another client changed or deleted the object. The watch event of that change triggers the next attempt.
+            Err(execute::Error::Write(error)) if [404, 409].contains(&error.code) => {}
             Err(error) => {
                 tracing::warn!("{error}");
                 return self.backoff.next_delay().max(STEP_INTERVAL);

@@ -31,6 +31,15 @@ pub(crate) enum Error {
 }
 
 impl ServingCert {
+    /// Serves this certificate chain from the next handshake on. If it differs from the previous one, logs it and records its
+    /// expiry as a metric.
+    pub(crate) fn load(&self, certificates: &[u8], key: &[u8], metrics: &WebhookMetrics) -> Result<(), Error> {
+        if self.swap(certificates, key)? {
+            log_and_record(&String::from_utf8_lossy(certificates), metrics);
+        }
+        Ok(())
+    }
+
     /// Serves this certificate chain from the next handshake on. Returns whether the chain differs from the previous
     /// one.
     pub(crate) fn swap(&self, certificates: &[u8], key: &[u8]) -> Result<bool, Error> {
@@ -71,8 +80,7 @@ impl ResolvesServerCert for ServingCert {
     }
 }
 
-/// Logs the new certificate, and records its expiry as a metric.
-pub(crate) fn log_and_record(certificates: &str, metrics: &WebhookMetrics) {
+fn log_and_record(certificates: &str, metrics: &WebhookMetrics) {
     let Some(certificate) = Certificate::parse_all(certificates).and_then(|all| all.into_iter().next()) else {
         return tracing::info!("serving a new certificate");
     };

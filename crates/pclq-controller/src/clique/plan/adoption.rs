@@ -1,7 +1,7 @@
 //! Restores the owner reference and the labels of pods from which users have removed them.
 //!
-//! An orphan is a pod without a controller that is not terminating and has the labels `managed-by` and pod clique of this
-//! clique (`observe.rs`, `pod::labelled_clique`). Before the adoption, the executor reads the clique and the pod from the API
+//! An orphan is a pod that may be adopted ([`is_adoptable`](grove_api_types::ownership::is_adoptable)) and has the labels `managed-by`
+//! and pod clique of this clique (`observe.rs`, `pod::labelled_clique`). Before the adoption, the executor reads the clique and the pod from the API
 //! server (`Executor::adopt`).
 
 use grove_api_types::labels;

@@ -4,12 +4,12 @@ use grove_api_types::conditions::{self, available, min_available_breached, pod_c
 use grove_controller::conditions::{ConditionUpdate, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::rejections::{RejectedObjects, rejection_message};
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::status_counts::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::rejections;
 use crate::clique::observed::Observed;
 
 /// Whether a condition is true, its reason and its message.
@@ -82,11 +82,10 @@ fn is_starting(pod: &SlimPod) -> bool {
 fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionState {
     let ready = as_count(observed.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= observed.clique.spec.required_replicas();
-    let rejected_verb = observed.backed_off.failed_writes(result).next().map(|(verb, _, _)| verb);
-    let rejection = rejections::rejection_message(observed.backed_off.failed_writes(result));
+    let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Counted);
     let waiting = plan.waiting.first().cloned().or_else(|| result.waiting());
-    let (reason, detail) = match (rejected_verb.zip(rejection), waiting) {
-        (Some((verb, rejection)), _) => (available::failed(verb), format!("; {rejection}")),
+    let (reason, detail) = match (rejection, waiting) {
+        (Some((reason, rejection)), _) => (reason, format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
         (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
     };

@@ -42,7 +42,7 @@ fn rejections_that_differ_in_names_and_numbers_are_one_reason() {
         "{replicas: 3, gang: []}",
         &[("llm-0-a-1", QUOTA), ("llm-0-a-2", &QUOTA.replace("used: pods=2", "used: pods=1"))],
         &expect![[r#"
-            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 2 Pods: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 2 Pods: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; raise the quota or release some of it; Grove then creates the missing objects
         "#]],
     );
 }
@@ -53,7 +53,7 @@ fn every_reason_of_rejected_creates_is_in_the_condition() {
         "{replicas: 3, gang: []}",
         &[("llm-0-a-1", QUOTA), ("llm-0-a-2", LIMITS), ("llm-0-a-3", SECURITY), ("llm-0-a-4", "is invalid: spec: x")],
         &expect![[r#"
-            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; the create of 1 Pod: maximum cpu usage per Container is 1, but limit is 2; the create of 1 Pod: violates PodSecurity "restricted:latest": runAsNonRoot != true (container "main" must set it); and 1 more reason
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; raise the quota or release some of it; Grove then creates the missing objects; the create of 1 Pod: maximum cpu usage per Container is 1, but limit is 2; the create of 1 Pod: violates PodSecurity "restricted:latest": runAsNonRoot != true (container "main" must set it); and 1 more reason
         "#]],
     );
 }
@@ -64,7 +64,7 @@ fn rejected_creates_are_in_the_message_of_an_available_clique() {
         "{replicas: 2, minAvailable: 1, gang: [a], pods: [{i: 0, name: a, ready: true}]}",
         &[("llm-0-a-1", QUOTA)],
         &expect![[r#"
-            True MinimumReplicasAvailable: 1 of 2 pods ready, 1 to be created; the API server rejected the create of 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2
+            True MinimumReplicasAvailable: 1 of 2 pods ready, 1 to be created; the API server rejected the create of 1 Pod: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2; raise the quota or release some of it; Grove then creates the missing objects
         "#]],
     );
 }
@@ -120,7 +120,7 @@ fn a_rejected_create_is_in_the_status_until_the_backoff_ends() {
         row,
         &[],
         &expect![[r#"
-            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 2 Pods: exceeded quota: small
+            False FailedCreate: 0 of 3 pods ready, 3 to be created; the API server rejected the create of 2 Pods: exceeded quota: small; raise the quota or release some of it; Grove then creates the missing objects
         "#]],
     );
     let status = status(&snapshot(row), &ExecutionResult::default(), Timestamp::from_second(1).unwrap());

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{GROUP, SET, change, executed, new, plan, resized, yaml};
+use super::{GROUP, change, executed, new, plan, resized};
 use crate::children::{OmittedMinima, RetainedMinima};
 use crate::context::Context;
 use crate::informers::PcsCaches;
@@ -19,6 +19,7 @@ use crate::informers::tests::{clique_of, manager_with};
 use crate::scaling_group::observe::observe;
 use crate::scaling_group::observed::Observed;
 use crate::scaling_group::{CHILD_KINDS, CONTROLLER};
+use crate::tests::{GROUPED, yaml};
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
@@ -260,7 +261,7 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_
     let clique = observed.set.as_mut().and_then(|set| set.spec.template.cliques.get_mut(1)).expect("the template of p");
     (clique.spec.replicas, clique.spec.min_available) = (4, Some(4));
     assert!(plan(&observed).to_string().contains(r#""minAvailable":4"#));
-    observed.retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(SET)));
+    observed.retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(GROUPED)));
     let text = plan(&observed).to_string();
     assert!(!text.contains("minAvailable"), "{text}");
     let more = resized(Observed { group: new(3).group, active_gangs: new(3).active_gangs, ..observed });
@@ -272,7 +273,7 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_
 
 #[tokio::test]
 async fn the_snapshot_of_a_group_contains_the_minima_of_existing_cliques() {
-    let set: Value = serde_saphyr::from_str(SET).expect("YAML");
+    let set: Value = serde_saphyr::from_str(GROUPED).expect("YAML");
     let mut group: Value = serde_saphyr::from_str(GROUP).expect("YAML");
     let mut clique = clique_of("PodCliqueScalingGroup", &group);
     (clique["metadata"]["name"], clique["spec"]["minAvailable"]) = (json!("m-0-g-0-p"), json!(5));

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{GROUP, yaml};
+use super::GROUP;
 use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
 use crate::scaling_group::{CHILD_KINDS, CONTROLLER, cleanup_plan};
+use crate::tests::yaml;
 
 #[tokio::test]
 async fn the_cliques_of_a_deleted_group_stay_if_its_deletion_orphaned_them() {

@@ -10,36 +10,7 @@ use kube::ResourceExt;
 use super::{change, executed, new, plan};
 use crate::set::desired::SlimAutoscaler;
 use crate::set::observed::Observed;
-
-/// The example of the wire format: `f` is a standalone clique, `p` and `d` scale together.
-const GROUPED: &str = r"
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: m, namespace: prod, uid: u-set, generation: 3}
-spec:
-  replicas: 1
-  template:
-    cliques:
-    - name: f
-      spec:
-        roleName: f
-        replicas: 2
-        minAvailable: 1
-        autoScalingConfig: {minReplicas: 1, maxReplicas: 4}
-        podSpec: {containers: [{name: c}]}
-    - {name: p, spec: {roleName: p, replicas: 1, podSpec: {containers: [{name: c}]}}}
-    - {name: d, spec: {roleName: d, replicas: 3, minAvailable: 2, podSpec: {containers: [{name: c}]}}}
-    podCliqueScalingGroups:
-    - name: g
-      cliqueNames: [p, d]
-      replicas: 3
-      minAvailable: 1
-      scaleConfig:
-        minReplicas: 2
-        maxReplicas: 8
-        metrics:
-        - {type: Pods, pods: {metric: {name: queue}, target: {type: AverageValue, averageValue: 1500m}}}
-";
+use crate::tests::GROUPED;
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
