@@ -5,7 +5,7 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::children::{ObservedChildren, StepFilter};
-use grove_controller::plan::{Plan, Stage, Step, Waiting};
+use grove_controller::plan::{Plan, Waiting};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
@@ -17,10 +17,8 @@ use crate::children::too_large;
 /// quota for it.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        let finalizer = Step::remove_finalizer(&observed.group, finalizers::SCALING_GROUP);
-        let plan = Plan::new().stage(Stage::new("finalizers", finalizer)).with_independent_stages();
-        let deletes = || CHILD_KINDS.delete_all(&observed.group, &observed.children);
-        return if observed.orphans_children { plan } else { plan.stage(deletes()) };
+        let Observed { group, children, orphans_children, .. } = observed;
+        return CHILD_KINDS.plan_for_terminating_owner(group, finalizers::SCALING_GROUP, children, *orphans_children);
     }
     let Some(set) = &observed.set else { return Plan::new().waiting([set_not_found()]) };
     if observed.is_too_large() {

@@ -15,6 +15,7 @@ use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
+use grove_controller::plan::Target;
 use kube::{Resource, ResourceExt};
 
 use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
@@ -92,14 +93,16 @@ impl Observed {
     /// is unknown.
     pub(crate) fn has_unknown_scale(&self) -> bool {
         let is_unknown = |NameConflict { target, metadata, unreadable }: &NameConflict| {
-            let (kind, name) = (target.resource.kind.as_str(), target.name.as_str());
-            let has_scale = (PodClique::kind(&()) == kind && self.children.get::<PodClique>(name).is_none())
-                || (PodCliqueScalingGroup::kind(&()) == kind
-                    && self.children.get::<PodCliqueScalingGroup>(name).is_none());
+            let has_scale = self.is_missing::<PodClique>(target) || self.is_missing::<PodCliqueScalingGroup>(target);
             let owner_uid = controller_of(metadata).map(|owner| owner.uid.as_str());
             unreadable.is_some() && has_scale && owner_uid == self.set.metadata.uid.as_deref()
         };
         self.name_conflicts.iter().any(is_unknown)
+    }
+
+    /// Whether the target is of kind `K` and no child.
+    fn is_missing<K: Resource<DynamicType = ()> + 'static>(&self, target: &Target) -> bool {
+        target.resource.kind == K::kind(&()) && self.children.get::<K>(&target.name).is_none()
     }
 
     /// Whether the set has a deletion timestamp.

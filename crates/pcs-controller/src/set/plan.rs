@@ -3,7 +3,7 @@
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{finalizers, labels};
 use grove_controller::children::{ObservedChildren, StepFilter};
-use grove_controller::plan::{Plan, Stage, Step};
+use grove_controller::plan::Plan;
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
@@ -16,10 +16,8 @@ use crate::children::too_large;
 /// replica. If a clique or a group cannot be decoded, the whole set waits: its scale decides which gangs the set has.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        let finalizer = Step::remove_finalizer(&observed.set, finalizers::POD_CLIQUE_SET);
-        let plan = Plan::new().stage(Stage::new("finalizers", finalizer)).with_independent_stages();
-        let deletes = || CHILD_KINDS.delete_all(&observed.set, &observed.children);
-        return if observed.orphans_children { plan } else { plan.stage(deletes()) };
+        let Observed { set, children, orphans_children, .. } = observed;
+        return CHILD_KINDS.plan_for_terminating_owner(set, finalizers::POD_CLIQUE_SET, children, *orphans_children);
     }
     if observed.is_too_large() {
         return Plan::new().waiting([too_large::waiting()]);
