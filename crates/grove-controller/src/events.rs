@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::api_latency::ApiLatency;
+use crate::{api_latency::ApiLatency, terminating_namespaces::TerminatingNamespaces};
 
 /// Events that may wait for their publication. Further events are dropped: no controller depends on events.
 const QUEUE_CAPACITY: usize = 4096;
@@ -46,6 +46,8 @@ pub struct EventBroadcaster {
     draining: watch::Sender<bool>,
     /// The number of warnings that the broadcaster remembers.
     remembered_warnings: Arc<AtomicUsize>,
+    /// The namespaces in which no event is published.
+    terminating_namespaces: Arc<OnceLock<TerminatingNamespaces>>,
 }
 
 enum Job {
@@ -66,8 +68,10 @@ impl EventBroadcaster {
         let (queue, jobs) = mpsc::channel(QUEUE_CAPACITY);
         let (draining, remembered_warnings) = (watch::Sender::new(false), Arc::new(AtomicUsize::new(0)));
         let correlator = EventCorrelator { published: BTreeMap::new(), count: Arc::clone(&remembered_warnings) };
-        tokio::spawn(publish_all(client, jobs, draining.subscribe(), latency, correlator));
-        Self { queue, reporting_controller, draining, remembered_warnings }
+        let terminating_namespaces = Arc::default();
+        let namespaces = Arc::clone(&terminating_namespaces);
+        tokio::spawn(publish_all(client, jobs, draining.subscribe(), latency, correlator, namespaces));
+        Self { queue, reporting_controller, draining, remembered_warnings, terminating_namespaces }
     }
 
     /// The same broadcaster, whose events carry another reporting controller: a process runs several controllers.
@@ -79,7 +83,14 @@ impl EventBroadcaster {
     /// A broadcaster that discards all events.
     pub fn discarding() -> Self {
         let (queue, draining) = (mpsc::channel(1).0, watch::Sender::new(false));
-        Self { queue, reporting_controller: "", draining, remembered_warnings: Arc::default() }
+        let (remembered_warnings, terminating_namespaces) = (Arc::default(), Arc::default());
+        Self { queue, reporting_controller: "", draining, remembered_warnings, terminating_namespaces }
+    }
+
+    /// From now on publishes no event about an object in a terminating namespace. The API server would reject it.
+    pub(crate) fn skip_terminating_namespaces(&self, namespaces: TerminatingNamespaces) {
+        // A process has one informer of namespaces.
+        let _ = self.terminating_namespaces.set(namespaces);
     }
 
     /// The number of warnings that the broadcaster remembers.
@@ -113,13 +124,17 @@ async fn publish_all(
     mut draining: watch::Receiver<bool>,
     latency: ApiLatency,
     mut correlator: EventCorrelator,
+    terminating_namespaces: Arc<OnceLock<TerminatingNamespaces>>,
 ) {
+    let is_terminating =
+        |namespace: &String| terminating_namespaces.get().is_some_and(|terminating| terminating.contains(namespace));
     let mut recorders = Recorders::new(client);
     while let Some(job) = jobs.recv().await {
         match job {
             Job::Publish(queued) => {
                 let QueuedEvent { reporting_controller, regarding, event } = *queued;
-                if correlator.should_publish(&regarding, &event) {
+                let is_rejected = regarding.namespace.as_ref().is_some_and(is_terminating);
+                if !is_rejected && correlator.should_publish(&regarding, &event) {
                     let began = Instant::now();
                     if !publish(recorders.next(reporting_controller), &regarding, &event).await {
                         correlator.forget(&regarding, &event);

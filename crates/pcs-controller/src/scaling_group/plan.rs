@@ -14,7 +14,7 @@ use crate::children::too_large;
 
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
-/// quota for it.
+/// quota for it. In a terminating namespace the plan has no creates.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { group, children, orphans_children, .. } = observed;
@@ -30,7 +30,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let base_labels = observed.base_labels();
     let conflicts = observed.conflicts(&base_labels);
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
-        .in_terminating_namespace(observed.recheck_namespace_after);
+        .without_creates_if(observed.is_namespace_terminating);
     CHILD_KINDS.plan(&observed.children, &expansion, filter)
 }
 

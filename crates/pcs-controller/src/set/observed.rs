@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
@@ -74,8 +73,8 @@ pub(crate) struct Observed {
     pub(crate) backed_off: BackedOffCreates,
     /// The children that were created and that the caches do not have yet.
     pub(crate) pending_creates: PendingCreates,
-    /// The time until the next creates, if the namespace is terminating.
-    pub(crate) recheck_namespace_after: Option<Duration>,
+    /// Whether its namespace is terminating. Then nothing is created, and no create waits for its retry.
+    pub(crate) is_namespace_terminating: bool,
 }
 
 impl Observed {

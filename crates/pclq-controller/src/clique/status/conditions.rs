@@ -84,8 +84,7 @@ fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResul
     let holds = ready >= observed.clique.spec.required_replicas();
     let rejected_verb = observed.backed_off.failed_writes(result).next().map(|(verb, _, _)| verb);
     let rejection = rejections::rejection_message(observed.backed_off.failed_writes(result));
-    let waiting = plan.waiting.first().cloned().or_else(|| result.waiting());
-    let (reason, detail) = match (rejected_verb.zip(rejection), waiting) {
+    let (reason, detail) = match (rejected_verb.zip(rejection), plan.waiting.first()) {
         (Some((verb, rejection)), _) => (available::failed(verb), format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
         (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
