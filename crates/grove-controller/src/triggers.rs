@@ -245,7 +245,7 @@ mod tests {
             let metadata = ObjectMeta { name: Some(name.into()), uid: Some(name.into()), ..ObjectMeta::default() };
             SlimNamespace { metadata, is_terminating }
         };
-        let options = InformerOptions::default().with_filter(|namespace: &SlimNamespace| namespace.is_terminating);
+        let options = InformerOptions::<SlimNamespace>::default().with_filter(|namespace| namespace.is_terminating);
         let (cache, namespaces) = Cache::with_writer(options);
         let mut triggers = owners_after_namespace_termination(&owners, &TerminatingNamespaces::new(cache));
         let mut enqueued = || {

@@ -108,9 +108,13 @@ async fn a_foreground_deletion_ends_after_the_last_pod() {
 }
 
 /// Whether the condition `Available` reports that nothing is created because the namespace is terminating.
-fn waits_for_namespace(conditions: Option<&Vec<Condition>>) -> bool {
-    let mut available = conditions.into_iter().flatten().filter(|condition| condition.type_ == "Available");
+fn waits_for_namespace(conditions: &[Condition]) -> bool {
+    let mut available = conditions.iter().filter(|condition| condition.type_ == "Available");
     available.any(|condition| condition.reason == "NamespaceTerminating")
+}
+
+fn clique_waits_for_namespace(clique: &PodClique) -> bool {
+    clique.status.as_ref().is_some_and(|status| waits_for_namespace(&status.conditions))
 }
 
 /// Kubernetes deletes the pods of a namespace first, and their cliques and sets later. A held pod keeps the namespace terminating.
@@ -129,17 +133,16 @@ async fn a_terminating_namespace_receives_no_creates() {
     let uid = namespaces.get(&ns.name).await.expect("the namespace").uid().expect("a uid");
     ns.delete().await;
     ns.wait_for("only the held pod exists, and pclq-controller has observed the deletion of the namespace", |state| {
-        let conditions = |clique: &PodClique| clique.status.as_ref().map(|status| &status.conditions);
-        state.pods.len() == 1 && state.cliques.values().all(|clique| waits_for_namespace(conditions(clique)))
+        state.pods.len() == 1 && state.cliques.values().all(clique_waits_for_namespace)
     })
     .await;
     let service = state.services.keys().next().expect("a Service");
     ns.delete_object::<Service>(service).await;
     ns.delete_object::<PodClique>("m-0-g-0-p").await;
     ns.wait_for("pcs-controller has observed the deletion of the namespace", |state| {
-        let set = state.sets["m"].status.as_ref().map(|status| &status.conditions);
-        let group = state.groups["m-0-g"].status.as_ref().map(|status| &status.conditions);
-        waits_for_namespace(set) && waits_for_namespace(group)
+        let (set, group) = (&state.sets["m"].status, &state.groups["m-0-g"].status);
+        set.as_ref().is_some_and(|status| waits_for_namespace(&status.conditions))
+            && group.as_ref().is_some_and(|status| waits_for_namespace(&status.conditions))
     })
     .await;
     let mark = audit::mark(cluster.dir());
