@@ -21,19 +21,17 @@ pub fn writes_since(dir: &Path, mark: usize) -> Vec<String> {
     read(dir).iter().skip(mark).filter_map(write).collect()
 }
 
-/// The creates of our accounts in a namespace that the API server rejected since the mark, without those of events:
-/// `resource (account): message`.
+/// The creates of our accounts in a namespace since the mark, be they accepted or rejected: `resource (account): message`.
 ///
 /// # Panics
 /// If the log cannot be read.
-pub fn rejected_creates_since(dir: &Path, mark: usize, namespace: &str) -> Vec<String> {
-    let rejected = |event: &Event| {
+pub fn creates_since(dir: &Path, mark: usize, namespace: &str) -> Vec<String> {
+    let create = |event: &Event| {
         let (account, object) = (event.service_account()?, event.object_ref.clone()?);
-        let is_create = event.verb == "create" && object.namespace == namespace && object.resource != "events";
-        let text = || format!("{} ({account}): {}", object.resource, event.response_status.message);
-        (is_create && !event.is_accepted()).then(text)
+        let is_create = event.verb == "create" && object.namespace == namespace;
+        is_create.then(|| format!("{} ({account}): {}", object.resource, event.response_status.message))
     };
-    read(dir).iter().skip(mark).filter_map(rejected).collect()
+    read(dir).iter().skip(mark).filter_map(create).collect()
 }
 
 /// Writes as of [`writes_since`] in a window of time that begins now. Only the end of the window shows that there are none, so

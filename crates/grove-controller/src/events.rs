@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::api_latency::ApiLatency;
+use crate::{api_latency::ApiLatency, terminating_namespaces::TerminatingNamespaces};
 
 /// Events that may wait for their publication. Further events are dropped: no controller depends on events.
 const QUEUE_CAPACITY: usize = 4096;
@@ -49,6 +49,8 @@ pub struct EventBroadcaster {
     draining: watch::Sender<bool>,
     /// The number of warnings that the broadcaster remembers.
     remembered_warnings: Arc<AtomicUsize>,
+    /// The namespaces in which no event is published.
+    terminating_namespaces: Arc<OnceLock<TerminatingNamespaces>>,
 }
 
 enum Job {
@@ -69,8 +71,15 @@ impl EventBroadcaster {
         let (queue, jobs) = mpsc::channel(QUEUE_CAPACITY);
         let (draining, remembered_warnings) = (watch::Sender::new(false), Arc::new(AtomicUsize::new(0)));
         let correlator = EventCorrelator { published: BTreeMap::new(), count: Arc::clone(&remembered_warnings) };
-        tokio::spawn(publish_all(client, jobs, draining.subscribe(), latency, correlator));
-        Self { queue, reporting_controller, draining, remembered_warnings }
+        let terminating_namespaces = Arc::default();
+        let publisher = EventPublisher {
+            recorders: Recorders::new(client),
+            correlator,
+            latency,
+            terminating_namespaces: Arc::clone(&terminating_namespaces),
+        };
+        tokio::spawn(publisher.publish_all(jobs, draining.subscribe()));
+        Self { queue, reporting_controller, draining, remembered_warnings, terminating_namespaces }
     }
 
     /// The same broadcaster, whose events carry another reporting controller: a process runs several controllers.
@@ -82,7 +91,14 @@ impl EventBroadcaster {
     /// A broadcaster that discards all events.
     pub fn discarding() -> Self {
         let (queue, draining) = (mpsc::channel(1).0, watch::Sender::new(false));
-        Self { queue, reporting_controller: "", draining, remembered_warnings: Arc::default() }
+        let (remembered_warnings, terminating_namespaces) = (Arc::default(), Arc::default());
+        Self { queue, reporting_controller: "", draining, remembered_warnings, terminating_namespaces }
+    }
+
+    /// From now on publishes no event about an object in a terminating namespace. The API server would reject it.
+    pub(crate) fn skip_terminating_namespaces(&self, namespaces: TerminatingNamespaces) {
+        // A process has one informer of namespaces.
+        let _ = self.terminating_namespaces.set(namespaces);
     }
 
     /// The number of warnings that the broadcaster remembers.
@@ -110,33 +126,48 @@ impl EventBroadcaster {
     }
 }
 
-async fn publish_all(
-    client: Client,
-    mut jobs: mpsc::Receiver<Job>,
-    mut draining: watch::Receiver<bool>,
+/// Publishes the queued events one after the other.
+struct EventPublisher {
+    recorders: Recorders,
+    correlator: EventCorrelator,
     latency: ApiLatency,
-    mut correlator: EventCorrelator,
-) {
-    let mut recorders = Recorders::new(client);
-    while let Some(job) = jobs.recv().await {
-        match job {
-            Job::Publish(queued) => {
-                let QueuedEvent { reporting_controller, regarding, event } = *queued;
-                if correlator.should_publish(&regarding, &event) {
-                    let began = Instant::now();
-                    if !publish(recorders.next(reporting_controller), &regarding, &event).await {
-                        correlator.forget(&regarding, &event);
+    terminating_namespaces: Arc<OnceLock<TerminatingNamespaces>>,
+}
+
+impl EventPublisher {
+    async fn publish_all(mut self, mut jobs: mpsc::Receiver<Job>, mut draining: watch::Receiver<bool>) {
+        while let Some(job) = jobs.recv().await {
+            match job {
+                Job::Publish(queued) => {
+                    if let Some(took) = self.publish(*queued).await {
+                        let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE).max(self.latency.throttle_delay(took));
+                        // An error means that no broadcaster exists any more.
+                        let flushed = draining.wait_for(|draining| *draining);
+                        tokio::select! { () = sleep(pause) => {}, _ = flushed => {} }
                     }
-                    let took = began.elapsed();
-                    let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE).max(latency.throttle_delay(took));
-                    // An error means that no broadcaster exists any more.
-                    let flushed = draining.wait_for(|draining| *draining);
-                    tokio::select! { () = sleep(pause) => {}, _ = flushed => {} }
                 }
+                // The receiver may have stopped waiting.
+                Job::Flush(done) => drop(done.send(())),
             }
-            // The receiver may have stopped waiting.
-            Job::Flush(done) => drop(done.send(())),
         }
+    }
+
+    /// The duration of the request; `None` if the event is not published.
+    async fn publish(&mut self, queued: QueuedEvent) -> Option<Duration> {
+        let QueuedEvent { reporting_controller, regarding, event } = queued;
+        if self.is_in_terminating_namespace(&regarding) || !self.correlator.should_publish(&regarding, &event) {
+            return None;
+        }
+        let began = Instant::now();
+        if !publish(self.recorders.next(reporting_controller), &regarding, &event).await {
+            self.correlator.forget(&regarding, &event);
+        }
+        Some(began.elapsed())
+    }
+
+    fn is_in_terminating_namespace(&self, regarding: &ObjectReference) -> bool {
+        let namespaces = self.terminating_namespaces.get().zip(regarding.namespace.as_ref());
+        namespaces.is_some_and(|(terminating, namespace)| terminating.contains(namespace))
     }
 }
 

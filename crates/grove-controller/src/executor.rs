@@ -3,17 +3,17 @@
 //!
 //! The executor retries nothing. If a step fails, the rest of its stage is still executed, except for creates of alike objects
 //! ([`SlowStart`](crate::plan::SlowStart)). Later stages are not executed, at least in the same failure domain, unless the stages of
-//! the plan are independent. The rate limiter of the controller then enqueues the object again;
-//! [`create_backoff`](crate::create_backoff) decides when a rejected create is sent again.
+//! the plan are independent. The first response that reports a terminating namespace ends every plan, and no further step of its stage
+//! is sent. The rate limiter of the controller then enqueues the object again; [`create_backoff`](crate::create_backoff) decides when a
+//! rejected create is sent again.
 
 mod changes;
 mod execution_result;
 mod requests;
 mod stage_events;
 mod step_queue;
-mod terminating_namespaces;
 
-use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, future::Future, sync::Arc};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use grove_api_types::ownership::controller_of;
@@ -31,18 +31,12 @@ use tokio::{sync::Semaphore, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
-use self::{
-    execution_result::Effect,
-    stage_events::stage_events,
-    step_queue::StepQueue,
-    terminating_namespaces::{NamespaceState, TerminatingNamespaces},
-};
+use self::{execution_result::Effect, stage_events::stage_events, step_queue::StepQueue};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
     merge_patch::create_merge_patch,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
-    state_metrics::StateMetrics,
 };
 
 /// Writes that are in flight at the same time.
@@ -61,15 +55,13 @@ pub struct Executor {
     permits: Arc<Semaphore>,
     leadership: Leadership,
     latency: ApiLatency,
-    terminating_namespaces: TerminatingNamespaces,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`MAX_IN_FLIGHT_WRITES`] requests at a time.
     pub fn new(client: Client, events: EventBroadcaster, metrics: Metrics) -> Self {
         let (permits, leadership) = (Arc::new(Semaphore::new(MAX_IN_FLIGHT_WRITES)), Leadership::always());
-        let (latency, terminating_namespaces) = (ApiLatency::default(), TerminatingNamespaces::default());
-        Self { client, events, metrics, permits, leadership, latency, terminating_namespaces }
+        Self { client, events, metrics, permits, leadership, latency: ApiLatency::default() }
     }
 
     /// The same executor, which writes only while the process leads. The end of the leadership cancels writes in flight.
@@ -102,17 +94,16 @@ impl Executor {
 
     /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan. If
     /// the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain. If the
-    /// stages are independent, a rejection ends nothing. After the first response that reports a terminating namespace, no further
-    /// create is sent until the subject is deleted, or until [`ExecutionResult::recheck_after`].
+    /// stages are independent, a rejection ends nothing, unless it reports a terminating namespace. After the watch event of that
+    /// namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
-        let namespace = self.terminating_namespaces.state(subject);
         for stage in &plan.stages {
             let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {
                 continue;
             }
-            let results = self.execute_steps(&stage, &namespace).await;
+            let results = self.execute_steps(&stage).await;
             self.publish_events(subject, &stage, &results);
             let failed = results.iter().filter(|(_, result)| result.is_err());
             blocked_domains.extend(failed.filter_map(|(step, _)| plan.failure_domain_of(step)));
@@ -120,31 +111,14 @@ impl Executor {
             let is_one_domain = plan.failure_domains.is_empty() && !plan.has_independent_stages;
             let ends_plan = is_one_domain && !execution.succeeded();
             let ends_stages = |error: &ApiError| {
-                if plan.has_independent_stages { error.is_outage() } else { !error.is_object_specific() }
+                let ends_independent_stages = error.is_outage() || error.is_namespace_terminating;
+                ends_independent_stages || (!plan.has_independent_stages && !error.is_object_specific())
             };
             if ends_plan || execution.failures().any(ends_stages) {
                 break;
             }
         }
-        self.terminating_namespaces.record(subject, &namespace);
-        execution.recheck_after = self.recheck_namespace_after(subject);
         execution
-    }
-
-    /// The time for which no create for the owner is sent, because its namespace is terminating; `None` if creates are sent.
-    pub fn recheck_namespace_after<K: Resource>(&self, owner: &K) -> Option<Duration> {
-        self.terminating_namespaces.remaining(owner)
-    }
-
-    /// Adds the number of owners in terminating namespaces to the metric. All controllers of the process share the map.
-    pub(crate) fn add_state_metrics(&self, metrics: &StateMetrics, label: &'static str) {
-        let namespaces = self.terminating_namespaces.clone();
-        metrics.add(label, "terminating_namespaces", move || namespaces.len());
-    }
-
-    /// Drops the in-memory state of a deleted object.
-    pub(crate) fn forget<K: Resource>(&self, deleted: &K) {
-        self.terminating_namespaces.forget(deleted);
     }
 
     /// Patches the difference between the `old` status and the `new` one, and returns whether the server applied it.
@@ -189,12 +163,12 @@ impl Executor {
 
     /// The executed steps and their results, in the order of the steps. A future is created only when its write may start, because
     /// each future is large.
-    async fn execute_steps<'a>(&self, stage: &'a Stage, namespace: &NamespaceState) -> Vec<ExecutedStep<'a>> {
+    async fn execute_steps<'a>(&self, stage: &'a Stage) -> Vec<ExecutedStep<'a>> {
         let (mut queue, mut in_flight) = (StepQueue::of(stage), FuturesUnordered::new());
         let mut results = Vec::with_capacity(stage.steps.len());
         loop {
             for (position, step) in queue.take(in_flight.len()) {
-                in_flight.push(self.execute_step_at(position, step, namespace));
+                in_flight.push(self.execute_step_at(position, step));
             }
             let Some((position, executed)) = in_flight.next().await else { break };
             queue.observe(position, &executed.1);
@@ -204,20 +178,14 @@ impl Executor {
         results.into_iter().map(|(_, executed)| executed).collect()
     }
 
-    async fn execute_step_at<'a>(
-        &self,
-        position: usize,
-        step: &'a Step,
-        namespace: &NamespaceState,
-    ) -> (usize, ExecutedStep<'a>) {
-        (position, (step, self.execute_step(step, namespace).await))
+    async fn execute_step_at<'a>(&self, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
+        (position, (step, self.execute_step(step).await))
     }
 
-    async fn execute_step(&self, step: &Step, namespace: &NamespaceState) -> Result<Effect, ApiError> {
+    async fn execute_step(&self, step: &Step) -> Result<Effect, ApiError> {
         let target = step.target();
         let result = match step {
-            Step::Create(_) if namespace.is_terminating() => Ok(Effect::Superseded),
-            Step::Create(create) => self.create(create, namespace).await,
+            Step::Create(create) => self.create(create).await,
             Step::Patch(patch) => self.patch(patch).await,
             Step::Delete(delete) => self.delete(delete).await,
             Step::Adopt(adopt) => self.adopt(adopt).await,
@@ -228,15 +196,11 @@ impl Executor {
         result
     }
 
-    async fn create(&self, Create { target, object }: &Create, namespace: &NamespaceState) -> Result<Effect, ApiError> {
+    async fn create(&self, Create { target, object }: &Create) -> Result<Effect, ApiError> {
         let created = self.write("create", target, async {
             requests::create(&self.client, target, object).await.map(Effect::Created)
         });
         match created.await {
-            Err(error) if error.is_namespace_terminating => {
-                namespace.set_terminating();
-                Ok(Effect::Superseded)
-            }
             Err(error) if error.code == 409 && error.reason == "AlreadyExists" => {
                 self.resolve_already_exists(target, object, error).await
             }

@@ -208,7 +208,7 @@ mod tests {
             let result = uid.map(drop).ok_or_else(|| ApiError::new(500, "InternalError", "x"));
             StepResult { stage: "s", verb: "create", target, result, is_changed: false }
         };
-        ExecutionResult { steps: creates.iter().map(step).collect(), recheck_after: None }
+        ExecutionResult { steps: creates.iter().map(step).collect() }
     }
 
     fn pending(expectations: &Expectations, cached: &[&str], relists: u64) -> Vec<String> {

@@ -43,3 +43,4 @@ pub mod status_writer;
 pub mod state_metrics;
 
 pub mod slim_pod;
+pub mod terminating_namespaces;

@@ -7,12 +7,11 @@ use grove_runtime::runtime::{Drain, Runtime};
 
 use crate::{
     api_latency::ApiLatency, events::EventBroadcaster, executor::Executor, state_metrics::StateMetrics,
-    work_queue_metrics::WorkQueueMetrics,
+    terminating_namespaces::TerminatingNamespaces, work_queue_metrics::WorkQueueMetrics,
 };
 
-/// The labels of the maps of the event broadcaster and of the executor, in place of a controller.
+/// The label of the map of the event broadcaster, in place of a controller.
 const EVENT_BROADCASTER: &str = "event-broadcaster";
-const EXECUTOR: &str = "executor";
 
 /// The runtime of a process together with its executor. Cheap to clone; all clones share everything.
 #[derive(Clone)]
@@ -38,13 +37,19 @@ impl Manager {
         let state_metrics = StateMetrics::register(runtime.metrics().registry())?;
         let remembered = events.remembered_warnings();
         state_metrics.add(EVENT_BROADCASTER, "remembered_warnings", move || remembered.load(Ordering::Relaxed));
-        executor.add_state_metrics(&state_metrics, EXECUTOR);
         Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics, state_metrics })
     }
 
     /// The executor of the process.
     pub fn executor(&self) -> &Executor {
         &self.executor
+    }
+
+    /// Starts the informer of namespaces. From then on, no event about an object in a terminating namespace is published.
+    pub fn start_namespace_informer(&self) -> TerminatingNamespaces {
+        let namespaces = TerminatingNamespaces::start(&self.runtime);
+        self.events.skip_terminating_namespaces(namespaces.clone());
+        namespaces
     }
 
     /// The metric about the maps that the controllers store in memory.

@@ -79,7 +79,7 @@ impl StatusWriter {
                 Err(error) => (Requeue::AwaitChange, Err(error)),
             }
         };
-        let requeue = requeue.or_at(plan.requeue_after).or_at(result.recheck_after);
+        let requeue = requeue.or_at(plan.requeue_after);
         written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
         result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
         Ok(requeue)
@@ -186,10 +186,7 @@ mod tests {
     fn created(code: Option<u16>) -> ExecutionResult {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
         let target = Target { uid: Some("uid-a".into()), ..Target::of(&object()) };
-        ExecutionResult {
-            steps: vec![StepResult { stage: "s", verb: "create", target, result, is_changed: false }],
-            recheck_after: None,
-        }
+        ExecutionResult { steps: vec![StepResult { stage: "s", verb: "create", target, result, is_changed: false }] }
     }
 
     /// An object with a status.
@@ -299,13 +296,6 @@ mod tests {
         let error = writer.write_after(&example, executed, progress).await.unwrap_err();
         let (due, deadline) = (POLICY.progress_interval, POLICY.max_progress_delay);
         assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline });
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_owner_in_a_terminating_namespace_is_reconciled_again() {
-        let (writer, recheck) = (writer(200), Duration::from_mins(10));
-        let result = ExecutionResult { recheck_after: Some(recheck), ..ExecutionResult::default() };
-        assert_eq!(reconcile(&writer, result, false, false).await, (Some(Requeue::After(recheck)), 1));
     }
 
     #[tokio::test(start_paused = true)]

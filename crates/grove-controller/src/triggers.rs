@@ -12,7 +12,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::reflector::ObjectRef};
 use tokio::sync::watch;
 
-use crate::{create_state::CreateState, name_waiters::NameWaiters};
+use crate::{
+    create_state::CreateState,
+    name_waiters::NameWaiters,
+    terminating_namespaces::{SlimNamespace, TerminatingNamespaces},
+};
 
 /// A reason to enqueue an object of kind `K`.
 pub enum Trigger<K: Resource> {
@@ -141,6 +145,24 @@ where
     relisted.flat_map(all).boxed()
 }
 
+/// The owners to retry because their namespace is no longer terminating: it was restored from a backup, or deleted and maybe created
+/// again. The plans of these owners had no creates.
+pub fn owners_after_namespace_termination<Owner>(
+    owners: &Cache<Owner>,
+    namespaces: &TerminatingNamespaces,
+) -> BoxStream<'static, ObjectRef<Owner>>
+where
+    Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let owners = owners.clone();
+    let ended = namespaces.cache().subscribe().filter(|delta| std::future::ready(delta.is_delete()));
+    let owners_in = move |delta: Delta<SlimNamespace>| {
+        let name = delta.old.and_then(|namespace| namespace.metadata.name.clone()).unwrap_or_default();
+        stream::iter(owners.of_namespace(&name)).map(|owner| ObjectRef::from_obj(&*owner))
+    };
+    ended.flat_map(owners_in).boxed()
+}
+
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
@@ -198,13 +220,43 @@ mod tests {
         let step =
             StepResult { stage: "s", verb: "create", target: Target::of(&child), result: Ok(()), is_changed: false };
         creates.expect_creations(&owner, &Plan::new().stage(Stage::new("s", [create])), |_| 1);
-        creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step], recheck_after: None });
+        creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step] });
         writer.apply_unreadable(UnreadableObject { metadata: child.metadata.clone(), reason: "r".into() });
         assert!(enqueued());
         assert_eq!(creates.expectations.len(), 1, "the cache contains it");
         writer.delete(child);
         assert!(enqueued());
         assert_eq!(creates.expectations.len(), 0);
+    }
+
+    #[test]
+    fn the_end_of_the_termination_of_a_namespace_retries_the_owners_in_it() {
+        let owner = |namespace: &str, name: &str| {
+            let mut owner = ReplicaSet::default();
+            (owner.metadata.namespace, owner.metadata.name) = (Some(namespace.into()), Some(name.into()));
+            owner
+        };
+        let owners = Cache::from_objects([owner("a", "first"), owner("a", "second"), owner("b", "other")]);
+        let namespace = |name: &str, is_terminating: bool| {
+            let metadata = ObjectMeta { name: Some(name.into()), uid: Some(name.into()), ..ObjectMeta::default() };
+            SlimNamespace { metadata, is_terminating }
+        };
+        let options = InformerOptions::<SlimNamespace>::default().with_filter(|namespace| namespace.is_terminating);
+        let (cache, namespaces) = Cache::with_writer(options);
+        let mut triggers = owners_after_namespace_termination(&owners, &TerminatingNamespaces::new(cache));
+        let mut enqueued = || {
+            let objects = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
+            objects.map(|object| [object.namespace.unwrap_or_default(), object.name].join("/")).collect::<Vec<_>>()
+        };
+        for name in ["a", "b"] {
+            namespaces.apply(namespace(name, false));
+            namespaces.apply(namespace(name, true));
+        }
+        assert!(enqueued().is_empty());
+        namespaces.apply(namespace("a", false));
+        assert_eq!(enqueued(), ["a/first", "a/second"], "the namespace was restored");
+        namespaces.delete(namespace("b", true));
+        assert_eq!(enqueued(), ["b/other"], "the namespace was deleted");
     }
 
     #[test]

@@ -122,6 +122,11 @@ impl<K> Cache<K> {
         self.indexer.read().by_index(index, value)
     }
 
+    /// The objects of a namespace, sorted by name.
+    pub fn of_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.indexer.read().of_namespace(namespace)
+    }
+
     /// All objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.indexer.read().all()

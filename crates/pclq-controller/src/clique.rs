@@ -16,7 +16,7 @@ use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::state_metrics::NamedCount;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::{Trigger, enqueue_all_on_relist};
+use grove_controller::triggers::{Trigger, enqueue_all_on_relist, owners_after_namespace_termination};
 use kube::ResourceExt;
 
 use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
@@ -66,9 +66,10 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   more pods than it can have references;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota. Each deletion
-///   enqueues only the few cliques that wait longest.
+///   enqueues only the few cliques that wait longest;
+/// - the end of the termination of its namespace, because no pods were created during it.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
-    let PclqCaches { cliques, pods, gangs, .. } = &ctx.caches;
+    let PclqCaches { cliques, pods, gangs, terminating_namespaces, .. } = &ctx.caches;
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     let all_gangs = gangs.clone();
@@ -88,6 +89,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             stream::iter(scaled.chain(later)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
+        .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))
 }
 
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {

@@ -5,6 +5,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::slim_pod::SlimPod;
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
 use crate::pod;
@@ -23,6 +24,8 @@ pub(crate) struct PclqCaches {
     pub(crate) tombstones: Tombstones,
     /// The cliques with a deletion that keeps their pods.
     pub(crate) orphan_deletions: OrphanDeletions,
+    /// The namespaces in which nothing is created.
+    pub(crate) terminating_namespaces: TerminatingNamespaces,
 }
 
 /// Starts the informers.
@@ -39,7 +42,8 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let pod_options = pod_options.with_observer(move |delta| recorder.record(delta));
     let pods = manager.start_informer::<SlimPod>(pod_options);
     let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
-    PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions }
+    let terminating_namespaces = manager.start_namespace_informer();
+    PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces }
 }
 
 #[cfg(test)]

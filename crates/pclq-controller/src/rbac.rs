@@ -2,6 +2,7 @@
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::Pod;
 
@@ -26,6 +27,7 @@ pub fn rules() -> Vec<PolicyRule> {
             &[List, Watch, Patch],
             "read the gang and the base gang of a clique; patch the pod references in the pod group of a clique",
         ),
+        TerminatingNamespaces::rule(),
         PolicyRule::lease(),
         PolicyRule::events(),
     ]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, InformerOptions};
-use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
@@ -21,20 +22,29 @@ pub(crate) struct PcsCaches {
     pub(crate) gangs: Cache<PodGang>,
     /// The sets and scaling groups with a deletion that keeps their children.
     pub(crate) orphan_deletions: OrphanDeletions,
-    /// The informers of all kinds.
+    /// The namespaces in which nothing is created.
+    pub(crate) terminating_namespaces: TerminatingNamespaces,
+    /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
 
 impl PcsCaches {
     /// Starts the informers.
-    pub(crate) fn start(runtime: &Runtime) -> Self {
-        let (informers, orphan_deletions) = (SharedInformerFactory::new(runtime), OrphanDeletions::default());
+    pub(crate) fn start(manager: &Manager) -> Self {
+        let (informers, orphan_deletions) = (SharedInformerFactory::new(manager), OrphanDeletions::default());
         let (of_sets, of_groups) = (orphan_deletions.clone(), orphan_deletions.clone());
         let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
         let groups =
             InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
-        let (sets, groups) = (informers.cache_with(sets), informers.cache_with(groups));
-        Self { sets, groups, cliques: informers.cache(), gangs: informers.cache(), orphan_deletions, informers }
+        Self {
+            sets: informers.cache_with(sets),
+            groups: informers.cache_with(groups),
+            cliques: informers.cache(),
+            gangs: informers.cache(),
+            orphan_deletions,
+            terminating_namespaces: manager.start_namespace_informer(),
+            informers,
+        }
     }
 
     /// The set that controls the child, compared by uid. A set that is terminating counts.

@@ -31,7 +31,7 @@ pub const NAME: &str = "pcs-controller";
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
-    let caches = &PcsCaches::start(runtime);
+    let caches = &PcsCaches::start(manager);
     // The sets and the scaling groups share the map.
     caches.orphan_deletions.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
     let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);

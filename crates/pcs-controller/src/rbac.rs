@@ -2,6 +2,7 @@
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
 use crate::{scaling_group, set};
@@ -36,7 +37,7 @@ pub fn rules() -> Vec<PolicyRule> {
             rules.push(rule);
         }
     }
-    rules.extend([PolicyRule::lease(), PolicyRule::events()]);
+    rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
 }
 

@@ -15,7 +15,7 @@ use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::Trigger;
+use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
 use crate::context::Context;
@@ -55,9 +55,10 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
 ///   controller, and the groups that wait for the name of the child. A creation and a change of only the status trigger a
 ///   status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
-/// - the deletion of a child anywhere in the namespace, if creates of the group were rejected: it may release quota.
+/// - the deletion of a child anywhere in the namespace, if creates of the group were rejected: it may release quota;
+/// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
-    let PcsCaches { sets, groups, gangs, .. } = &ctx.caches;
+    let PcsCaches { sets, groups, gangs, terminating_namespaces, .. } = &ctx.caches;
     let (all_groups, all_sets) = (groups.clone(), sets.clone());
     let sets = sets.subscribe().filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
     let gangs = gangs.subscribe().filter(|delta| std::future::ready(was_created_or_deleted(delta)));
@@ -65,6 +66,7 @@ fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGrou
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
         .owns(&ctx.children)
+        .retry_on(owners_after_namespace_termination(groups, terminating_namespaces))
 }
 
 async fn reconcile(

@@ -13,6 +13,7 @@ use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
+use grove_controller::triggers::owners_after_namespace_termination;
 
 use crate::context::Context;
 
@@ -47,10 +48,13 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 ///   controller, and the sets that wait for the name of the child. A creation, a change of only the status, and a change of
 ///   only the pod references of a gang trigger a status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
-/// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota.
+/// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota;
+/// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
     let sets = &ctx.caches.sets;
-    ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe()).owns(&ctx.children)
+    ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe())
+        .owns(&ctx.children)
+        .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Result<Requeue, ReconcileError> {

@@ -89,9 +89,23 @@ impl<O: OwnerKind> ChildKinds<O> {
         filter.finish(plan)
     }
 
-    /// The stage that deletes the children of a terminating owner that are not terminating, as many as one plan has. Their watch
+    /// The plan for a terminating owner: it removes `finalizer` from the owner, and deletes its children that are not terminating, unless
+    /// its deletion orphans them.
+    pub fn plan_for_terminating_owner(
+        self,
+        owner: &O::Object,
+        finalizer: &str,
+        children: &ObservedChildren,
+        orphans_children: bool,
+    ) -> Plan {
+        let plan = Plan::new().stage(Stage::new("finalizers", Step::remove_finalizer(owner, finalizer)));
+        let plan = if orphans_children { plan } else { plan.stage(self.delete_all(owner, children)) };
+        plan.with_independent_stages()
+    }
+
+    /// The stage that deletes the children that are not terminating, as many as one plan has. If the owner is terminating, their watch
     /// events trigger the next plan.
-    pub fn delete_all(self, owner: &O::Object, children: &ObservedChildren) -> Stage {
+    fn delete_all(self, owner: &O::Object, children: &ObservedChildren) -> Stage {
         self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(owner, children)))
     }
 

@@ -34,7 +34,9 @@ pub(super) fn plan<C: ChildKind>(
     for DesiredChild { name, failure_domain, blocked_by, build } in C::desired(expansion) {
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
-                waiting.insert(reason());
+                if !filter.omits_create_for_namespace() {
+                    waiting.insert(reason());
+                }
             }
             (None, None) => {
                 if filter.allows_create(&kind, &name, failure_domain) && !budget.is_exhausted() {

@@ -30,8 +30,8 @@ pub struct StepFilter<'a, Owner> {
     /// The rejected creates, by kind and name.
     rejected: BTreeSet<(&'a str, &'a str)>,
     retry_after: Option<Duration>,
-    /// The time until the next creates, if the namespace is terminating.
-    recheck_namespace_after: Option<Duration>,
+    is_namespace_terminating: bool,
+    /// Whether a create is omitted because the namespace is terminating.
     omits_for_namespace: bool,
     pending_creates: &'a PendingCreates,
     /// The failure domains with an omitted create in an earlier stage.
@@ -58,7 +58,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             conflicts,
             rejected: rejected.map(|target| (target.resource.kind.as_str(), target.name.as_str())).collect(),
             retry_after: backed_off.retry_after,
-            recheck_namespace_after: None,
+            is_namespace_terminating: false,
             omits_for_namespace: false,
             pending_creates,
             blocked_domains: BTreeSet::new(),
@@ -67,10 +67,10 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         }
     }
 
-    /// Omits all creates until this time has elapsed, because the namespace is terminating.
+    /// Omits all creates if the namespace is terminating. The end of its termination triggers the next plan.
     #[must_use]
-    pub fn in_terminating_namespace(self, recheck_after: Option<Duration>) -> Self {
-        Self { recheck_namespace_after: recheck_after, ..self }
+    pub fn without_creates_if(self, is_namespace_terminating: bool) -> Self {
+        Self { is_namespace_terminating, ..self }
     }
 
     /// Whether the plan creates or adopts a child that does not exist.
@@ -84,12 +84,17 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             self.failed_domains.extend(failure_domain);
             return false;
         }
-        if self.recheck_namespace_after.is_some() {
-            self.omits_for_namespace = true;
+        if self.omits_create_for_namespace() {
             return false;
         }
         let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
         !is_blocked && !self.pending_creates.contains(kind, name)
+    }
+
+    /// Whether the plan omits the create of a missing child because the namespace is terminating.
+    pub(super) fn omits_create_for_namespace(&mut self) -> bool {
+        self.omits_for_namespace |= self.is_namespace_terminating;
+        self.is_namespace_terminating
     }
 
     /// The adoption of the orphan that has the name of the child, or else the create.
@@ -115,9 +120,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
 
     /// Adds to the plan why it omits steps, and when to reconcile the owner again.
     pub(super) fn finish(self, plan: Plan) -> Plan {
-        let recheck_after = self.recheck_namespace_after.filter(|_| self.omits_for_namespace);
-        let plan = plan.waiting(recheck_after.map(|_| Waiting::for_terminating_namespace())).waiting(self.waiting);
-        self.retry_after.into_iter().chain(recheck_after).fold(plan, Plan::requeue_after)
+        let terminating = self.omits_for_namespace.then(Waiting::for_terminating_namespace);
+        self.retry_after.into_iter().fold(plan.waiting(terminating).waiting(self.waiting), Plan::requeue_after)
     }
 }
 

@@ -40,7 +40,6 @@ pub(super) async fn delete_dependents<K>(
             // The leader deletes the dependents. Here the call only drops what the reconciler stores.
             drop(on_deleted(&object));
         }
-        executor.forget(&*object);
     };
     deleted.for_each_concurrent(CONCURRENCY, delete).await;
 }

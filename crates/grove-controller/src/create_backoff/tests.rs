@@ -16,7 +16,7 @@ fn result(results: &[(&str, Option<u16>)]) -> ExecutionResult {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
         StepResult { stage: "s", verb: "create", target: Target::of(&object(name)), result, is_changed: false }
     };
-    ExecutionResult { steps: results.iter().map(step).collect(), recheck_after: None }
+    ExecutionResult { steps: results.iter().map(step).collect() }
 }
 
 fn names(backoff: &CreateBackoff<ConfigMap>) -> Vec<String> {

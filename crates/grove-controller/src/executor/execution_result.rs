@@ -1,18 +1,14 @@
 //! The result of a plan's execution: one result per executed step.
 
-use std::time::Duration;
-
 use grove_runtime::api_error::ApiError;
 
-use crate::plan::{Target, Waiting};
+use crate::plan::Target;
 
 /// The result of a plan's execution.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionResult {
     /// The results of the executed steps, in the order of the plan. Steps that a failed step blocked are missing.
     pub steps: Vec<StepResult>,
-    /// The time until the next plan may have creates, because the namespace is terminating.
-    pub recheck_after: Option<Duration>,
 }
 
 impl ExecutionResult {
@@ -32,18 +28,9 @@ impl ExecutionResult {
     }
 
     /// Whether the plan created or deleted objects. Their watch events trigger the next reconcile; a status from before these
-    /// events is outdated. A create in a terminating namespace has no UID, and no event follows.
+    /// events is outdated.
     pub fn has_pending_watch_events(&self) -> bool {
-        let has_event = |step: &StepResult| match step.verb {
-            "create" => step.target.uid.is_some(),
-            verb => verb != "patch",
-        };
-        self.succeeded() && self.steps.iter().any(has_event)
-    }
-
-    /// Why the executor sends no creates for now.
-    pub fn waiting(&self) -> Option<Waiting> {
-        self.recheck_after.map(|_| Waiting::for_terminating_namespace())
+        self.succeeded() && self.steps.iter().any(|step| step.verb != "patch")
     }
 
     /// The first failure.

@@ -10,7 +10,8 @@ use crate::plan::{Stage, StageEvent, Step};
 /// The maximum number of names in a note. The note counts the others.
 const MAX_NAMED: usize = 10;
 
-/// For each stage event at most one event about success and one about failure. Superseded steps cause no event.
+/// For each stage event at most one event about success and one about failure. Superseded steps cause no event. Neither do creates in
+/// a terminating namespace: users deleted it, and can correct nothing.
 pub(super) fn stage_events(stage: &Stage, results: &[(&Step, Result<Effect, ApiError>)]) -> Vec<Event> {
     stage.events.iter().flat_map(|stage_event| events_of(stage, stage_event, results)).collect()
 }
@@ -24,7 +25,8 @@ fn events_of(
     let steps = || results.iter().map(|(step, result)| (*step, result)).filter(|(step, _)| is_selected(step));
     let applied: Vec<_> =
         steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_own)).map(|(step, _)| step).collect();
-    let rejected: Vec<_> = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?))).collect();
+    let rejected = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?)));
+    let rejected: Vec<_> = rejected.filter(|(_, error)| !error.is_namespace_terminating).collect();
     let mut events = vec![];
     if let (Some(first), Some(success)) = (applied.first(), success) {
         let plural = if applied.len() > 1 { "s" } else { "" };
@@ -93,6 +95,15 @@ mod tests {
         let mixed = mixed.with_event_for_kind::<ConfigMap>("MapsCreated", "MapsFailed", "Created");
         let published = notes(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
         assert_eq!(published, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
+    }
+
+    #[test]
+    fn a_create_in_a_terminating_namespace_publishes_no_warning() {
+        let quota = ApiError::new(403, "Forbidden", "exceeded quota");
+        let terminating = ApiError { is_namespace_terminating: true, ..quota.clone() };
+        assert_eq!(notes(&stage(1), &[Err(terminating.clone())]), Vec::<String>::new());
+        let others = ["MapsFailed create ConfigMap m1: exceeded quota"];
+        assert_eq!(notes(&stage(2), &[Err(terminating), Err(quota)]), others);
     }
 
     #[test]

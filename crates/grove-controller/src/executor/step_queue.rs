@@ -39,11 +39,15 @@ impl<'a> StepQueue<'a> {
         (begin..end).zip(self.steps.get(begin..end).unwrap_or_default())
     }
 
-    /// Ends the queue if the server rejected a create of alike objects. If it rejected the first one of a retry, the alternate and the
-    /// steps behind it remain. A name conflict concerns one name only.
+    /// Ends the queue if the namespace is terminating, or if the server rejected a create of alike objects. If it rejected the first
+    /// one of a retry, the alternate and the steps behind it remain. A name conflict concerns one name only.
     pub(super) fn observe(&mut self, position: usize, result: &Result<Effect, ApiError>) {
-        let is_rejected = result.as_ref().is_err_and(|error| error.reason != ApiError::NAME_CONFLICT);
-        if !self.has_slow_start || !is_rejected {
+        let Err(error) = result else { return };
+        if error.is_namespace_terminating {
+            self.next = self.steps.len();
+            return;
+        }
+        if !self.has_slow_start || error.reason == ApiError::NAME_CONFLICT {
             return;
         }
         match self.alternate.take().filter(|_| position == 0) {
@@ -105,6 +109,14 @@ mod tests {
         assert_eq!(sent, (0..24).collect::<Vec<_>>());
         let conflict = |_: usize| Err(ApiError::new(409, ApiError::NAME_CONFLICT, "exists"));
         assert_eq!(batches(&stage(50, Some(SlowStart::INITIAL)), conflict).concat().len(), 50);
+    }
+
+    #[test]
+    fn a_terminating_namespace_ends_every_stage() {
+        let terminating = |_: usize| Err(ApiError { is_namespace_terminating: true, ..rejection().unwrap_err() });
+        for (slow_start, sent) in [(None, 32), (Some(SlowStart::INITIAL), 8), (Some(SlowStart::for_retry(5, 70)), 1)] {
+            assert_eq!(batches(&stage(70, slow_start), terminating).concat().len(), sent);
+        }
     }
 
     #[test]

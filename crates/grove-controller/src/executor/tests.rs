@@ -1,5 +1,7 @@
 //! The executor under each response of the API server: no failure is lost, and no request is repeated.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use serde_json::json;
 

@@ -169,6 +169,10 @@ impl<K> Indexer<K> {
         self.iter().filter(has_value).cloned().collect()
     }
 
+    pub(super) fn of_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<K>> {
         self.iter().cloned().collect()
     }

@@ -10,6 +10,7 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::is_adoptable;
 use grove_api_types::scheduler_v1alpha1::PodGroup;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, UnreadableObject};
 use kube::ResourceExt;
@@ -48,10 +49,11 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         gang.as_deref().map_or(0, |gang| pods_of_earlier_groups(&caches.cliques, gang, &clique.name_any()));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
     let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
-    let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
+    let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
+    let backed_off =
+        if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
     let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
-    let recheck_namespace_after = ctx.executor.recheck_namespace_after(&clique);
     Observed {
         clique,
         orphans_pods,
@@ -68,8 +70,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         own_writes,
         backed_off,
         delayed_replacements,
-        default_scheduler,
-        recheck_namespace_after,
+        default_scheduler: ctx.default_scheduler,
+        is_namespace_terminating,
     }
 }
 

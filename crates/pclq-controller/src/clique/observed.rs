@@ -54,8 +54,8 @@ pub(crate) struct Observed {
     pub(crate) delayed_replacements: BTreeMap<i32, Duration>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
-    /// The time until the next creates, if the namespace is terminating.
-    pub(crate) recheck_namespace_after: Option<Duration>,
+    /// Whether its namespace is terminating. Then no pod is created, and no create waits for its retry.
+    pub(crate) is_namespace_terminating: bool,
 }
 
 /// A base gang: how many of its pods are scheduled.

@@ -57,7 +57,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         Ok(steps) => (steps, None),
         Err(waiting) => (Vec::new(), Some(waiting)),
     };
-    let recheck_after = observed.recheck_namespace_after.filter(|_| !indices.free.is_empty());
+    let is_omitted_for_namespace = observed.is_namespace_terminating && !indices.free.is_empty();
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
     let plan = Plan::new()
@@ -68,13 +68,13 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         .stage(stage_of(stage::GATES, ungated))
         .stage(creates)
         .with_independent_stages()
-        .waiting(recheck_after.map(|_| Waiting::for_terminating_namespace()))
+        .waiting(is_omitted_for_namespace.then(Waiting::for_terminating_namespace))
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)
         .waiting(references_waiting);
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
-    let delays = replacement_delay.into_iter().chain(has_more.then_some(NEXT_PLAN_DELAY)).chain(recheck_after);
+    let delays = replacement_delay.into_iter().chain(has_more.then_some(NEXT_PLAN_DELAY));
     observed.backed_off.remove_from(delays.fold(plan, Plan::requeue_after))
 }
 

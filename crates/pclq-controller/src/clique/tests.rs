@@ -84,7 +84,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, and `scaledCliques`, whether the gang has scaled cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
-/// indices at which the replacement waits for 20 s.
+/// indices at which the replacement waits for 20 s; `namespaceTerminating`.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ fn snapshot(row: &str) -> Observed {
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),
-        recheck_namespace_after: None,
+        is_namespace_terminating: row["namespaceTerminating"] == json!(true),
     }
 }
 

@@ -9,6 +9,7 @@ use grove_api_types::expansion::CurrentScale;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
@@ -38,10 +39,13 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         retained_minima: RetainedMinima::default(),
         active_gangs: BTreeSet::new(),
         name_conflicts: Vec::new(),
-        backed_off: ctx.children.backed_off(group),
+        backed_off: BackedOffCreates::default(),
         pending_creates,
-        recheck_namespace_after: ctx.executor.recheck_namespace_after(group),
+        is_namespace_terminating: caches.terminating_namespaces.contains(&group.namespace().unwrap_or_default()),
     };
+    if !observed.is_namespace_terminating {
+        observed.backed_off = ctx.children.backed_off(group);
+    }
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed.retained_minima = observed.existing_minima(&omitted);
     observed

@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, object_count};
@@ -74,8 +73,8 @@ pub(crate) struct Observed {
     pub(crate) backed_off: BackedOffCreates,
     /// The cliques that were created and that the cache does not have yet.
     pub(crate) pending_creates: PendingCreates,
-    /// The time until the next creates, if the namespace is terminating.
-    pub(crate) recheck_namespace_after: Option<Duration>,
+    /// Whether its namespace is terminating. Then nothing is created, and no create waits for its retry.
+    pub(crate) is_namespace_terminating: bool,
 }
 
 impl Observed {

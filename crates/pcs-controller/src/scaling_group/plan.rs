@@ -5,7 +5,7 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::children::{ObservedChildren, StepFilter};
-use grove_controller::plan::{Plan, Stage, Step, Waiting};
+use grove_controller::plan::{Plan, Waiting};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
@@ -14,13 +14,11 @@ use crate::children::too_large;
 
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
-/// quota for it.
+/// quota for it. In a terminating namespace the plan has no creates.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        let finalizer = Step::remove_finalizer(&observed.group, finalizers::SCALING_GROUP);
-        let plan = Plan::new().stage(Stage::new("finalizers", finalizer)).with_independent_stages();
-        let deletes = || CHILD_KINDS.delete_all(&observed.group, &observed.children);
-        return if observed.orphans_children { plan } else { plan.stage(deletes()) };
+        let Observed { group, children, orphans_children, .. } = observed;
+        return CHILD_KINDS.plan_for_terminating_owner(group, finalizers::SCALING_GROUP, children, *orphans_children);
     }
     let Some(set) = &observed.set else { return Plan::new().waiting([set_not_found()]) };
     if observed.is_too_large() {
@@ -32,7 +30,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let base_labels = observed.base_labels();
     let conflicts = observed.conflicts(&base_labels);
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
-        .in_terminating_namespace(observed.recheck_namespace_after);
+        .without_creates_if(observed.is_namespace_terminating);
     CHILD_KINDS.plan(&observed.children, &expansion, filter)
 }
 

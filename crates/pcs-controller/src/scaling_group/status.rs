@@ -146,8 +146,8 @@ fn available_condition(
 ) -> ConditionUpdate {
     let spec = &observed.group.spec;
     let mut message = format!("{} of {} replicas are available", counts.available, spec.replicas);
-    let waiting = plan.waiting.first().cloned().or_else(|| result.waiting());
-    if let Some(waiting) = &waiting {
+    let waiting = plan.waiting.first();
+    if let Some(waiting) = waiting {
         message = format!("{message}; {}", waiting.message);
     }
     let rejection = rejections::rejection_message(result, &observed.backed_off);

@@ -62,7 +62,7 @@ fn new(replicas: i32) -> Observed {
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),
-        recheck_namespace_after: None,
+        is_namespace_terminating: false,
     })
 }
 

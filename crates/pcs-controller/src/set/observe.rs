@@ -17,6 +17,7 @@ use crate::informers::PcsCaches;
 pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
     // Read before the children: a child that arrives in between is no longer pending, and is among them.
     let pending_creates = ctx.children.pending_creates(set);
+    let namespace = set.namespace().unwrap_or_default();
     let mut observed = Observed {
         set: admission::default::pod_clique_set(set),
         unsupported_fields: unsupported_fields::fields(set),
@@ -28,15 +29,16 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
-        recheck_namespace_after: ctx.executor.recheck_namespace_after(set),
+        is_namespace_terminating: ctx.caches.terminating_namespaces.contains(&namespace),
     };
-    let namespace = set.namespace().unwrap_or_default();
     if !observed.is_terminating() && !observed.is_too_large() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
         let cached_clique = |name: &PodCliqueName| ctx.caches.cliques.get(&namespace, name.as_str());
         observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
-        observed.backed_off = ctx.children.backed_off(set);
+        if !observed.is_namespace_terminating {
+            observed.backed_off = ctx.children.backed_off(set);
+        }
     }
     observed
 }

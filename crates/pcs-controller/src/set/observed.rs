@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
@@ -15,6 +14,7 @@ use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
+use grove_controller::plan::Target;
 use kube::{Resource, ResourceExt};
 
 use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
@@ -73,8 +73,8 @@ pub(crate) struct Observed {
     pub(crate) backed_off: BackedOffCreates,
     /// The children that were created and that the caches do not have yet.
     pub(crate) pending_creates: PendingCreates,
-    /// The time until the next creates, if the namespace is terminating.
-    pub(crate) recheck_namespace_after: Option<Duration>,
+    /// Whether its namespace is terminating. Then nothing is created, and no create waits for its retry.
+    pub(crate) is_namespace_terminating: bool,
 }
 
 impl Observed {
@@ -92,14 +92,16 @@ impl Observed {
     /// is unknown.
     pub(crate) fn has_unknown_scale(&self) -> bool {
         let is_unknown = |NameConflict { target, metadata, unreadable }: &NameConflict| {
-            let (kind, name) = (target.resource.kind.as_str(), target.name.as_str());
-            let has_scale = (PodClique::kind(&()) == kind && self.children.get::<PodClique>(name).is_none())
-                || (PodCliqueScalingGroup::kind(&()) == kind
-                    && self.children.get::<PodCliqueScalingGroup>(name).is_none());
+            let has_scale = self.is_missing::<PodClique>(target) || self.is_missing::<PodCliqueScalingGroup>(target);
             let owner_uid = controller_of(metadata).map(|owner| owner.uid.as_str());
             unreadable.is_some() && has_scale && owner_uid == self.set.metadata.uid.as_deref()
         };
         self.name_conflicts.iter().any(is_unknown)
+    }
+
+    /// Whether the target is of kind `K` and no child.
+    fn is_missing<K: Resource<DynamicType = ()> + 'static>(&self, target: &Target) -> bool {
+        target.resource.kind == K::kind(&()) && self.children.get::<K>(&target.name).is_none()
     }
 
     /// Whether the set has a deletion timestamp.

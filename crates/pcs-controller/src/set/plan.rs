@@ -3,7 +3,7 @@
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{finalizers, labels};
 use grove_controller::children::{ObservedChildren, StepFilter};
-use grove_controller::plan::{Plan, Stage, Step};
+use grove_controller::plan::Plan;
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
@@ -13,13 +13,12 @@ use crate::children::too_large;
 /// The plan for one set. It creates and patches the children in the order of [`CHILD_KINDS`], and then deletes those that
 /// the set no longer expands to: the children of removed replicas, and of cliques and groups that were removed from the
 /// template. A child that cannot be created, because of a name conflict or a rejection, blocks only later creates of its own
-/// replica. If a clique or a group cannot be decoded, the whole set waits: its scale decides which gangs the set has.
+/// replica. If a clique or a group cannot be decoded, the whole set waits: its scale decides which gangs the set has. In a terminating
+/// namespace the plan has no creates.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        let finalizer = Step::remove_finalizer(&observed.set, finalizers::POD_CLIQUE_SET);
-        let plan = Plan::new().stage(Stage::new("finalizers", finalizer)).with_independent_stages();
-        let deletes = || CHILD_KINDS.delete_all(&observed.set, &observed.children);
-        return if observed.orphans_children { plan } else { plan.stage(deletes()) };
+        let Observed { set, children, orphans_children, .. } = observed;
+        return CHILD_KINDS.plan_for_terminating_owner(set, finalizers::POD_CLIQUE_SET, children, *orphans_children);
     }
     if observed.is_too_large() {
         return Plan::new().waiting([too_large::waiting()]);
@@ -30,7 +29,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         return Plan::new().waiting(conflicts.unresolved().map(|(_, waiting)| waiting));
     }
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
-        .in_terminating_namespace(observed.recheck_namespace_after);
+        .without_creates_if(observed.is_namespace_terminating);
     CHILD_KINDS.plan(&observed.children, &observed.expand(), filter)
 }
 

@@ -19,12 +19,7 @@ use crate::children::{clique, rejections, too_large};
 mod outdated;
 
 /// The status of the set after its plan was executed.
-pub(crate) fn status(
-    observed: &Observed,
-    _plan: &Plan,
-    result: &ExecutionResult,
-    now: Timestamp,
-) -> PodCliqueSetStatus {
+pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
     let old = observed.set.status.clone().unwrap_or_default();
     if observed.is_too_large() {
         return too_large_status(observed, old, now);
@@ -38,7 +33,7 @@ pub(crate) fn status(
     let conflicts = observed.conflicts(&base_labels);
     let errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
     let rejection = rejections::first_rejection(result, &observed.backed_off, &conflicts)
-        .or_else(|| result.waiting().map(|waiting| (waiting.reason, waiting.message)));
+        .or_else(|| plan.waiting.first().map(|waiting| (waiting.reason, waiting.message.clone())));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);

@@ -68,7 +68,7 @@ fn new(set: &str) -> Observed {
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),
-        recheck_namespace_after: None,
+        is_namespace_terminating: false,
     }
 }
 

@@ -3,6 +3,8 @@
 
 use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
 use tokio::process::Command;
 
 /// Components of Kubernetes that cache state. The documentation of Kubernetes recommends a restart of them after a restore.
@@ -15,6 +17,9 @@ async fn services_reconcile_a_cluster_restored_from_a_backup() {
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("early", 1)).await;
     ns.wait_for("both sets are ready", |state| are_settled(state, &[("llm", 1), ("early", 1)])).await;
+    let deleted = Namespace::create(&ns.client, "e2e-restore-deleted").await;
+    deleted.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    deleted.wait_for("the set is ready", |state| are_settled(state, &[("llm", 1)])).await;
     back_up(&cluster).await;
 
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("late", 2)).await;
@@ -22,6 +27,7 @@ async fn services_reconcile_a_cluster_restored_from_a_backup() {
     ns.scale::<PodCliqueSet>("llm", 3).await;
     ns.delete_object::<PodClique>("llm-0-decode").await;
     ns.wait_for("the changed sets are ready", |state| are_settled(state, &[("llm", 3), ("late", 2)])).await;
+    begin_deletion(&deleted).await;
     restore(&cluster).await;
 
     // New watches: the previous ones cached the lost changes, too.
@@ -35,7 +41,23 @@ async fn services_reconcile_a_cluster_restored_from_a_backup() {
         are_settled(state, &[("llm", 2)]) && has_only_llm(state)
     })
     .await;
+    let restored = Namespace::attach(&ns.client, &deleted.name);
+    restored.scale::<PodCliqueSet>("llm", 2).await;
+    restored.wait_for("pods are created again", |state| are_settled(state, &[("llm", 2)])).await;
     cluster.down().await;
+}
+
+/// Deletes a namespace that the finalizer of a pod keeps terminating, until pclq-controller has observed it.
+async fn begin_deletion(ns: &Namespace) {
+    let state = ns.wait_for("pods exist", |state| !state.pods.is_empty()).await;
+    let held = state.pods.keys().next().expect("a pod");
+    ns.patch::<Pod>(held, json!({ "metadata": { "finalizers": ["e2e.example.com/hold"] } })).await;
+    ns.delete().await;
+    ns.wait_for("a clique reports the terminating namespace", |state| {
+        let mut statuses = state.cliques.values().filter_map(|clique| clique.status.as_ref());
+        statuses.any(|status| status.conditions.iter().any(|condition| condition.reason == "NamespaceTerminating"))
+    })
+    .await;
 }
 
 /// Whether exactly these sets exist, and all their replicas are ready.

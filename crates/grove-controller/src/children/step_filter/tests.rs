@@ -185,6 +185,20 @@ fn an_unreadable_object_is_not_patched() {
 }
 
 #[test]
+fn nothing_is_created_in_a_terminating_namespace_and_orphans_are_adopted() {
+    let (owner, conflicts) = (owner(), [conflict("0-service", &ours())]);
+    let labels = BTreeMap::from([("part-of".to_owned(), "o".to_owned())]);
+    let conflicts = NameConflicts { owner: &owner, conflicts: &conflicts, labels: &labels };
+    let (backed_off, pending_creates) = (BackedOffCreates::default(), PendingCreates::default());
+    let filter = StepFilter::new(conflicts, &backed_off, &pending_creates).without_creates_if(true);
+    expect![[r"
+        services: adopt ConfigMap 0-service
+        wait: NamespaceTerminating nothing is created, because the namespace is terminating
+    "]]
+    .assert_eq(&filtered(filter));
+}
+
+#[test]
 fn an_object_of_another_kind_is_no_conflict() {
     let mut other = conflict("0-service", &json!({}));
     other.target.resource.kind = "Secret".into();

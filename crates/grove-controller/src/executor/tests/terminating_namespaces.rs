@@ -1,6 +1,10 @@
-//! Creates in a terminating namespace: after the first response none is sent, and nothing waits for the others.
+//! Creates that the API server rejects before the watch event of the terminating namespace: after the first response the executor sends
+//! no further step.
+
+use grove_runtime::caches::{Cache, InformerOptions};
 
 use super::*;
+use crate::terminating_namespaces::{SlimNamespace, TerminatingNamespaces};
 
 /// The responses of the API server to a create in a namespace that is terminating, and in one that was deleted.
 fn rejections() -> [Value; 2] {
@@ -20,73 +24,21 @@ fn creates(names: std::ops::Range<usize>) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn a_create_in_a_terminating_namespace_is_no_failure_and_no_event_of_it_is_expected() {
+async fn a_create_that_a_terminating_namespace_rejects_fails_and_ends_the_plan() {
+    let domains = (0..200).map(|nth| (format!("m{nth}"), nth)).collect();
+    let plan = Plan::new()
+        .stage(Stage::new("first", creates(0..100)))
+        .stage(Stage::new("second", creates(100..200).into_iter().chain([Step::delete(&object("old"))])));
+    let with_domains = plan.clone().with_failure_domains(domains);
     for body in rejections() {
-        let mut desired = object("a");
-        desired.metadata.uid = None;
-        let (done, requests) = try_step(Step::create(&desired), move |_| response(&body)).await;
-        assert!(done.succeeded() && requests == 1 && !done.has_pending_watch_events(), "{done:?}");
-    }
-    let (created, _) = try_step(Step::create(&object("a")), |_| MockResponse::ok(config_map("a", 1, "owner"))).await;
-    assert!(created.has_pending_watch_events());
-}
-
-#[tokio::test]
-async fn a_terminating_namespace_gets_no_second_batch_of_creates_until_the_owner_is_deleted() {
-    for body in rejections() {
-        let (executor, log) = executor(move |request| match &*request.method {
-            "POST" => response(&body),
-            _ => MockResponse::ok(config_map("a", 1, "owner")),
-        });
-        let plan = Plan::new()
-            .stage(Stage::new("first", creates(0..100).into_iter().chain([Step::delete(&object("old"))])))
-            .stage(Stage::new("second", creates(100..200)));
-        let count = |method: &str| log.count(|request| request.method == method);
-        for round in 1..=3 {
+        for plan in [plan.clone(), plan.clone().with_independent_stages(), with_domains.clone()] {
+            let body = body.clone();
+            let (executor, log) = executor(move |_| response(&body));
             let done = executor.execute(&object("subject"), &plan).await;
-            assert_eq!((done.succeeded(), done.steps.len()), (true, 201));
-            assert_eq!((count("POST"), count("DELETE")), (MAX_IN_FLIGHT_WRITES, round), "other steps are executed");
+            assert!(!done.succeeded());
+            assert_eq!((done.steps.len(), log.requests().len()), (MAX_IN_FLIGHT_WRITES, MAX_IN_FLIGHT_WRITES));
         }
-        executor.execute(&object("another"), &plan).await;
-        assert_eq!(count("POST"), 2 * MAX_IN_FLIGHT_WRITES);
-        executor.forget(&object("subject"));
-        executor.execute(&object("subject"), &plan).await;
-        assert_eq!(count("POST"), 3 * MAX_IN_FLIGHT_WRITES);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn creates_are_sent_again_after_the_time_in_the_result() {
-    let [terminating, _] = rejections();
-    let (executor, log) = executor(move |_| response(&terminating));
-    let (subject, plan) = (object("subject"), Plan::new().stage(Stage::new("s", creates(0..1))));
-    assert_eq!(executor.recheck_namespace_after(&subject), None);
-    let recheck = executor.execute(&subject, &plan).await.recheck_after.unwrap();
-    tokio::time::advance(recheck / 2).await;
-    assert_eq!(executor.execute(&subject, &Plan::new()).await.recheck_after, Some(recheck / 2));
-    assert_eq!(executor.execute(&subject, &plan).await.recheck_after, Some(recheck / 2));
-    assert_eq!(log.requests().len(), 1);
-    tokio::time::advance(recheck / 2).await;
-    assert_eq!(executor.recheck_namespace_after(&subject), None);
-    assert_eq!(executor.execute(&subject, &plan).await.recheck_after, Some(recheck));
-    assert_eq!(log.requests().len(), 2);
-}
-
-#[tokio::test]
-async fn the_number_of_owners_in_terminating_namespaces_is_a_metric() {
-    let [terminating, _] = rejections();
-    let (executor, _) = executor(move |_| response(&terminating));
-    let metrics = Metrics::new().unwrap();
-    executor.add_state_metrics(&StateMetrics::register(metrics.registry()).unwrap(), "executor");
-    let has_line = |count: usize| {
-        let line = format!(r#"grove_state_entries{{controller="executor",map="terminating_namespaces"}} {count}"#);
-        metrics.render().unwrap().contains(&line)
-    };
-    assert!(has_line(0));
-    executor.execute(&object("subject"), &Plan::new().stage(Stage::new("s", creates(0..1)))).await;
-    assert!(has_line(1));
-    executor.forget(&object("subject"));
-    assert!(has_line(0));
 }
 
 #[tokio::test]
@@ -97,7 +49,30 @@ async fn a_namespace_that_terminates_during_a_plan_gets_no_further_creates_than_
         _ => response(&terminating),
     });
     let plan = Plan::new().stage(Stage::new("s", creates(0..200)));
-    assert!(executor.execute(&object("subject"), &plan).await.succeeded());
+    assert!(!executor.execute(&object("subject"), &plan).await.succeeded());
     let sent = log.requests().len();
     assert!(sent <= 1 + MAX_IN_FLIGHT_WRITES, "{sent} requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_event_about_an_object_in_a_terminating_namespace_is_published() {
+    let (client, log) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
+    let broadcaster = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
+    let executor = Executor::new(client, broadcaster.clone(), Metrics::new().unwrap());
+    let events = || log.count(|request| request.path.contains("/events"));
+    let (cache, namespaces) = Cache::with_writer(InformerOptions::<SlimNamespace>::default());
+    broadcaster.skip_terminating_namespaces(TerminatingNamespaces::new(cache));
+    let stage = Stage::new("scale-in", [Step::delete(&object("a"))]).with_event("Deleted", "DeleteFailed", "Deleted");
+    let plan = Plan::new().stage(stage);
+    let publish = async || {
+        assert!(executor.execute(&object("subject"), &plan).await.succeeded());
+        broadcaster.flush().await;
+    };
+    publish().await;
+    assert_eq!(events(), 1);
+    let mut namespace = SlimNamespace { is_terminating: true, ..SlimNamespace::default() };
+    namespace.metadata.name = Some("ns".into());
+    namespaces.apply(namespace);
+    publish().await;
+    assert_eq!(events(), 1);
 }

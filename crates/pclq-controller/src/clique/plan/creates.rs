@@ -32,7 +32,7 @@ impl PodCreates {
 /// namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let is_blocked = !observed.unreadable_pods.is_empty() || observed.backed_off.slow_start(free.len()).is_none();
-    if free.is_empty() || is_blocked || observed.recheck_namespace_after.is_some() {
+    if free.is_empty() || is_blocked || observed.is_namespace_terminating {
         return PodCreates::none();
     }
     let names = Names::of(observed);

@@ -83,8 +83,7 @@ fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResul
     let ready = as_count(observed.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= observed.clique.spec.required_replicas();
     let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Counted);
-    let waiting = plan.waiting.first().cloned().or_else(|| result.waiting());
-    let (reason, detail) = match (rejection, waiting) {
+    let (reason, detail) = match (rejection, plan.waiting.first()) {
         (Some((reason, rejection)), _) => (reason, format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
         (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),

@@ -4,6 +4,7 @@ use expect_test::expect;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::plan::{Create, Step};
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::Cache;
 use serde_json::json;
 
@@ -42,7 +43,15 @@ fn a_base_gang_requires_no_more_pods_of_a_clique_than_its_replicas() {
         let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
         let tombstones = Tombstones::new(&cliques);
         let orphan_deletions = OrphanDeletions::default();
-        let caches = PclqCaches { cliques, pods: Cache::from_objects([]), gangs, tombstones, orphan_deletions };
+        let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
+        let caches = PclqCaches {
+            cliques,
+            pods: Cache::from_objects([]),
+            gangs,
+            tombstones,
+            orphan_deletions,
+            terminating_namespaces,
+        };
         let groups = base_gang(&caches, "prod", "llm-0").groups.expect("groups");
         groups.iter().map(|group| group.required).collect::<Vec<_>>()
     };

@@ -9,6 +9,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::slim_pod::SlimPod;
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Delta, InformerOptions};
 use grove_runtime::client::Clients;
 use grove_runtime::runtime::Runtime;
@@ -54,7 +55,8 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let options = InformerOptions::default().with_observer(move |delta| recorder.record(delta));
     let (pods, pod_writer) = Cache::with_writer(options);
     let (gangs, orphan_deletions) = (Cache::from_objects([]), OrphanDeletions::default());
-    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions };
+    let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
+    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
     let ctx = Context::new(&manager, caches, CONTROLLER);
 
     let clique = Arc::new(snapshot("{replicas: 5}").clique);
@@ -82,7 +84,8 @@ async fn the_pods_of_a_deleted_clique_stay_if_its_deletion_orphaned_them() {
     let pods = Cache::from_objects([pod_of(&clique, "a", 0, "Running")]);
     let (tombstones, orphan_deletions) = (Tombstones::new(&cliques), OrphanDeletions::default());
     let recorder = orphan_deletions.clone();
-    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions };
+    let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
+    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
     let ctx = Context::new(&manager(), caches, CONTROLLER);
     assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 1);
 

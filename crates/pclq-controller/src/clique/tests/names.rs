@@ -67,7 +67,7 @@ fn results(plan: &Plan, has_response: bool) -> ExecutionResult {
         let target = Target { uid: has_response.then(|| format!("uid-{at}")), ..step.target().clone() };
         StepResult { stage: "pods", verb: "create", target, result, is_changed: false }
     };
-    ExecutionResult { steps: creates.map(step).collect(), recheck_after: None }
+    ExecutionResult { steps: creates.map(step).collect() }
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
 
-use std::time::Duration;
-
 use expect_test::{Expect, expect};
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{SlowStart, Target};
@@ -11,7 +9,6 @@ use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{plan, snapshot, status};
-use crate::clique::observed::Observed;
 
 const QUOTA: &str = "is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2";
 const LIMITS: &str = "is forbidden: maximum cpu usage per Container is 1, but limit is 2";
@@ -25,7 +22,7 @@ fn creates(rejected: &[(&str, &str)]) -> ExecutionResult {
         let failure = ApiError::new(403, "Forbidden", format!("pods \"{name}\" {message}"));
         StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false }
     };
-    ExecutionResult { steps: rejected.iter().map(step).collect(), recheck_after: None }
+    ExecutionResult { steps: rejected.iter().map(step).collect() }
 }
 
 #[track_caller]
@@ -99,18 +96,37 @@ fn during_the_backoff_no_pod_is_created_at_any_index_and_deletes_continue() {
 
 #[test]
 fn no_pod_is_created_in_a_terminating_namespace_and_the_clique_reports_it() {
-    let recheck_after = Some(Duration::from_secs(9));
-    let with = |row| Observed { recheck_namespace_after: recheck_after, ..snapshot(row) };
-    expect![[r#"
-        wait: NamespaceTerminating nothing is created, because the namespace is terminating
-        requeue: after 9s
-    "#]]
-    .assert_eq(&plan(&with("{replicas: 2, gang: []}")).to_string());
-    let complete = plan(&with("{replicas: 1, gang: [a], pods: [{i: 0, name: a}]}"));
-    assert_eq!((complete.waiting, complete.requeue_after), (vec![], None));
-    let result = ExecutionResult { recheck_after, ..ExecutionResult::default() };
-    let status = status(&snapshot("{replicas: 2, gang: []}"), &result, Timestamp::UNIX_EPOCH);
-    assert!(status.conditions.iter().any(|condition| condition.reason == "NamespaceTerminating"));
+    let missing = "{replicas: 2, gang: [], namespaceTerminating: true}";
+    super::check(
+        missing,
+        &expect![[r#"
+            wait: NamespaceTerminating nothing is created, because the namespace is terminating
+        "#]],
+    );
+    super::check(
+        "{replicas: 1, gang: [a], pods: [{i: 0, name: a}], namespaceTerminating: true}",
+        &expect![["nothing to do\n"]],
+    );
+    check(
+        missing,
+        &[],
+        &expect![[r#"
+            False NamespaceTerminating: 0 of 2 pods ready, 2 to be created; nothing is created, because the namespace is terminating
+        "#]],
+    );
+}
+
+#[test]
+fn patches_and_deletes_of_pods_continue_in_a_terminating_namespace() {
+    super::check(
+        "{replicas: 3, gang: [a, b], namespaceTerminating: true, pods: [{i: 0, name: a, phase: Failed}, {i: 3, name: b}]}",
+        &expect![[r#"
+            pods: delete Pod ~-b
+            pods: delete Pod ~-a
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[]}]
+            wait: NamespaceTerminating nothing is created, because the namespace is terminating
+        "#]],
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn rejected(message: &str) -> ExecutionResult {
     let failure = ApiError::new(403, "Forbidden", message);
     let target = Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]);
     let step = StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false };
-    ExecutionResult { steps: vec![step.clone(), step], recheck_after: None }
+    ExecutionResult { steps: vec![step.clone(), step] }
 }
 
 #[track_caller]

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{GROUP, change, executed, new, plan, resized};
+use super::{GROUP, change, executed, new, plan, resized, status_of};
 use crate::children::{OmittedMinima, RetainedMinima};
 use crate::context::Context;
 use crate::informers::PcsCaches;
@@ -192,6 +192,40 @@ fn an_edited_clique_is_corrected_and_keeps_its_replicas() {
         cliques: patch PodClique m-0-g-0-d {"metadata":{"labels":{"grove.io/podcliquescalinggroup":"m-0-g"}},"spec":{"minAvailable":2}}
     "#]],
     );
+}
+
+#[test]
+fn nothing_is_created_in_a_terminating_namespace_and_patches_and_deletes_continue() {
+    let mut observed = executed(new(3));
+    observed.is_namespace_terminating = true;
+    check(&observed, &expect![["nothing to do\n"]]);
+    observed.children.by_name_mut::<PodClique>().remove("m-0-g-0-p");
+    change(&mut observed, "m-0-g-0-d", |clique| clique.spec.min_available = Some(9));
+    observed.group.spec.replicas = 2;
+    check(
+        &resized(observed),
+        &expect![[r#"
+        cliques: patch PodClique m-0-g-0-d {"spec":{"minAvailable":2}}
+        scale-in: delete PodClique m-0-g-2-d
+        scale-in: delete PodClique m-0-g-2-p
+        wait: NamespaceTerminating nothing is created, because the namespace is terminating
+    "#]],
+    );
+}
+
+#[test]
+fn a_missing_clique_without_a_gang_waits_for_the_namespace_while_it_is_terminating() {
+    let mut observed = new(1);
+    observed.active_gangs.clear();
+    observed.is_namespace_terminating = true;
+    check(
+        &observed,
+        &expect![[r"
+        wait: NamespaceTerminating nothing is created, because the namespace is terminating
+    "]],
+    );
+    let status = status_of(&observed, Timestamp::UNIX_EPOCH);
+    assert!(status.conditions.iter().any(|condition| condition.reason == "NamespaceTerminating"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::{SET, child, executed, new, plan, status_of, without_children};
+use super::{SET, change, child, executed, new, plan, status_of, without_children};
 use crate::set::desired::SlimService;
 use crate::set::observed::Observed;
 
@@ -86,19 +86,38 @@ fn children_that_are_not_created_use_no_budget_of_the_plan() {
 #[test]
 fn nothing_is_created_in_a_terminating_namespace_and_the_set_reports_it() {
     let mut observed = executed(without_children());
-    observed.recheck_namespace_after = Some(Duration::from_secs(9));
+    observed.is_namespace_terminating = true;
     check(&observed, &expect![["nothing to do\n"]]);
     observed.children.by_name_mut::<PodClique>().remove("llm-0-decode");
+    observed.children.by_name_mut::<PodGang>().remove("llm-0");
     check(
         &observed,
         &expect![[r"
             wait: NamespaceTerminating nothing is created, because the namespace is terminating
-            requeue: after 9s
         "]],
     );
-    let result = ExecutionResult { recheck_after: Some(Duration::from_secs(9)), ..ExecutionResult::default() };
-    let status = status_of(&observed, &result, Timestamp::UNIX_EPOCH);
+    let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     assert_eq!(status.conditions[0].reason, "NamespaceTerminating");
+}
+
+#[test]
+fn patches_and_deletes_continue_in_a_terminating_namespace() {
+    let mut observed = executed(without_children());
+    observed.is_namespace_terminating = true;
+    observed.children.by_name_mut::<PodClique>().remove("llm-0-prefill");
+    change::<PodClique>(&mut observed, "llm-0-decode", |clique| clique.spec.min_available = Some(9));
+    observed.set.spec.replicas = 1;
+    check(
+        &observed,
+        &expect![[r#"
+            cliques: patch PodClique llm-0-decode {"spec":{"minAvailable":1}}
+            scale-in: delete PodClique llm-1-decode
+            scale-in: delete PodClique llm-1-prefill
+            scale-in: delete PodGang llm-1
+            scale-in: delete Service llm-1
+            wait: NamespaceTerminating nothing is created, because the namespace is terminating
+        "#]],
+    );
 }
 
 #[test]
@@ -132,11 +151,7 @@ fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
     };
     let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");
-    let status = status_of(
-        &observed,
-        &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")], recheck_after: None },
-        at,
-    );
+    let status = status_of(&observed, &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")] }, at);
     let available = &status.conditions[0];
     assert_eq!((available.reason.as_str(), available.status.as_str()), ("FailedCreate", "False"));
     assert_eq!(
