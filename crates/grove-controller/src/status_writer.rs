@@ -79,7 +79,8 @@ impl StatusWriter {
                 Err(error) => (Requeue::AwaitChange, Err(error)),
             }
         };
-        let requeue = requeue.or_at(plan.requeue_after).or_at(result.recheck_after);
+        let continue_after = plan.continue_after.filter(|_| result.succeeded());
+        let requeue = requeue.or_at(plan.requeue_after).or_at(result.recheck_after).or_at(continue_after);
         written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
         result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
         Ok(requeue)
@@ -299,6 +300,20 @@ mod tests {
         let error = writer.write_after(&example, executed, progress).await.unwrap_err();
         let (due, deadline) = (POLICY.progress_interval, POLICY.max_progress_delay);
         assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_is_continued_after_a_success_and_not_after_a_failure() {
+        let (plan, delay) = (Plan::new().continue_after(Some(Duration::from_secs(1))), Duration::from_secs(1));
+        let example = Example { metadata: object().metadata, status: None };
+        for (code, expected) in [(None, Requeue::After(delay)), (Some(500), Requeue::AwaitChange)] {
+            let (writer, _log) = writer(200);
+            let result = created(code);
+            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+            let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
+            let requeue = writer.write_after(&example, executed, status).await;
+            assert_eq!(requeue.unwrap_or_else(|error| error.requeue()), expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //! Kubernetes' garbage collector would do so too, but later. The children of an owner that is still terminating are deleted by
 //! its reconcile: see `<kind>/plan.rs`.
 //!
-//! A plan has a bounded number of steps. If it lacks some of the dependents, it has a deadline, at which the next plan follows.
+//! A plan has a bounded number of steps. If it lacks some of the dependents, it has the time of the next plan.
 //!
 //! If the deletion orphans its dependents, the plan is empty, and they stay: see [`crate::orphan_deletions`].
 
@@ -97,7 +97,7 @@ where
             if !result.succeeded() || result.steps.iter().any(|step| step.is_changed) {
                 return Attempt::Failed;
             }
-            plan.requeue_after.map_or(Attempt::Done, Attempt::HasMore)
+            plan.continue_after.map_or(Attempt::Done, Attempt::HasMore)
         }
         Err(error) => {
             tracing::warn!(name = object.name_any(), "{}", error_chain(&error));

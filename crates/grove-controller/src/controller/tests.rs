@@ -226,7 +226,7 @@ async fn dependents_that_do_not_fit_into_one_plan_are_deleted_by_the_next_plans(
             let mut child = (*object(&name)).clone();
             child.metadata.uid = Some(name);
             let plan = Plan::new().stage(Stage::new("children", (number < plans).then(|| Step::delete(&child))));
-            if number + 1 < plans { plan.requeue_after(Duration::from_secs(1)) } else { plan }
+            plan.continue_after((number + 1 < plans).then_some(Duration::from_secs(1)))
         });
         run_for(builder, &manager, Duration::from_mins(10), |_, _| ready(Ok(Requeue::AwaitChange))).await;
         assert_eq!(log.count(|request| request.method == "DELETE"), expected, "is stale: {is_stale}");
