@@ -74,7 +74,9 @@ impl StatusWriter {
         } else {
             let (status, change) = status(&result);
             match self.write(object, object.status(), &status, change).await {
-                Ok(Some(ProgressDelay { due, deadline })) => (Requeue::ProgressAfter { due, deadline }, Ok(())),
+                Ok(Some(ProgressDelay { due, deadline })) => {
+                    (Requeue::ProgressAfter { due, deadline, reconcile_after: None }, Ok(()))
+                }
                 Ok(None) => (Requeue::AwaitChange, Ok(())),
                 Err(error) => (Requeue::AwaitChange, Err(error)),
             }
@@ -299,7 +301,7 @@ mod tests {
         let progress = |_: &ExecutionResult| (status(1), StatusChange::Progress);
         let error = writer.write_after(&example, executed, progress).await.unwrap_err();
         let (due, deadline) = (POLICY.progress_interval, POLICY.max_progress_delay);
-        assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline });
+        assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline, reconcile_after: None });
     }
 
     #[tokio::test(start_paused = true)]
