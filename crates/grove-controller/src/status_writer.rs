@@ -64,7 +64,7 @@ impl StatusWriter {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
-        let stale_delay = if is_stale && !is_terminating { self.throttle.withhold(object) } else { None };
+        let stale_delay = self.throttle.withhold(object, is_stale && !is_terminating);
         let (requeue, written) = if is_terminating {
             self.forget(object);
             (Requeue::AwaitChange, Ok(()))
@@ -107,7 +107,9 @@ impl StatusWriter {
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
-        self.executor.patch_status(object, old, new).await?;
+        if self.executor.patch_status(object, old, new).await? {
+            self.throttle.forget(object);
+        }
         Ok(None)
     }
 
@@ -337,6 +339,20 @@ mod tests {
         let (writer, log) = writer(409);
         let delay = writer.write(&object(), None, &status(1), StatusChange::Significant).await.unwrap();
         assert_eq!((delay, log.requests().len()), (None, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_or_conflicting_progress_write_starts_no_new_delay() {
+        for code in [409, 500] {
+            let (writer, log) = writer(code);
+            let write = async || writer.write(&object(), None, &status(1), StatusChange::Progress).await;
+            assert!(matches!(write().await, Ok(Some(_))));
+            tokio::time::advance(POLICY.progress_interval).await;
+            for requests in 1..4 {
+                assert_eq!(write().await.is_ok(), code == 409);
+                assert_eq!(log.requests().len(), requests);
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
