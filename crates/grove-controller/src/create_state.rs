@@ -57,9 +57,8 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
         self.backoff.reset_on_delete(delta)
     }
 
-    /// Ends the expectation of a child that could not be decoded and that the cache no longer contains. No delta reports its
-    /// deletion.
-    pub fn observe_unreadable<Child>(&self, cache: &Cache<Child>, object: &UnreadableObject)
+    /// The same for a child that could not be decoded, if the cache no longer contains it. No delta reports its deletion.
+    pub fn observe_unreadable<Child>(&self, cache: &Cache<Child>, object: &UnreadableObject) -> Vec<ObjectRef<Owner>>
     where
         Child: Resource<DynamicType = ()>,
     {
@@ -67,9 +66,11 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
         let (namespace, name) = (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
         let is_readable = cache.get(namespace, name).is_some_and(|cached| cached.meta().uid == *uid);
         let is_unreadable = || cache.unreadable(namespace, name).is_some_and(|cached| cached.metadata.uid == *uid);
-        if !is_readable && !is_unreadable() {
-            self.expectations.drop_deleted_by_metadata::<Child>(&object.metadata);
+        if is_readable || is_unreadable() {
+            return vec![];
         }
+        self.expectations.drop_deleted_by_metadata::<Child>(&object.metadata);
+        self.backoff.reset_on_delete_in(namespace)
     }
 
     /// Drops the state of a deleted owner.
