@@ -242,6 +242,28 @@ async fn dependents_that_do_not_fit_into_one_plan_are_deleted_by_the_next_plans(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dependent_that_always_changes_does_not_prevent_the_deletes_of_the_next_plans() {
+    let (manager, log) = manager(|request| match &*request.method {
+        "GET" => MockResponse::Json(404, mock_api_server::status(404, "NotFound")),
+        _ if request.path.ends_with("/changing") => MockResponse::error(409, "Conflict"),
+        _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
+    });
+    let planned = AtomicUsize::new(0);
+    let builder = controller_of(&[], vec![created("owner"), deleted("owner")]).on_deleted(move |_| {
+        let number = planned.fetch_add(1, Ordering::SeqCst);
+        let others = (number < 20).then(|| object(&format!("child{number}")));
+        let dependents = std::iter::once(object("changing")).chain(others);
+        let deletes = dependents.map(|dependent| Step::delete_with_optimistic_lock(&*dependent));
+        let plan = Plan::new().stage(Stage::new("children", deletes));
+        plan.continue_after((number < 20).then_some(Duration::from_secs(1)))
+    });
+    run_for(builder, &manager, Duration::from_mins(10), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+    let deletes = |name: &str| log.count(|request| request.method == "DELETE" && request.path.contains(name));
+    assert_eq!(deletes("/child"), 20);
+    assert_eq!(deletes("/changing"), 26, "attempts without progress are limited");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_after_the_reconcile() {
     let (manager, _) = manager(|_| MockResponse::NoResponse);
     let later = stream::once(sleep(Duration::from_secs(1))).map(|()| deleted("owner"));
