@@ -33,7 +33,7 @@ use self::{
     delete_dependents::{OnDeleted, delete_dependents},
     enqueue_all::enqueue_all,
     rate_limiter::FailureRateLimiter,
-    work_queue::{Key, Priority, ReconcileDuration, WorkQueue},
+    work_queue::{Key, ReconcileDuration, WorkQueue},
     worker::{ReconcileOutcome, Worker},
 };
 use crate::{
@@ -230,12 +230,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
             // The reconcile may have created children and stored state after its dependents were deleted.
             self.report_deletion(object);
         }
-        match requeue {
-            Requeue::AwaitChange => {}
-            Requeue::After(delay) => self.queue.add_after(key, delay, Priority::Reconcile, now),
-            Requeue::StatusAfter(delay) => self.queue.add_after(key, delay, Priority::StatusOnly, now),
-            Requeue::ProgressAfter { due, deadline } => self.queue.add_progress(key, due, deadline, now),
-        }
+        self.queue.add_after(key, requeue, now);
     }
 
     fn accept(&mut self, input: Input<K>) {
@@ -280,7 +275,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
                 if let Some(object) = self.cache.get(&key.namespace, &key.name) {
                     self.rate_limiter.forget(&*object);
                 }
-                self.queue.add_after(key, RETRY_DEBOUNCE, Priority::Reconcile, now);
+                self.queue.add_after(key, Requeue::After(RETRY_DEBOUNCE), now);
             }
         }
     }

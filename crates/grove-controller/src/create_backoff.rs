@@ -172,7 +172,12 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
     /// longest. An owner without a running backoff already has its retry.
     pub fn reset_on_delete<C: Resource>(&self, delta: &Delta<C>) -> Vec<ObjectRef<K>> {
         let deleted = delta.old.as_ref().filter(|_| delta.is_delete());
-        let Some(namespace) = deleted.and_then(|object| object.namespace()) else { return vec![] };
+        let namespace = deleted.and_then(|object| object.namespace());
+        namespace.map(|namespace| self.reset_on_delete_in(&namespace)).unwrap_or_default()
+    }
+
+    /// The same for the deletion of any object of this namespace.
+    pub fn reset_on_delete_in(&self, namespace: &str) -> Vec<ObjectRef<K>> {
         let mut entries = self.entries.lock();
         let owner = |entry: &mut RejectedCreates| {
             entry.due = Instant::now();
@@ -180,7 +185,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
             entry.backoff = Backoff::for_objects();
             ObjectRef::new(&entry.name).within(&entry.namespace)
         };
-        std::iter::from_fn(|| entries.pop_waiting(&namespace).map(owner)).take(MAX_RETRIES_PER_DELETE).collect()
+        std::iter::from_fn(|| entries.pop_waiting(namespace).map(owner)).take(MAX_RETRIES_PER_DELETE).collect()
     }
 
     /// The number of owners with rejected creates.

@@ -57,17 +57,18 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
         self.backoff.reset_on_delete(delta)
     }
 
-    /// Ends the expectation of a child that could not be decoded and that the cache no longer contains. No delta reports its
-    /// deletion.
-    pub fn observe_unreadable<Child>(&self, cache: &Cache<Child>, object: &UnreadableObject)
+    /// The same for a child that could not be decoded, if the cache no longer contains it. No delta reports its deletion.
+    pub fn observe_unreadable<Child>(&self, cache: &Cache<Child>, object: &UnreadableObject) -> Vec<ObjectRef<Owner>>
     where
         Child: Resource<DynamicType = ()>,
     {
         let ObjectMeta { namespace, name, uid, .. } = &object.metadata;
         let (namespace, name) = (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
-        if !cache.contains_uid(namespace, name, uid.as_deref()) {
-            self.expectations.drop_deleted_by_metadata::<Child>(&object.metadata);
+        if cache.contains_uid(namespace, name, uid.as_deref()) {
+            return vec![];
         }
+        self.expectations.drop_deleted_by_metadata::<Child>(&object.metadata);
+        self.backoff.reset_on_delete_in(namespace)
     }
 
     /// Drops the state of a deleted owner.

@@ -121,7 +121,7 @@ impl Executor {
         execution
     }
 
-    /// Patches the difference between the `old` status and the `new` one, and returns whether the server applied it.
+    /// Patches the difference between the `old` status and the `new` one, and returns whether the object has the new one then.
     ///
     /// The patch carries the resourceVersion of `object`. If the object has changed or was deleted, the server rejects
     /// the patch, and the watch event of that change triggers the next reconcile. A status therefore never reaches a later
@@ -136,7 +136,7 @@ impl Executor {
     {
         let old = old.map(serde_json::to_value).transpose().map_err(Error::Serialize)?.unwrap_or(Value::Null);
         let new = serde_json::to_value(new).map_err(Error::Serialize)?;
-        let Some(change) = create_merge_patch(&old, &new) else { return Ok(false) };
+        let Some(change) = create_merge_patch(&old, &new) else { return Ok(true) };
         let target = Target::of(object);
         let patch = json!({ "metadata": { "resourceVersion": object.resource_version() }, "status": change });
         let written = self.write("patch", &target, async {

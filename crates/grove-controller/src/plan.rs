@@ -38,6 +38,9 @@ pub struct Plan {
     pub waiting: Vec<Waiting>,
     /// The time to the next known deadline; `None` if only a watch event can change anything.
     pub requeue_after: Option<Duration>,
+    /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
+    /// its backoff applies.
+    pub continue_after: Option<Duration>,
     /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,
     /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
@@ -73,6 +76,12 @@ impl Plan {
         self
     }
 
+    /// Requeues the object after `delay` if all steps succeed, because the plan has not all steps that are necessary.
+    #[must_use]
+    pub fn continue_after(self, delay: Option<Duration>) -> Self {
+        Self { continue_after: delay, ..self }
+    }
+
     /// A rejected step neither ends this plan nor blocks another step.
     #[must_use]
     pub fn with_independent_stages(self) -> Self {
@@ -100,14 +109,15 @@ impl Plan {
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.is_empty() && self.waiting.is_empty() && self.requeue_after.is_none() {
+        if self.is_empty() && self.waiting.is_empty() && self.requeue_after.or(self.continue_after).is_none() {
             return writeln!(f, "nothing to do");
         }
         for stage in &self.stages {
             stage.steps.iter().try_for_each(|step| writeln!(f, "{}: {step}", stage.name))?;
         }
         self.waiting.iter().try_for_each(|waiting| writeln!(f, "wait: {waiting}"))?;
-        self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))
+        self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))?;
+        self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))
     }
 }
 

@@ -12,39 +12,39 @@ pub enum Requeue {
     After(Duration),
     /// After this time, to write a status that was withheld.
     StatusAfter(Duration),
-    /// To write a status that shows progress. Both times count from now.
+    /// To write a status that shows progress. All times count from now.
     ProgressAfter {
         /// The object is enqueued after this time.
         due: Duration,
         /// While the API server is loaded, the queue holds the object until this time.
         deadline: Duration,
+        /// The deadline of the plan. Few workers write progress, so they do not execute the plan of a deadline.
+        reconcile_after: Option<Duration>,
     },
 }
 
 impl Requeue {
-    /// When to reconcile for this and for the `deadline` of a plan or of a retry, the earlier of both. The queue holds progress
-    /// until that deadline at most.
+    /// When to reconcile for this and for a deadline of the plan. Progress keeps its own times.
     #[must_use]
-    pub fn or_at(self, deadline: Option<Duration>) -> Self {
-        match (self, deadline) {
-            (Self::ProgressAfter { due, deadline: end }, Some(deadline)) if due < deadline => {
-                Self::ProgressAfter { due, deadline: end.min(deadline) }
+    pub fn or_at(self, time: Option<Duration>) -> Self {
+        let Some(time) = time else { return self };
+        match self {
+            Self::AwaitChange => Self::After(time),
+            Self::After(delay) | Self::StatusAfter(delay) => Self::After(delay.min(time)),
+            Self::ProgressAfter { due, deadline, reconcile_after } => {
+                let reconcile_after = Some(reconcile_after.map_or(time, |earlier| earlier.min(time)));
+                Self::ProgressAfter { due, deadline, reconcile_after }
             }
-            (Self::After(delay) | Self::StatusAfter(delay), Some(deadline)) if delay < deadline => self,
-            (_, Some(deadline)) => Self::After(deadline),
-            (_, None) => self,
         }
     }
 
-    /// Not before this time, because the API server demands it.
-    #[must_use]
-    pub(crate) fn not_before(self, earliest: Duration) -> Self {
+    /// The time after which the object is reconciled although nothing changes, and although the API server is loaded.
+    pub(crate) fn deadline(self) -> Option<Duration> {
         match self {
-            Self::AwaitChange => self,
-            Self::After(delay) => Self::After(delay.max(earliest)),
-            Self::StatusAfter(delay) => Self::StatusAfter(delay.max(earliest)),
-            Self::ProgressAfter { due, deadline } => {
-                Self::ProgressAfter { due: due.max(earliest), deadline: deadline.max(earliest) }
+            Self::AwaitChange => None,
+            Self::After(delay) | Self::StatusAfter(delay) => Some(delay),
+            Self::ProgressAfter { due: _, deadline, reconcile_after } => {
+                Some(reconcile_after.map_or(deadline, |earlier| earlier.min(deadline)))
             }
         }
     }
@@ -58,24 +58,39 @@ mod tests {
     const MIDDLE: Duration = Duration::from_secs(2);
     const LATE: Duration = Duration::from_secs(3);
 
-    fn progress(due: Duration, deadline: Duration) -> Requeue {
-        Requeue::ProgressAfter { due, deadline }
+    fn progress(due: Duration, deadline: Duration, reconcile_after: Option<Duration>) -> Requeue {
+        Requeue::ProgressAfter { due, deadline, reconcile_after }
     }
 
     #[test]
-    fn the_earlier_of_deadline_and_status_counts_and_progress_never_delays_a_deadline() {
+    fn the_earlier_of_deadline_and_status_counts_and_progress_has_its_own_times() {
         for (deadline, status, expected) in [
             (None, Requeue::AwaitChange, Requeue::AwaitChange),
             (None, Requeue::StatusAfter(LATE), Requeue::StatusAfter(LATE)),
-            (None, progress(EARLY, LATE), progress(EARLY, LATE)),
+            (None, progress(EARLY, LATE, None), progress(EARLY, LATE, None)),
             (Some(LATE), Requeue::AwaitChange, Requeue::After(LATE)),
-            (Some(LATE), Requeue::StatusAfter(EARLY), Requeue::StatusAfter(EARLY)),
+            (Some(LATE), Requeue::After(EARLY), Requeue::After(EARLY)),
+            (Some(LATE), Requeue::StatusAfter(EARLY), Requeue::After(EARLY)),
             (Some(EARLY), Requeue::StatusAfter(LATE), Requeue::After(EARLY)),
-            (Some(MIDDLE), progress(EARLY, LATE), progress(EARLY, MIDDLE)),
-            (Some(LATE), progress(EARLY, MIDDLE), progress(EARLY, MIDDLE)),
-            (Some(EARLY), progress(MIDDLE, LATE), Requeue::After(EARLY)),
+            (Some(MIDDLE), progress(EARLY, LATE, None), progress(EARLY, LATE, Some(MIDDLE))),
+            (Some(LATE), progress(EARLY, LATE, Some(MIDDLE)), progress(EARLY, LATE, Some(MIDDLE))),
+            (Some(EARLY), progress(MIDDLE, LATE, Some(LATE)), progress(MIDDLE, LATE, Some(EARLY))),
         ] {
             assert_eq!(status.or_at(deadline), expected, "{deadline:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_a_deadline_only_when_the_load_no_longer_delays_it() {
+        for (requeue, expected) in [
+            (Requeue::AwaitChange, None),
+            (Requeue::After(EARLY), Some(EARLY)),
+            (Requeue::StatusAfter(EARLY), Some(EARLY)),
+            (progress(EARLY, LATE, None), Some(LATE)),
+            (progress(EARLY, LATE, Some(MIDDLE)), Some(MIDDLE)),
+            (progress(EARLY, MIDDLE, Some(LATE)), Some(MIDDLE)),
+        ] {
+            assert_eq!(requeue.deadline(), expected, "{requeue:?}");
         }
     }
 }

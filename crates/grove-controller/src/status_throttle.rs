@@ -29,13 +29,14 @@ pub struct ProgressDelay {
     pub deadline: Duration,
 }
 
-/// The objects with unwritten progress.
+/// The objects with unwritten progress, or with a withheld status. A failed write changes none of their times, so only the backoff
+/// of the failed reconcile delays the next attempt.
 #[derive(Debug)]
 pub struct StatusThrottle {
     policy: StatusPolicy,
     latency: ApiLatency,
     unwritten_by_uid: Mutex<BTreeMap<String, UnwrittenProgress>>,
-    /// When the first status since the last admitted one was withheld.
+    /// When the first status was withheld since the caches were current, or since the last status was written.
     withheld_since_by_uid: Mutex<BTreeMap<String, Instant>>,
 }
 
@@ -53,38 +54,41 @@ impl StatusThrottle {
         Self { policy, latency, unwritten_by_uid: Mutex::default(), withheld_since_by_uid: Mutex::default() }
     }
 
-    /// How much longer the status of the object is withheld because the caches are stale; `None` if the bound has elapsed.
-    pub fn withhold<K: Resource>(&self, object: &K) -> Option<Duration> {
+    /// How much longer the status of the object is withheld because the caches are stale; `None` if they are current, or if the bound
+    /// has elapsed.
+    pub fn withhold<K: Resource>(&self, object: &K, is_stale: bool) -> Option<Duration> {
+        let uid = object.uid().unwrap_or_default();
         let mut withheld_since_by_uid = self.withheld_since_by_uid.lock();
-        let since = withheld_since_by_uid.entry(object.uid().unwrap_or_default()).or_insert_with(Instant::now);
+        if !is_stale {
+            withheld_since_by_uid.remove(&uid);
+            return None;
+        }
+        let since = withheld_since_by_uid.entry(uid).or_insert_with(Instant::now);
         self.policy.max_stale_delay.checked_sub(since.elapsed()).filter(|delay| !delay.is_zero())
     }
 
-    /// Whether the status of the object may be written now. The status is not stale, or its bound has elapsed.
+    /// Whether the status of the object may be written now. The status is not stale, or its bound has elapsed. Call
+    /// [`forget`](Self::forget) after it was written.
     ///
     /// # Errors
     /// The times of the write.
     pub fn admit<K: Resource>(&self, object: &K, change: StatusChange) -> Result<(), ProgressDelay> {
-        let uid = object.uid().unwrap_or_default();
-        let now = Instant::now();
-        self.withheld_since_by_uid.lock().remove(&uid);
+        if change == StatusChange::Significant {
+            return Ok(());
+        }
+        let (uid, now) = (object.uid().unwrap_or_default(), Instant::now());
         let mut unwritten_by_uid = self.unwritten_by_uid.lock();
         let others = unwritten_by_uid.len() - usize::from(unwritten_by_uid.contains_key(&uid));
-        let interval = self.policy.progress_interval(others);
-        if change == StatusChange::Progress {
-            let deadline = now + self.policy.max_progress_delay;
-            let first = UnwrittenProgress { due: now + interval, deadline };
-            let progress = *unwritten_by_uid.entry(uid.clone()).or_insert(first);
-            let deadline = progress.deadline.saturating_duration_since(now);
-            if progress.due > now {
-                return Err(ProgressDelay { due: progress.due - now, deadline });
-            }
-            // The work queue checks the load again, so that an object under load is reconciled once.
-            if !deadline.is_zero() && self.latency.is_loaded(&self.policy) {
-                return Err(ProgressDelay { due: self.policy.progress_interval.min(deadline), deadline });
-            }
+        let (due, deadline) = (now + self.policy.progress_interval(others), now + self.policy.max_progress_delay);
+        let progress = *unwritten_by_uid.entry(uid).or_insert(UnwrittenProgress { due, deadline });
+        let deadline = progress.deadline.saturating_duration_since(now);
+        if progress.due > now {
+            return Err(ProgressDelay { due: progress.due - now, deadline });
         }
-        unwritten_by_uid.remove(&uid);
+        // The work queue checks the load again, so that an object under load is reconciled once.
+        if !deadline.is_zero() && self.latency.is_loaded(&self.policy) {
+            return Err(ProgressDelay { due: self.policy.progress_interval.min(deadline), deadline });
+        }
         Ok(())
     }
 
@@ -98,7 +102,7 @@ impl StatusThrottle {
         self.len() == 0
     }
 
-    /// Drops the delayed status of an object that was deleted, or that has the status again.
+    /// Drops the delayed status of an object that was deleted, or that has the status.
     pub fn forget<K: Resource>(&self, object: &K) {
         let uid = object.uid().unwrap_or_default();
         self.unwritten_by_uid.lock().remove(&uid);
@@ -121,9 +125,11 @@ mod tests {
         object
     }
 
-    /// The time until the progress is due, if its write is delayed.
-    fn admit(throttle: &StatusThrottle, object: &ConfigMap, change: StatusChange) -> Result<(), Duration> {
-        throttle.admit(object, change).map_err(|delay| delay.due)
+    /// Writes the status if the throttle admits it. Otherwise returns the time until the progress is due.
+    fn write(throttle: &StatusThrottle, object: &ConfigMap, change: StatusChange) -> Result<(), Duration> {
+        throttle.admit(object, change).map_err(|delay| delay.due)?;
+        throttle.forget(object);
+        Ok(())
     }
 
     #[tokio::test(start_paused = true)]
@@ -139,34 +145,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn progress_is_delayed_and_a_significant_change_is_not() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL / 2).await;
         assert_eq!(
-            admit(&throttle, &object("a"), StatusChange::Progress),
+            write(&throttle, &object("a"), StatusChange::Progress),
             Err(INTERVAL / 2),
             "more progress adds no delay"
         );
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Significant), Ok(()));
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL), "a new interval begins");
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Significant), Ok(()));
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL), "a new interval begins");
         tokio::time::advance(INTERVAL).await;
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Ok(()));
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_interval_grows_with_the_number_of_objects_up_to_a_bound() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
         for number in 0..50 {
-            let _ = admit(&throttle, &object(&number.to_string()), StatusChange::Progress);
+            let _ = write(&throttle, &object(&number.to_string()), StatusChange::Progress);
         }
         let per_object = POLICY.progress_interval_per_object;
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL + per_object * 50));
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL + per_object * 50));
         throttle.forget(&object("a"));
         throttle.forget(&object("0"));
-        assert_eq!(admit(&throttle, &object("b"), StatusChange::Progress), Err(INTERVAL + per_object * 49));
+        assert_eq!(write(&throttle, &object("b"), StatusChange::Progress), Err(INTERVAL + per_object * 49));
         for number in 100..5000 {
-            let _ = admit(&throttle, &object(&number.to_string()), StatusChange::Progress);
+            let _ = write(&throttle, &object(&number.to_string()), StatusChange::Progress);
         }
-        assert_eq!(admit(&throttle, &object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
+        assert_eq!(write(&throttle, &object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
     }
 
     #[tokio::test(start_paused = true)]
@@ -176,40 +182,61 @@ mod tests {
             |average| [5].into_iter().chain([average; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
         let throttle = StatusThrottle::new(POLICY, latency.clone());
         let began = Instant::now();
-        while let Err(delay) = admit(&throttle, &object("a"), StatusChange::Progress) {
+        while let Err(delay) = write(&throttle, &object("a"), StatusChange::Progress) {
             assert_eq!(delay, INTERVAL);
             tokio::time::advance(delay).await;
             load(50);
         }
         assert_eq!(began.elapsed(), POLICY.max_progress_delay);
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         assert_eq!(
-            admit(&throttle, &object("b"), StatusChange::Progress),
+            write(&throttle, &object("b"), StatusChange::Progress),
             Err(INTERVAL + POLICY.progress_interval_per_object)
         );
         tokio::time::advance(INTERVAL * 2).await;
         load(15);
         assert_eq!(
-            admit(&throttle, &object("b"), StatusChange::Progress),
+            write(&throttle, &object("b"), StatusChange::Progress),
             Ok(()),
             "progress writes cause such a latency"
         );
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         tokio::time::advance(INTERVAL * 2).await;
-        assert_eq!(admit(&throttle, &object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_entry_about_a_withheld_status_stays_after_the_object_or_the_write() {
+    async fn a_failed_write_changes_neither_the_times_of_progress_nor_the_bound_of_a_withheld_status() {
+        let (latency, max) = (ApiLatency::default(), POLICY.max_progress_delay);
+        let throttle = StatusThrottle::new(POLICY, latency.clone());
+        assert_eq!(throttle.withhold(&object("a"), true), Some(POLICY.max_stale_delay));
+        let first = throttle.admit(&object("a"), StatusChange::Progress);
+        assert_eq!(first, Err(ProgressDelay { due: INTERVAL, deadline: max }));
+        tokio::time::advance(max / 2).await;
+        for change in [StatusChange::Progress, StatusChange::Significant, StatusChange::Progress] {
+            assert_eq!(throttle.admit(&object("a"), change), Ok(()), "the retry is not delayed");
+            assert_eq!(throttle.withhold(&object("a"), true), None, "the status is not withheld again");
+        }
+        [5].into_iter().chain([50; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
+        let loaded = throttle.admit(&object("a"), StatusChange::Progress);
+        assert_eq!(loaded, Err(ProgressDelay { due: INTERVAL, deadline: max / 2 }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_entry_about_a_withheld_status_stays_after_the_object_or_the_write_or_the_pending_events() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
+        let withheld = || throttle.withhold(&object("a"), true);
         for _ in 0..2 {
-            assert_eq!(throttle.withhold(&object("a")), Some(POLICY.max_stale_delay));
+            assert_eq!(withheld(), Some(POLICY.max_stale_delay));
             throttle.forget(&object("a"));
-            assert!(throttle.withheld_since_by_uid.lock().is_empty());
-            assert_eq!(throttle.withhold(&object("a")), Some(POLICY.max_stale_delay));
-            assert_eq!(admit(&throttle, &object("a"), StatusChange::Significant), Ok(()));
-            assert!(throttle.withheld_since_by_uid.lock().is_empty());
+            assert!(throttle.is_empty());
+            assert_eq!(withheld(), Some(POLICY.max_stale_delay));
+            assert_eq!(write(&throttle, &object("a"), StatusChange::Significant), Ok(()));
+            assert!(throttle.is_empty());
+            assert_eq!(withheld(), Some(POLICY.max_stale_delay));
+            assert_eq!(throttle.withhold(&object("a"), false), None);
+            assert!(throttle.is_empty());
         }
     }
 }

@@ -64,7 +64,7 @@ impl StatusWriter {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
-        let stale_delay = if is_stale && !is_terminating { self.throttle.withhold(object) } else { None };
+        let stale_delay = self.throttle.withhold(object, is_stale && !is_terminating);
         let (requeue, written) = if is_terminating {
             self.forget(object);
             (Requeue::AwaitChange, Ok(()))
@@ -74,12 +74,15 @@ impl StatusWriter {
         } else {
             let (status, change) = status(&result);
             match self.write(object, object.status(), &status, change).await {
-                Ok(Some(ProgressDelay { due, deadline })) => (Requeue::ProgressAfter { due, deadline }, Ok(())),
+                Ok(Some(ProgressDelay { due, deadline })) => {
+                    (Requeue::ProgressAfter { due, deadline, reconcile_after: None }, Ok(()))
+                }
                 Ok(None) => (Requeue::AwaitChange, Ok(())),
                 Err(error) => (Requeue::AwaitChange, Err(error)),
             }
         };
-        let requeue = requeue.or_at(plan.requeue_after);
+        let continue_after = plan.continue_after.filter(|_| result.succeeded());
+        let requeue = requeue.or_at(plan.requeue_after).or_at(continue_after);
         written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
         result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
         Ok(requeue)
@@ -104,7 +107,9 @@ impl StatusWriter {
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
-        self.executor.patch_status(object, old, new).await?;
+        if self.executor.patch_status(object, old, new).await? {
+            self.throttle.forget(object);
+        }
         Ok(None)
     }
 
@@ -295,7 +300,21 @@ mod tests {
         let progress = |_: &ExecutionResult| (status(1), StatusChange::Progress);
         let error = writer.write_after(&example, executed, progress).await.unwrap_err();
         let (due, deadline) = (POLICY.progress_interval, POLICY.max_progress_delay);
-        assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline });
+        assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline, reconcile_after: None });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_is_continued_after_a_success_and_not_after_a_failure() {
+        let (plan, delay) = (Plan::new().continue_after(Some(Duration::from_secs(1))), Duration::from_secs(1));
+        let example = Example { metadata: object().metadata, status: None };
+        for (code, expected) in [(None, Requeue::After(delay)), (Some(500), Requeue::AwaitChange)] {
+            let (writer, _log) = writer(200);
+            let result = created(code);
+            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+            let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
+            let requeue = writer.write_after(&example, executed, status).await;
+            assert_eq!(requeue.unwrap_or_else(|error| error.requeue()), expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -310,6 +329,20 @@ mod tests {
         let (writer, log) = writer(409);
         let delay = writer.write(&object(), None, &status(1), StatusChange::Significant).await.unwrap();
         assert_eq!((delay, log.requests().len()), (None, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_or_conflicting_progress_write_starts_no_new_delay() {
+        for code in [409, 500] {
+            let (writer, log) = writer(code);
+            let write = async || writer.write(&object(), None, &status(1), StatusChange::Progress).await;
+            assert!(matches!(write().await, Ok(Some(_))));
+            tokio::time::advance(POLICY.progress_interval).await;
+            for requests in 1..4 {
+                assert_eq!(write().await.is_ok(), code == 409);
+                assert_eq!(log.requests().len(), requests);
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

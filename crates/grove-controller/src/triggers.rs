@@ -102,7 +102,7 @@ where
 }
 
 /// The owners to enqueue because a child became unreadable, was repaired or was deleted: its controller, and the owners that wait
-/// for its name. The deletion of a child ends the expectation of its create.
+/// for its name. A deletion ends the expectation of its create, and retries the owners in its namespace with backed off creates.
 pub fn enqueue_owners_of_unreadable<Child, Owner>(
     children: &Cache<Child>,
     creates: &CreateState<Owner>,
@@ -114,10 +114,10 @@ where
 {
     let (cache, creates, name_waiters) = (children.clone(), creates.clone(), name_waiters.clone());
     let triggers = move |object: Arc<UnreadableObject>| {
-        creates.observe_unreadable(&cache, &object);
+        let retries = creates.observe_unreadable(&cache, &object).into_iter().map(Trigger::Retry);
         let owners =
             controller(&object.metadata).into_iter().chain(name_waiters.take_by_name::<Child>(&object.metadata));
-        stream::iter(owners.map(Trigger::Reconcile).collect::<Vec<_>>())
+        stream::iter(retries.chain(owners.map(Trigger::Reconcile)).collect::<Vec<_>>())
     };
     children.subscribe_unreadable().flat_map(triggers).boxed()
 }
@@ -166,13 +166,13 @@ where
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use grove_runtime::caches::InformerOptions;
+    use grove_runtime::{api_error::ApiError, caches::InformerOptions};
     use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
     use serde_json::json;
 
     use super::*;
     use crate::{
-        create_backoff::CreateBackoff,
+        create_backoff::{BackedOffCreates, CreateBackoff},
         executor::{ExecutionResult, StepResult},
         plan::{Plan, Stage, Step, Target},
     };
@@ -227,6 +227,36 @@ mod tests {
         writer.delete(child);
         assert!(enqueued());
         assert_eq!(creates.expectations.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deletion_of_a_child_that_cannot_be_decoded_retries_the_rejected_creates_of_its_namespace() {
+        let (children, writer) = Cache::<Pod>::with_writer(InformerOptions::default());
+        let creates = CreateState::<ReplicaSet>::new(CreateBackoff::default());
+        let name_waiters = NameWaiters::new(&Cache::from_objects([]));
+        let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
+        let (target, result) = (Target::of(&child), Err(ApiError::new(403, "Forbidden", "exceeded quota")));
+        let rejected = StepResult { stage: "s", verb: "create", target, result, is_changed: false };
+        let result = ExecutionResult { steps: vec![rejected] };
+        let mut owner = ReplicaSet::default();
+        (owner.metadata.name, owner.metadata.namespace) = (Some("rejected".into()), Some("ns".into()));
+        creates.backoff.record(&owner, &BackedOffCreates::default(), &result);
+
+        let mut triggers = enqueue_owners_of_unreadable(&children, &creates, &name_waiters);
+        let mut enqueued = || {
+            let triggers = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
+            let name = |trigger: Trigger<ReplicaSet>| match trigger {
+                Trigger::Reconcile(owner) => format!("reconcile {}", owner.name),
+                Trigger::StatusOnly(owner) => format!("status of {}", owner.name),
+                Trigger::Retry(owner) => format!("retry {}", owner.name),
+            };
+            triggers.map(name).collect::<Vec<_>>()
+        };
+        child.metadata.uid = Some("unreadable".into());
+        writer.apply_unreadable(UnreadableObject { metadata: child.metadata.clone(), reason: "r".into() });
+        assert_eq!(enqueued(), ["reconcile o"]);
+        writer.delete(child);
+        assert_eq!(enqueued(), ["retry rejected", "reconcile o"]);
     }
 
     #[test]

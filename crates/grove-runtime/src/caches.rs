@@ -150,7 +150,7 @@ impl<K> Cache<K> {
     }
 
     /// The unreadable objects that appear, change, are repaired or are deleted from now on. The stream begins with the
-    /// unreadable objects that the cache has.
+    /// unreadable objects that the cache has. If a change replaces the object or its owners, the stream has the old state, too.
     pub fn subscribe_unreadable(&self) -> impl Stream<Item = Arc<UnreadableObject>> + Send + Unpin + 'static + use<K> {
         let mut subscribers = self.subscribers.lock();
         let (sender, objects) = unbounded();

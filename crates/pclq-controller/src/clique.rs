@@ -65,7 +65,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change of the number of replicas of another clique, if this one belongs to a later pod group of the same gang, and the gang has
 ///   more pods than it can have references;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
-/// - the deletion of a pod anywhere in the namespace, if creates of the clique were rejected: it may release quota. Each deletion
+/// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;
 /// - the end of the termination of its namespace, because no pods were created during it.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
@@ -79,8 +79,9 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
         }))
         .watches(pods.subscribe_unreadable().flat_map(move |pod| {
-            creates_of_unreadable.observe_unreadable(&all_pods, &pod);
-            stream::iter(clique_of_unreadable_pod(&pod.metadata)).map(Trigger::Reconcile)
+            let retries = creates_of_unreadable.observe_unreadable(&all_pods, &pod).into_iter().map(Trigger::Retry);
+            let clique = clique_of_unreadable_pod(&pod.metadata).map(Trigger::Reconcile);
+            stream::iter(retries.chain(clique))
         }))
         .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {

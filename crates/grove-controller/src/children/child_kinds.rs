@@ -110,12 +110,11 @@ impl<O: OwnerKind> ChildKinds<O> {
     }
 
     /// The plan that deletes the children of a deleted owner. If it has as many steps as one plan has, there may be more children, and
-    /// the plan has a deadline for the next one: no watch event triggers a reconcile of a deleted owner.
+    /// the plan has the time of the next one: no watch event triggers a reconcile of a deleted owner.
     pub fn delete_dependents(self, owner: &O::Object, children: &ObservedChildren) -> Plan {
         let stage = self.delete_all(owner, children);
         let is_full = stage.steps.len() == MAX_STEPS;
-        let plan = Plan::new().stage(stage);
-        if is_full { plan.requeue_after(NEXT_PLAN_DELAY) } else { plan }
+        Plan::new().stage(stage).continue_after(is_full.then_some(NEXT_PLAN_DELAY))
     }
 
     fn delete_stage(self, name: &'static str, steps: impl Iterator<Item = Step>) -> Stage {

@@ -2,11 +2,11 @@
 //! Kubernetes' garbage collector would do so too, but later. The children of an owner that is still terminating are deleted by
 //! its reconcile: see `<kind>/plan.rs`.
 //!
-//! A plan has a bounded number of steps. If it lacks some of the dependents, it has a deadline, at which the next plan follows.
+//! A plan has a bounded number of steps. If it lacks some of the dependents, it has the time of the next plan.
 //!
 //! If the deletion orphans its dependents, the plan is empty, and they stay: see [`crate::orphan_deletions`].
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::{StreamExt, channel::mpsc};
 use grove_runtime::{api_error::error_chain, backoff::Backoff};
@@ -16,7 +16,7 @@ use crate::{executor::Executor, manager::Manager, plan::Plan};
 
 /// The dependents of this many deleted objects are deleted concurrently.
 const CONCURRENCY: usize = 32;
-/// After this many attempts without progress the dependents are left to Kubernetes' garbage collector.
+/// After this many further attempts without progress the dependents are left to Kubernetes' garbage collector.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Returns the plan that deletes the dependents of a deleted object, and drops the reconciler's in-memory state of the object.
@@ -48,22 +48,22 @@ async fn delete_dependents_of<K>(manager: &Manager, executor: &Executor, on_dele
 where
     K: Resource<DynamicType = ()>,
 {
-    let (mut backoff, mut attempts, mut last) = (Backoff::for_objects(), 0, None::<String>);
+    let (mut backoff, mut attempts, mut last) = (Backoff::for_objects(), 0, Vec::<Option<String>>::new());
     while attempts < MAX_ATTEMPTS {
         let plan = on_deleted(object);
+        let dependents = uids(&plan);
+        // If the plan has the dependents of the last one, the cache is stale, or the last attempt deleted nothing.
+        let has_progress = dependents != last;
+        attempts = if has_progress { 0 } else { attempts + 1 };
         let delay = match try_delete_dependents(executor, &plan, object).await {
             Attempt::Done => return,
-            // If the cache still contains the first dependent of the last plan, it is stale, and the attempt deleted nothing.
-            Attempt::HasMore(delay) if first_uid(&plan) != last => {
-                (backoff, attempts) = (Backoff::for_objects(), 0);
-                delay
+            Attempt::HasMore if has_progress => {
+                backoff = Backoff::for_objects();
+                plan.continue_after.unwrap_or_else(|| backoff.next_delay())
             }
-            Attempt::HasMore(_) | Attempt::Failed => {
-                attempts += 1;
-                backoff.next_delay()
-            }
+            Attempt::HasMore | Attempt::Failed => backoff.next_delay(),
         };
-        last = first_uid(&plan);
+        last = dependents;
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = manager.shutdown().cancelled() => return,
@@ -75,9 +75,9 @@ where
 enum Attempt {
     /// The dependents are deleted, or the object exists after all.
     Done,
-    /// The dependents of the plan are deleted. The next plan follows after this time.
-    HasMore(Duration),
-    /// At least one dependent is not deleted.
+    /// No delete failed, but the plan did not have all dependents, or some of them changed before the delete.
+    HasMore,
+    /// The object could not be confirmed as deleted, or a delete failed.
     Failed,
 }
 
@@ -93,10 +93,12 @@ where
         Ok(true) => {
             let result = executor.execute(object, plan).await;
             // A dependent that changed is planned again from the newer cache, unless it was released: no reconcile will do it.
-            if !result.succeeded() || result.steps.iter().any(|step| step.is_changed) {
-                return Attempt::Failed;
+            let has_more = plan.continue_after.is_some() || result.steps.iter().any(|step| step.is_changed);
+            match (result.succeeded(), has_more) {
+                (false, _) => Attempt::Failed,
+                (true, true) => Attempt::HasMore,
+                (true, false) => Attempt::Done,
             }
-            plan.requeue_after.map_or(Attempt::Done, Attempt::HasMore)
         }
         Err(error) => {
             tracing::warn!(name = object.name_any(), "{}", error_chain(&error));
@@ -105,7 +107,7 @@ where
     }
 }
 
-/// The uid of the first dependent that the plan deletes.
-fn first_uid(plan: &Plan) -> Option<String> {
-    plan.steps().next().and_then(|step| step.target().uid.clone())
+/// The uids of the dependents that the plan deletes.
+fn uids(plan: &Plan) -> Vec<Option<String>> {
+    plan.steps().map(|step| step.target().uid.clone()).collect()
 }

@@ -108,11 +108,19 @@ async fn the_retry_after_of_the_server_delays_the_retry() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_reconcile_is_retried_at_its_deadline_if_the_backoff_is_longer() {
     const DEADLINE: Duration = Duration::from_millis(100);
+    // Longer than the first backoff of a failed object.
+    const BACKOFF: Duration = Duration::from_secs(10);
+    let progress =
+        |deadline, reconcile_after| Requeue::ProgressAfter { due: Duration::from_millis(1), deadline, reconcile_after };
     for (requeue, retry_after, expected) in [
         (Requeue::After(DEADLINE), None, Requeue::After(DEADLINE)),
-        (Requeue::StatusAfter(DEADLINE), None, Requeue::StatusAfter(DEADLINE)),
-        (Requeue::StatusAfter(DEADLINE), Some(DEADLINE * 2), Requeue::StatusAfter(DEADLINE * 2)),
+        (Requeue::StatusAfter(DEADLINE), None, Requeue::After(DEADLINE)),
+        (Requeue::StatusAfter(DEADLINE), Some(DEADLINE * 2), Requeue::After(DEADLINE * 2)),
         (Requeue::After(DEADLINE), Some(DEADLINE * 100), Requeue::After(DEADLINE * 100)),
+        // The times of progress come before the retry, but the reconcile would execute the failed plan again.
+        (progress(DEADLINE * 1000, None), Some(BACKOFF), Requeue::After(BACKOFF)),
+        (progress(DEADLINE, None), None, Requeue::After(DEADLINE)),
+        (progress(DEADLINE * 1000, Some(DEADLINE)), None, Requeue::After(DEADLINE)),
     ] {
         let (manager, _) = manager(|_| MockResponse::NoResponse);
         let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
@@ -226,11 +234,33 @@ async fn dependents_that_do_not_fit_into_one_plan_are_deleted_by_the_next_plans(
             let mut child = (*object(&name)).clone();
             child.metadata.uid = Some(name);
             let plan = Plan::new().stage(Stage::new("children", (number < plans).then(|| Step::delete(&child))));
-            if number + 1 < plans { plan.requeue_after(Duration::from_secs(1)) } else { plan }
+            plan.continue_after((number + 1 < plans).then_some(Duration::from_secs(1)))
         });
         run_for(builder, &manager, Duration::from_mins(10), |_, _| ready(Ok(Requeue::AwaitChange))).await;
         assert_eq!(log.count(|request| request.method == "DELETE"), expected, "is stale: {is_stale}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_that_always_changes_does_not_prevent_the_deletes_of_the_next_plans() {
+    let (manager, log) = manager(|request| match &*request.method {
+        "GET" => MockResponse::Json(404, mock_api_server::status(404, "NotFound")),
+        _ if request.path.ends_with("/changing") => MockResponse::error(409, "Conflict"),
+        _ => MockResponse::ok(config_map("child", 1, "uid-owner")),
+    });
+    let planned = AtomicUsize::new(0);
+    let builder = controller_of(&[], vec![created("owner"), deleted("owner")]).on_deleted(move |_| {
+        let number = planned.fetch_add(1, Ordering::SeqCst);
+        let others = (number < 20).then(|| object(&format!("child{number}")));
+        let dependents = std::iter::once(object("changing")).chain(others);
+        let deletes = dependents.map(|dependent| Step::delete_with_optimistic_lock(&*dependent));
+        let plan = Plan::new().stage(Stage::new("children", deletes));
+        plan.continue_after((number < 20).then_some(Duration::from_secs(1)))
+    });
+    run_for(builder, &manager, Duration::from_mins(10), |_, _| ready(Ok(Requeue::AwaitChange))).await;
+    let deletes = |name: &str| log.count(|request| request.method == "DELETE" && request.path.contains(name));
+    assert_eq!(deletes("/child"), 20);
+    assert_eq!(deletes("/changing"), 26, "attempts without progress are limited");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
 //! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles and
 //! these before writes of progress.
 //!
-//! A key is in one of these states: queued, delayed until a time, or processed by a worker. A trigger that arrives while a
-//! worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it again. The queue reads no clock: the
-//! caller passes the time. Its only side effect is that it counts Prometheus metrics.
+//! A key is in one of these states: queued, delayed until a time, or processed by a worker. A delayed key has a time of each
+//! priority. A trigger that arrives while a worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it
+//! again. The queue reads no clock: the caller passes the time. Its only side effect is that it counts Prometheus metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,10 +12,13 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{status_policy::StatusPolicy, work_queue_metrics::QueueMetrics};
+use crate::{requeue::Requeue, status_policy::StatusPolicy, work_queue_metrics::QueueMetrics};
 
 /// Below this number of cooldowns, the expired ones are not searched.
 const MIN_COOLDOWNS: usize = 64;
+
+/// Keys in order of time.
+type TimeIndex = BTreeSet<(Instant, Key)>;
 
 /// Namespace and name of an object; the namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +29,7 @@ pub(super) struct Key {
 
 /// The order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Priority {
+enum Priority {
     /// The key has unwritten progress. It runs behind all others, and not while the API server is loaded, but waits for both at
     /// most until its deadline.
     Progress,
@@ -35,12 +38,21 @@ pub(super) enum Priority {
     Reconcile,
 }
 
-/// A key that waits for a time.
-#[derive(Clone, Copy, Debug)]
+/// The times for which a key waits. At the first of them it is processed, and then the reconcile decides about the others.
+#[derive(Clone, Copy, Debug, Default)]
 struct DelayedKey {
+    /// When it is queued for a reconcile.
+    reconcile_at: Option<Instant>,
+    /// When it is due for a status-only reconcile.
+    status_at: Option<Instant>,
+    /// When its progress is written. A key with `status_at` has none, because the status-only reconcile writes it.
+    progress: Option<DelayedProgress>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DelayedProgress {
     due: Instant,
-    priority: Priority,
-    /// When progress waits no longer. Other priorities ignore it.
+    /// When it waits no longer for other keys and for the load.
     deadline: Instant,
 }
 
@@ -62,12 +74,11 @@ pub(super) struct WorkQueue {
     queue: VecDeque<(Key, Instant)>,
     queued: BTreeSet<Key>,
     delayed: BTreeMap<Key, DelayedKey>,
-    /// The delayed keys in order of time, by priority.
-    due_reconciles: BTreeSet<(Instant, Key)>,
-    due_statuses: BTreeSet<(Instant, Key)>,
-    due_progress: BTreeSet<(Instant, Key)>,
-    /// The keys of `due_progress` in order of their deadlines.
-    progress_deadlines: BTreeSet<(Instant, Key)>,
+    /// The delayed keys in order of each of their times.
+    due_reconciles: TimeIndex,
+    due_statuses: TimeIndex,
+    due_progress: TimeIndex,
+    progress_deadlines: TimeIndex,
     /// Keys that workers process, each with the trigger that arrived during the processing.
     processing: BTreeMap<Key, InFlightKey>,
     /// When a status-only reconcile of the key may run again.
@@ -95,10 +106,10 @@ impl WorkQueue {
             queue: VecDeque::new(),
             queued: BTreeSet::new(),
             delayed: BTreeMap::new(),
-            due_reconciles: BTreeSet::new(),
-            due_statuses: BTreeSet::new(),
-            due_progress: BTreeSet::new(),
-            progress_deadlines: BTreeSet::new(),
+            due_reconciles: TimeIndex::new(),
+            due_statuses: TimeIndex::new(),
+            due_progress: TimeIndex::new(),
+            progress_deadlines: TimeIndex::new(),
             processing: BTreeMap::new(),
             cooldowns: BTreeMap::new(),
             max_cooldowns: MIN_COOLDOWNS,
@@ -120,27 +131,29 @@ impl WorkQueue {
         if !self.queued.contains(&key) {
             let debounced = now + self.policy.delay(self.due_statuses.len());
             let due = self.cooldowns.get(&key).map_or(debounced, |cooldown| debounced.max(*cooldown));
-            self.delay(key, DelayedKey { due, priority: Priority::StatusOnly, deadline: due });
+            self.delay(key, DelayedKey { status_at: Some(due), ..DelayedKey::default() });
         }
     }
 
-    /// Enqueues the key after a delay. If the key is already delayed, the earlier time and the higher priority apply. Progress
-    /// replaces nothing, and everything else replaces progress.
-    pub(super) fn add_after(&mut self, key: Key, delay: Duration, priority: Priority, now: Instant) {
-        let due = now + delay;
-        self.add_delayed(key, DelayedKey { due, priority, deadline: due });
-    }
-
-    /// Enqueues the key to write progress after the delay `due`. It waits for other keys and for the load of the API server at most
-    /// until `deadline`, which also counts from now.
-    pub(super) fn add_progress(&mut self, key: Key, due: Duration, deadline: Duration, now: Instant) {
-        self.add_delayed(key, DelayedKey { due: now + due, priority: Priority::Progress, deadline: now + deadline });
-    }
-
-    fn add_delayed(&mut self, key: Key, delayed: DelayedKey) {
+    /// Enqueues the key at the times of `requeue`. If the key is already delayed, the earlier time of each priority applies.
+    pub(super) fn add_after(&mut self, key: Key, requeue: Requeue, now: Instant) {
+        let (priority, delayed) = match requeue {
+            Requeue::AwaitChange => return,
+            Requeue::After(delay) => {
+                (Priority::Reconcile, DelayedKey { reconcile_at: Some(now + delay), ..DelayedKey::default() })
+            }
+            Requeue::StatusAfter(delay) => {
+                (Priority::StatusOnly, DelayedKey { status_at: Some(now + delay), ..DelayedKey::default() })
+            }
+            Requeue::ProgressAfter { due, deadline, reconcile_after } => {
+                let reconcile_at = reconcile_after.map(|delay| now + delay);
+                let progress = DelayedProgress { due: now + due, deadline: now + deadline };
+                (Priority::Progress, DelayedKey { reconcile_at, status_at: None, progress: Some(progress) })
+            }
+        };
         self.metrics.retried();
         if let Some(processing) = self.processing.get_mut(&key) {
-            processing.mark_dirty(delayed.priority);
+            processing.mark_dirty(priority);
         } else if !self.queued.contains(&key) {
             self.delay(key, delayed);
         }
@@ -186,7 +199,7 @@ impl WorkQueue {
         if self.processing.len() >= self.concurrency {
             return None;
         }
-        let first = |delayed: &BTreeSet<(Instant, Key)>| delayed.first().map(|(due, _)| *due);
+        let first = |index: &TimeIndex| index.first().map(|(due, _)| *due);
         let reconcile = first(&self.due_reconciles);
         let status = first(&self.due_statuses).filter(|_| self.has_worker(Priority::StatusOnly));
         let progress = first(&self.due_progress).filter(|_| self.has_worker(Priority::Progress));
@@ -234,7 +247,7 @@ impl WorkQueue {
             processing.mark_dirty(Priority::Reconcile);
             return;
         }
-        let was_delayed = self.remove_delayed(&key);
+        let was_delayed = self.remove_delayed(&key).is_some();
         if self.push(key, since) {
             self.count_add(was_delayed);
         }
@@ -251,33 +264,35 @@ impl WorkQueue {
     }
 
     fn delay(&mut self, key: Key, new: DelayedKey) {
-        let DelayedKey { due, priority, deadline } = new;
-        let delayed = match self.delayed.get(&key) {
-            Some(existing) if priority == Priority::Progress && existing.priority != Priority::Progress => return,
-            Some(existing) if priority == Priority::Progress || existing.priority != Priority::Progress => DelayedKey {
-                due: due.min(existing.due),
-                priority: priority.max(existing.priority),
-                deadline: deadline.min(existing.deadline),
-            },
-            _ => new,
-        };
-        let was_delayed = self.remove_delayed(&key);
-        self.delayed_keys(delayed.priority).insert((delayed.due, key.clone()));
-        if delayed.priority == Priority::Progress {
-            self.progress_deadlines.insert((delayed.deadline, key.clone()));
+        let existing = self.remove_delayed(&key);
+        let delayed = existing.map_or(new, |existing| existing.merge(new));
+        for (index, time) in self.indices(delayed) {
+            index.insert((time, key.clone()));
         }
         self.delayed.insert(key, delayed);
-        self.count_add(was_delayed);
+        self.count_add(existing.is_some());
         self.update_depth();
     }
 
-    /// Returns whether the key was delayed.
-    fn remove_delayed(&mut self, key: &Key) -> bool {
-        let Some(DelayedKey { due, priority, deadline }) = self.delayed.remove(key) else { return false };
-        if priority == Priority::Progress {
-            self.progress_deadlines.remove(&(deadline, key.clone()));
+    /// Removes the key with all its times, and returns them if it was delayed.
+    fn remove_delayed(&mut self, key: &Key) -> Option<DelayedKey> {
+        let delayed = self.delayed.remove(key)?;
+        for (index, time) in self.indices(delayed) {
+            index.remove(&(time, key.clone()));
         }
-        self.delayed_keys(priority).remove(&(due, key.clone()))
+        Some(delayed)
+    }
+
+    /// The indices of a key with these times, each with its time.
+    fn indices(&mut self, delayed: DelayedKey) -> impl Iterator<Item = (&mut TimeIndex, Instant)> {
+        let DelayedKey { reconcile_at, status_at, progress } = delayed;
+        let indices = [
+            (&mut self.due_reconciles, reconcile_at),
+            (&mut self.due_statuses, status_at),
+            (&mut self.due_progress, progress.map(|progress| progress.due)),
+            (&mut self.progress_deadlines, progress.map(|progress| progress.deadline)),
+        ];
+        indices.into_iter().filter_map(|(index, time)| Some((index, time?)))
     }
 
     fn has_progress_at_its_deadline(&self, now: Instant) -> bool {
@@ -287,9 +302,8 @@ impl WorkQueue {
 
     fn pop_progress_at_its_deadline(&mut self) -> Option<(Key, Instant, Priority)> {
         let (deadline, key) = self.progress_deadlines.first().cloned()?;
-        let since = self.delayed.get(&key).map_or(deadline, |delayed| delayed.due);
-        self.remove_delayed(&key);
-        Some((key, since, Priority::Progress))
+        let progress = self.remove_delayed(&key).and_then(|delayed| delayed.progress);
+        Some((key, progress.map_or(deadline, |progress| progress.due), Priority::Progress))
     }
 
     /// Counts a key that was neither queued nor delayed. Like client-go, the queue counts after deduplication.
@@ -299,16 +313,16 @@ impl WorkQueue {
         }
     }
 
-    fn delayed_keys(&mut self, priority: Priority) -> &mut BTreeSet<(Instant, Key)> {
+    fn delayed_keys(&self, priority: Priority) -> &TimeIndex {
         match priority {
-            Priority::Reconcile => &mut self.due_reconciles,
-            Priority::StatusOnly => &mut self.due_statuses,
-            Priority::Progress => &mut self.due_progress,
+            Priority::Reconcile => &self.due_reconciles,
+            Priority::StatusOnly => &self.due_statuses,
+            Priority::Progress => &self.due_progress,
         }
     }
 
     /// Since when a key of this priority is due, if a worker is free for it.
-    fn due(&mut self, priority: Priority, now: Instant) -> Option<Instant> {
+    fn due(&self, priority: Priority, now: Instant) -> Option<Instant> {
         let due = self.delayed_keys(priority).first().map(|(due, _)| *due)?;
         (due <= now && self.has_worker(priority)).then_some(due)
     }
@@ -345,6 +359,25 @@ impl WorkQueue {
     fn update_depth(&self) {
         self.metrics.set_depth(self.queue.len(), self.due_statuses.len() + self.due_progress.len());
     }
+}
+
+impl DelayedKey {
+    /// The earlier of each time.
+    fn merge(self, other: Self) -> Self {
+        let status_at = earlier(self.status_at, other.status_at);
+        let progress = match (self.progress, other.progress) {
+            (Some(one), Some(two)) => {
+                Some(DelayedProgress { due: one.due.min(two.due), deadline: one.deadline.min(two.deadline) })
+            }
+            (one, two) => one.or(two),
+        };
+        let progress = progress.filter(|_| status_at.is_none());
+        Self { reconcile_at: earlier(self.reconcile_at, other.reconcile_at), status_at, progress }
+    }
+}
+
+fn earlier(one: Option<Instant>, two: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(two).min()
 }
 
 impl InFlightKey {

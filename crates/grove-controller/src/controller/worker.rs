@@ -52,10 +52,12 @@ impl Worker {
             let mut timer = self.metrics.start_reconcile(self.controller);
             let (result, elapsed) = measure(reconcile).await;
             timer.set_result(match &result {
+                Ok(Requeue::After(_) | Requeue::ProgressAfter { reconcile_after: Some(_), .. }) => {
+                    ReconcileResult::RequeueAfter
+                }
                 Ok(Requeue::AwaitChange | Requeue::StatusAfter(_) | Requeue::ProgressAfter { .. }) => {
                     ReconcileResult::Success
                 }
-                Ok(Requeue::After(_)) => ReconcileResult::RequeueAfter,
                 Err(_) => ReconcileResult::Error,
             });
             let requeue = match result {
@@ -75,15 +77,16 @@ impl Worker {
         tracing::info_span!("reconcile", controller = self.controller, namespace, name, otel.status_code = Empty)
     }
 
-    /// When to enqueue the object after a failure: for its retry, or for an earlier deadline of the reconcile.
+    /// When to enqueue the object after a failure: for its retry, or for an earlier deadline of the reconcile. Unwritten progress
+    /// waits for the retry, unless its own deadline comes earlier: writing it would execute the failed plan again.
     fn requeue_failed<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Requeue {
         Span::current().record("otel.status_code", "ERROR");
         let retry_after = retry_after(error);
         let delay = self.rate_limiter.when(object).max(retry_after);
         let (controller, namespace, name) = (self.controller, object.namespace(), object.name_any());
         tracing::warn!(controller, namespace, name, ?delay, "reconciliation failed: {}", error_chain(error));
-        let deadline = error.downcast_ref::<ReconcileError>().map_or(Requeue::AwaitChange, ReconcileError::requeue);
-        deadline.or_at(Some(delay)).not_before(retry_after)
+        let deadline = error.downcast_ref::<ReconcileError>().and_then(|error| error.requeue().deadline());
+        Requeue::After(deadline.map_or(delay, |deadline| deadline.min(delay)).max(retry_after))
     }
 }
 

@@ -302,7 +302,8 @@ async fn a_status_is_patched_only_if_it_differs() {
     pod.metadata.resource_version = Some("7".into());
     let old = PodStatus { phase: Some("Running".into()), reason: Some("R".into()), ..PodStatus::default() };
     let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
-    assert!(!executor.patch_status(&pod, Some(&old), &old).await.unwrap());
+    assert!(executor.patch_status(&pod, Some(&old), &old).await.unwrap());
+    assert!(log.requests().is_empty());
     assert!(executor.patch_status(&pod, Some(&old), &new).await.unwrap());
     assert_eq!(log.methods_and_names(), ["PATCH status"]);
     let precondition = json!({ "resourceVersion": "7" });

@@ -34,7 +34,8 @@ fn a_plan_is_displayed_as_one_line_per_step() {
         ))
         .waiting([Waiting::new("Turn", "replica 1 is updating")])
         .requeue_after(Duration::from_secs(90))
-        .requeue_after(Duration::from_secs(30));
+        .requeue_after(Duration::from_secs(30))
+        .continue_after(Some(Duration::from_secs(1)));
     expect![[r#"
         maps: create ConfigMap a
         maps: delete ConfigMap b
@@ -43,6 +44,7 @@ fn a_plan_is_displayed_as_one_line_per_step() {
         edits: patch ConfigMap e [{"op":"test","path":"/metadata/uid","value":"u"}]
         wait: Turn replica 1 is updating
         requeue: after 30s
+        continue: after 1s
     "#]]
     .assert_eq(&plan.to_string());
 }

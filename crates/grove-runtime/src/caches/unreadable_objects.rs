@@ -24,6 +24,14 @@ pub(super) fn key(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
+impl UnreadableObject {
+    /// Whether both are the same object, and name the same owners in their references and labels.
+    fn has_same_owners(&self, other: &Self) -> bool {
+        let (one, two) = (&self.metadata, &other.metadata);
+        one.uid == two.uid && one.labels == two.labels && one.owner_references == two.owner_references
+    }
+}
+
 /// An object of a list or of a watch event.
 #[derive(Clone, Debug)]
 pub enum DecodedObject<K> {
@@ -72,7 +80,8 @@ pub(super) struct UnreadableObjects {
 /// What happened to the unreadable objects of one kind.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableChanges {
-    /// The objects that appeared, changed, were repaired or were deleted.
+    /// The objects that appeared, changed, were repaired or were deleted. If a change may concern other owners than the old state of
+    /// the object, the old state precedes the new one, like the old object of a delta.
     pub(super) changed: Vec<Arc<UnreadableObject>>,
     /// Those among them that were not unreadable before, or that were unreadable for another reason.
     pub(super) to_log: Vec<Arc<UnreadableObject>>,
@@ -102,9 +111,10 @@ impl UnreadableObjects {
         if known.as_ref() == Some(&object) {
             return;
         }
-        if known.is_none_or(|known| known.reason != object.reason) {
+        if known.as_ref().is_none_or(|known| known.reason != object.reason) {
             self.changes.to_log.push(Arc::clone(&object));
         }
+        self.changes.changed.extend(known.filter(|known| !known.has_same_owners(&object)));
         self.changes.changed.push(object);
     }
 

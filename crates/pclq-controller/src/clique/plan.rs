@@ -74,8 +74,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         .waiting(gated)
         .waiting(references_waiting);
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
-    let delays = replacement_delay.into_iter().chain(has_more.then_some(NEXT_PLAN_DELAY));
-    observed.backed_off.remove_from(delays.fold(plan, Plan::requeue_after))
+    let plan = plan.continue_after(has_more.then_some(NEXT_PLAN_DELAY));
+    observed.backed_off.remove_from(replacement_delay.into_iter().fold(plan, Plan::requeue_after))
 }
 
 fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage {
@@ -88,7 +88,7 @@ pub(crate) fn delete_children(pods: &[Arc<SlimPod>]) -> Plan {
     let stage = delete_all(pods);
     // No watch event triggers a reconcile of a deleted clique.
     let next = (stage.steps.len() == MAX_STEPS).then_some(NEXT_PLAN_DELAY);
-    next.into_iter().fold(Plan::new().stage(stage), Plan::requeue_after)
+    Plan::new().stage(stage).continue_after(next)
 }
 
 /// Always in the background: a pod has no dependents of Grove, and the foreground deletion of a clique awaits its pods in any case.

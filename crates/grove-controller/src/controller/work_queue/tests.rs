@@ -40,7 +40,16 @@ fn names_under_load(queue: &mut WorkQueue, now: Instant, is_loaded: bool) -> Vec
 
 /// Adds progress with the delays of the policy.
 fn add_progress(queue: &mut WorkQueue, key: Key, now: Instant) {
-    queue.add_progress(key, MS, POLICY.max_progress_delay, now);
+    queue.add_after(key, progress(MS, POLICY.max_progress_delay), now);
+}
+
+fn progress(due: Duration, deadline: Duration) -> Requeue {
+    Requeue::ProgressAfter { due, deadline, reconcile_after: None }
+}
+
+fn has_delayed_key(queue: &WorkQueue) -> bool {
+    let indices = [&queue.due_reconciles, &queue.due_statuses, &queue.due_progress, &queue.progress_deadlines];
+    !queue.delayed.is_empty() || indices.iter().any(|index| !index.is_empty())
 }
 
 fn took(duration: Duration) -> ReconcileDuration {
@@ -148,15 +157,15 @@ fn progress_that_is_due_under_load_is_checked_again_after_an_interval() {
 #[test]
 fn the_load_holds_progress_until_its_own_deadline() {
     let (mut queue, now) = (queue(10), Instant::now());
-    queue.add_progress(key("late"), MS, MS * 2000, now);
-    queue.add_progress(key("early"), MS * 2, MS * 700, now);
-    queue.add_progress(key("early"), MS * 3, MS * 800, now);
+    queue.add_after(key("late"), progress(MS, MS * 2000), now);
+    queue.add_after(key("early"), progress(MS * 2, MS * 700), now);
+    queue.add_after(key("early"), progress(MS * 3, MS * 800), now);
     assert_eq!(queue.next_due(now, true), Some(now + POLICY.progress_interval));
     assert_eq!(queue.next_due(now + MS * 600, true), Some(now + MS * 700), "the deadline comes before the next check");
     assert_eq!(names_under_load(&mut queue, now + MS * 699, true), Vec::<String>::new());
     assert_eq!(names_under_load(&mut queue, now + MS * 700, true), ["early"]);
     assert_eq!(names_under_load(&mut queue, now + MS * 2000, true), ["late"]);
-    assert!(queue.delayed.is_empty() && queue.due_progress.is_empty() && queue.progress_deadlines.is_empty());
+    assert!(!has_delayed_key(&queue));
 }
 
 #[test]
@@ -183,7 +192,7 @@ fn progress_replaces_no_other_trigger_and_every_other_trigger_replaces_progress(
         }
         assert_eq!(names_under_load(&mut queue, now + POLICY.debounce, true), ["a"]);
         queue.done(&key("a"), ReconcileDuration::default(), now + POLICY.debounce);
-        assert!(queue.delayed.is_empty() && queue.due_progress.is_empty() && queue.progress_deadlines.is_empty());
+        assert!(!has_delayed_key(&queue));
     }
 }
 
@@ -223,9 +232,9 @@ fn a_status_trigger_during_a_reconcile_leads_to_another_one_after_the_cooldown()
 #[test]
 fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
     let (mut queue, now) = (queue(10), Instant::now());
-    queue.add_after(key("a"), Duration::from_mins(1), Priority::Reconcile, now);
-    queue.add_after(key("a"), Duration::from_secs(5), Priority::Reconcile, now);
-    queue.add_after(key("a"), Duration::from_secs(30), Priority::Reconcile, now);
+    queue.add_after(key("a"), Requeue::After(Duration::from_mins(1)), now);
+    queue.add_after(key("a"), Requeue::After(Duration::from_secs(5)), now);
+    queue.add_after(key("a"), Requeue::After(Duration::from_secs(30)), now);
     assert_eq!(queue.next_due(now, false), Some(now + Duration::from_secs(5)));
     queue.add(key("a"), now);
     assert_eq!(names(&mut queue, now), ["a"]);
@@ -234,24 +243,50 @@ fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
 }
 
 #[test]
-fn a_timer_and_a_status_trigger_of_one_object_are_merged_to_the_earlier_time_and_the_higher_priority() {
-    for timer_is_first in [true, false] {
+fn a_key_with_a_deadline_and_a_status_trigger_runs_once_at_the_earlier_time_with_the_priority_of_that_time() {
+    for deadline_is_first in [true, false] {
         let (mut queue, now) = (queue(1), Instant::now());
-        for is_timer in [timer_is_first, !timer_is_first] {
-            if is_timer {
-                queue.add_after(key("a"), Duration::from_secs(1), Priority::Reconcile, now);
+        for is_deadline in [deadline_is_first, !deadline_is_first] {
+            if is_deadline {
+                queue.add_after(key("a"), Requeue::After(POLICY.debounce * 2), now);
             } else {
                 queue.add_status(key("a"), now);
             }
         }
         let due = now + POLICY.debounce;
-        queue.add(key("b"), due + MS);
         assert_eq!(queue.next_due(now, false), Some(due));
-        queue.add_status(key("status"), now);
-        assert_eq!(names(&mut queue, due), ["b"]);
-        queue.done(&key("b"), ReconcileDuration::default(), due);
-        assert_eq!(names(&mut queue, due), ["a"], "it does not wait as a status");
+        queue.add(key("b"), due);
+        for expected in ["b", "a"] {
+            assert_eq!(names(&mut queue, due), [expected], "the status-only reconcile runs behind the reconcile");
+            queue.done(&key(expected), ReconcileDuration::default(), due);
+        }
+        assert!(!has_delayed_key(&queue));
     }
+}
+
+#[test]
+fn a_deadline_waits_neither_for_the_load_nor_for_the_workers_of_statuses_and_progress() {
+    let (mut queue, now) = (queue(100), Instant::now());
+    for number in 0..POLICY.concurrency {
+        queue.add_status(key(&format!("busy-status{number}")), now);
+    }
+    for number in 0..POLICY.progress_concurrency {
+        add_progress(&mut queue, key(&format!("busy-progress{number}")), now);
+    }
+    let busy = now + POLICY.max_delay;
+    assert_eq!(names(&mut queue, busy).len(), POLICY.concurrency + POLICY.progress_concurrency);
+    let deadline = Duration::from_secs(3);
+    let (due, reconcile_after) = (MS, Some(deadline));
+    let progress = Requeue::ProgressAfter { due, deadline: POLICY.max_progress_delay, reconcile_after };
+    queue.add_after(key("progress"), progress, now);
+    queue.add_after(key("status"), Requeue::After(deadline), now);
+    queue.add_status(key("status"), now);
+    for is_loaded in [false, true] {
+        assert_eq!(queue.next_due(busy, is_loaded), Some(now + deadline));
+        assert_eq!(names_under_load(&mut queue, now + deadline - MS, is_loaded), Vec::<String>::new());
+    }
+    assert_eq!(names_under_load(&mut queue, now + deadline, true), ["progress", "status"]);
+    assert!(!has_delayed_key(&queue));
 }
 
 #[test]
@@ -281,8 +316,7 @@ fn the_state_of_a_deleted_object_is_dropped() {
     }
     queue.done(&key("processed"), took(Duration::from_secs(1)), now);
     assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
-    assert!(queue.queued.is_empty() && queue.delayed.is_empty());
-    assert!(queue.due_statuses.is_empty() && queue.due_progress.is_empty() && queue.progress_deadlines.is_empty());
+    assert!(queue.queued.is_empty() && !has_delayed_key(&queue));
     assert!(queue.processing.is_empty() && queue.cooldowns.is_empty());
 }
 
@@ -304,7 +338,7 @@ async fn the_metrics_count_keys_after_deduplication_and_the_work_in_progress() {
     let registry = prometheus::Registry::new();
     let (mut queue, now) = (queue_with_metrics(10, &registry), Instant::now());
     for name in ["a", "b", "a"] {
-        queue.add_after(key(name), MS, Priority::Reconcile, now);
+        queue.add_after(key(name), Requeue::After(MS), now);
     }
     queue.add_status(key("c"), now);
     queue.add_status(key("c"), now);

@@ -166,6 +166,26 @@ fn unreadable_objects_are_found_by_their_controller_and_without_one() {
 }
 
 #[test]
+fn the_old_state_of_an_unreadable_object_is_published_if_its_uid_its_labels_or_its_owners_change() {
+    let (cache, writer) = Cache::<ConfigMap>::with_writer(InformerOptions::default());
+    let mut published = cache.subscribe_unreadable();
+    let mut version = 1;
+    let mut published_after = |path: &str, value: Value| {
+        version += 1;
+        let mut object = unreadable("a", version);
+        object["metadata"][path] = value;
+        writer.apply_event(Event::Apply(DecodedObject::from_json(&object.to_string())));
+        let versions = std::iter::from_fn(|| published.next().now_or_never().flatten());
+        versions.map(|object| object.metadata.resource_version.clone().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(published_after("annotations", json!({})), ["2"], "it appeared");
+    assert_eq!(published_after("annotations", json!({ "k": "v" })), ["3"]);
+    assert_eq!(published_after("labels", json!({ "k": "v" })), ["3", "4"]);
+    assert_eq!(published_after("ownerReferences", json!([])), ["4", "5"]);
+    assert_eq!(published_after("uid", json!("successor")), ["5", "6"]);
+}
+
+#[test]
 fn an_unreadable_object_is_logged_once_per_reason() {
     let writer = Cache::<ConfigMap>::with_writer(InformerOptions::default()).1;
     let logged = |value: &Value| {

@@ -1,6 +1,7 @@
 //! Restored owner references and labels, and the owners of a pod.
 
 use expect_test::expect;
+use futures::{FutureExt, StreamExt};
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Delta, InformerOptions, UnreadableObject};
 use serde_json::json;
@@ -109,6 +110,21 @@ fn a_pod_that_cannot_be_decoded_triggers_its_owner_otherwise_its_labelled_clique
     assert!(by_labels.contains("labelled") && by_labels.contains("prod"), "{by_labels}");
     assert_eq!(triggered(&pod(&labelled(), Some(("apps/v1", "ReplicaSet")))), None);
     assert_eq!(triggered(&pod(&json!({}), None)), None);
+}
+
+#[test]
+fn a_pod_that_cannot_be_decoded_triggers_its_clique_when_it_loses_its_label() {
+    let (pods, writer) = Cache::<SlimPod>::with_writer(InformerOptions::default());
+    let mut unreadable = pods.subscribe_unreadable();
+    let mut triggered_after = |labels: &serde_json::Value| {
+        let metadata = pod(labels, None).metadata;
+        writer.apply_unreadable(UnreadableObject { metadata, reason: "r".to_owned() });
+        let changed = std::iter::from_fn(|| unreadable.next().now_or_never().flatten());
+        let cliques = changed.filter_map(|pod| clique_of_unreadable_pod(&pod.metadata));
+        cliques.map(|clique| clique.name).collect::<Vec<_>>()
+    };
+    assert_eq!(triggered_after(&labelled()), ["labelled"]);
+    assert_eq!(triggered_after(&json!({})), ["labelled"]);
 }
 
 #[test]

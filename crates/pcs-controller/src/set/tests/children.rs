@@ -68,9 +68,9 @@ fn a_plan_has_a_bounded_number_of_deletes() {
     }));
     assert_eq!(plan(&observed).steps().count(), 4096);
     let deleted = delete_children(&observed.set, &observed.children);
-    assert_eq!((deleted.steps().count(), deleted.requeue_after), (4096, Some(Duration::from_secs(1))));
+    assert_eq!((deleted.steps().count(), deleted.continue_after), (4096, Some(Duration::from_secs(1))));
     let deleted = delete_children(&observed.set, &executed(new(SET)).children);
-    assert_eq!((deleted.steps().count(), deleted.requeue_after), (8, None));
+    assert_eq!((deleted.steps().count(), deleted.continue_after), (8, None));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     assert_eq!(plan(&observed).steps().count(), 4096);
 }
