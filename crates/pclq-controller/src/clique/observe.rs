@@ -71,11 +71,13 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     }
 }
 
-/// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state.
+/// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state. A
+/// terminating pod without controller is never adopted, so its index is free.
 pub(super) fn unreadable_pods(pods: &Cache<SlimPod>, clique: &PodClique) -> Vec<Arc<UnreadableObject>> {
     let metadata = &clique.metadata;
     let (namespace, uid) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.uid.as_deref());
     let mut orphans = pods.unreadable_orphans(namespace);
+    orphans.retain(|pod| pod.metadata.deletion_timestamp.is_none());
     orphans.retain(|pod| labelled_clique(&pod.metadata) == metadata.name.as_deref());
     let mut unreadable = pods.unreadable_owned_by(namespace, uid.unwrap_or_default());
     unreadable.append(&mut orphans);
