@@ -47,7 +47,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
     let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
     let (backed_off, default_scheduler) = (ctx.creates.backoff.active(&clique), ctx.default_scheduler);
-    let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
+    let [existing, deleted] = [&pods, &tombstones].map(|pods| pods.iter().map(AsRef::as_ref));
+    let delayed_replacements = ctx.replacements.observe(&clique, existing, deleted, ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
     let recheck_namespace_after = ctx.executor.recheck_namespace_after(&clique);
     Observed {
