@@ -8,6 +8,9 @@ use grove_controller::name_conflict::NameConflicts;
 use grove_runtime::api_error::ApiError;
 use kube::Resource;
 
+/// A message contains at most this number of further rejections. So a status does not change with each of thousands of rejections.
+const MAX_COUNTED: usize = 1000;
+
 /// The code and the description of each error: rejected writes first, then name conflicts.
 pub(crate) fn last_errors<Owner>(
     result: &ExecutionResult,
@@ -45,6 +48,7 @@ pub(crate) fn rejection_message(
     let (verb, target, failure) = rejected.next()?;
     let more = match rejected.count() {
         0 => String::new(),
+        more if more > MAX_COUNTED => format!(" (and more than {MAX_COUNTED} more)"),
         more => format!(" (and {more} more)"),
     };
     let remedy = remedy(failure).map(|remedy| format!("; {remedy}")).unwrap_or_default();
