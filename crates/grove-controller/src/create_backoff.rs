@@ -39,6 +39,9 @@ pub struct BackedOffCreates {
     pub is_retry: bool,
     /// The number of earlier retries.
     pub retries: usize,
+    /// The number of creates that the first attempt and the retries sent, and the API server rejected. A retry that cannot send all
+    /// creates begins behind as many of them.
+    pub earlier_rejections: usize,
 }
 
 impl BackedOffCreates {
@@ -123,13 +126,13 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let Some(entry) = entries.get(&owner.uid().unwrap_or_default()) else {
             return BackedOffCreates::default();
         };
-        let retries = entry.retries;
+        let (retries, earlier_rejections) = (entry.retries, entry.rejections);
         let has_changed = self.children_are_alike && entry.owner_version != OwnerVersion::of(owner);
         if has_changed || entry.due <= now {
-            return BackedOffCreates { is_retry: true, retries, ..BackedOffCreates::default() };
+            return BackedOffCreates { is_retry: true, retries, earlier_rejections, ..BackedOffCreates::default() };
         }
         let (children, retry_after) = (entry.children.clone(), Some(entry.due.duration_since(now)));
-        BackedOffCreates { children, retry_after, is_retry: false, retries }
+        BackedOffCreates { children, retry_after, is_retry: false, retries, earlier_rejections }
     }
 
     /// Records the rejected creates of a plan from which `active` was removed.
@@ -137,9 +140,8 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let creates = result.failed_steps().filter(|(step, error)| step.verb == "create" && self.is_rejection(error));
         let rejected: Vec<_> = creates.map(|(step, error)| (step.target.clone(), error.clone())).collect();
         let (uid, is_retry) = (owner.uid().unwrap_or_default(), active.children.is_empty());
-        let children: Vec<_> = active.children.iter().cloned().chain(rejected).collect();
         let mut entries = self.entries.lock();
-        if children.is_empty() {
+        if rejected.is_empty() && is_retry {
             // A result without a response of the API server proves nothing.
             if result.succeeded() {
                 entries.remove(&uid);
@@ -147,15 +149,19 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
             return;
         }
         let entry = entries.get_or_insert(uid, || RejectedCreates::of(owner));
-        (entry.children, entry.owner_version) = (children, OwnerVersion::of(owner));
-        if is_retry {
-            let has_created = result.steps.iter().any(|step| step.verb == "create" && step.result.is_ok());
-            if self.children_are_alike && has_created {
-                // A part of the children fits into the quota, so the next delays are short again.
-                entry.backoff = Backoff::for_objects();
-            }
-            (entry.due, entry.retries) = (Instant::now() + entry.backoff.next_delay(), active.retries.wrapping_add(1));
+        entry.owner_version = OwnerVersion::of(owner);
+        if !is_retry {
+            entry.children.extend(rejected);
+            return;
         }
+        let has_created = result.steps.iter().any(|step| step.verb == "create" && step.result.is_ok());
+        if self.children_are_alike && has_created {
+            // A part of the children fits into the quota, so the next delays are short again.
+            entry.backoff = Backoff::for_objects();
+        }
+        (entry.due, entry.retries) = (Instant::now() + entry.backoff.next_delay(), active.retries.wrapping_add(1));
+        entry.rejections = active.earlier_rejections.wrapping_add(rejected.len());
+        entry.children = rejected;
     }
 
     /// Whether the error delays the retry of the create.

@@ -8,6 +8,8 @@ use crate::{create_backoff::BackedOffCreates, events::normalized_message, execut
 
 /// The message contains this many different reasons; it only counts the others.
 const MAX_NAMED: usize = 3;
+/// The message counts at most this many further objects. So a status does not change with each of thousands of rejections.
+const MAX_COUNTED: usize = 1000;
 
 /// How the message describes the objects of writes with the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,9 @@ impl RejectionGroup<'_> {
             (RejectedObjects::Counted, count) => format!("the {verb} of {count} {kind}s: {message}{remedy}"),
             (RejectedObjects::Named, 1) => format!("the {verb} of {first}: {message}{remedy}"),
             (RejectedObjects::Named, count) => {
-                format!("the {verb} of {first} (and {} more): {message}{remedy}", count - 1)
+                let limit = if count - 1 > MAX_COUNTED { "more than " } else { "" };
+                let more = (count - 1).min(MAX_COUNTED);
+                format!("the {verb} of {first} (and {limit}{more} more): {message}{remedy}")
             }
         }
     }
@@ -123,6 +127,16 @@ mod tests {
         let named = counted.replace("2 ConfigMaps", "ConfigMap a-1 (and 1 more)");
         let named = named.replacen("1 ConfigMap:", "ConfigMap a-3:", 1).replacen("1 ConfigMap:", "ConfigMap a-4:", 1);
         assert_eq!(message(&rejected, RejectedObjects::Named), Some(named));
+    }
+
+    #[test]
+    fn a_message_counts_a_limited_number_of_rejections() {
+        let message = |count: usize| message(&vec![("a", "no"); count], RejectedObjects::Named);
+        let expected = |more: &str| {
+            Some(format!("FailedCreate: the API server rejected the create of ConfigMap a (and {more} more): no"))
+        };
+        assert_eq!(message(1001), expected("1000"));
+        assert_eq!([1002, 5000].map(message), [expected("more than 1000"), expected("more than 1000")]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
 ///   clique;
 /// - a change of the number of replicas of another clique, if this one belongs to a later pod group of the same gang, and the gang has
-///   more pods than it can have references;
+///   more pods than it can have references, or the group has too few references;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;

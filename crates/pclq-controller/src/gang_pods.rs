@@ -17,8 +17,10 @@ pub(crate) fn pods_of_earlier_groups(cliques: &Cache<PodClique>, gang: &PodGang,
     earlier.map(|group| pods_of_group(cliques, namespace, group)).sum()
 }
 
-/// The cliques to reconcile after a change of a clique: if the number of its replicas changed, the cliques of the later pod groups of
-/// its gang. There are none if the gang had and has few enough pods for a reference to each of them.
+/// The cliques to reconcile after a change of the number of replicas of a clique: those of the later pod groups of its gang that get
+/// other references. A larger number takes references from them if the gang has more pods than references. After a smaller number, those
+/// with too few references get more. The number of pods that the gang had is unknown, because the cache may already contain changes of
+/// other cliques.
 pub(crate) fn later_cliques_after_scaling(
     cliques: &Cache<PodClique>,
     gangs: &Cache<PodGang>,
@@ -30,13 +32,12 @@ pub(crate) fn later_cliques_after_scaling(
     let gang = scaled.labels().get(labels::POD_GANG).and_then(|gang| gangs.get(&namespace, gang));
     let Some(gang) = gang else { return Vec::new() };
     let groups = &gang.spec.podgroups;
-    let others = groups.iter().filter(|group| group.name != name);
-    let others: usize = others.map(|group| pods_of_group(cliques, &namespace, group)).sum();
-    if others.saturating_add(before.max(after)) <= MAX_GANG_PODS {
-        return Vec::new();
-    }
+    let pods = |group: &PodGroup| pods_of_group(cliques, &namespace, group);
+    let is_too_large = after > before && groups.iter().map(pods).sum::<usize>() > MAX_GANG_PODS;
+    let gets_more = |group: &PodGroup| after < before && group.pod_references.len() < pods(group);
     let later = groups.iter().skip_while(|group| group.name != name).skip(1);
-    later.map(|group| ObjectRef::new(&group.name).within(&namespace)).collect()
+    let affected = later.filter(|group| is_too_large || gets_more(group));
+    affected.map(|group| ObjectRef::new(&group.name).within(&namespace)).collect()
 }
 
 fn pods_of_group(cliques: &Cache<PodClique>, namespace: &str, group: &PodGroup) -> usize {

@@ -2,7 +2,8 @@
 //! a kubelet for containers, it begins with 10 s and doubles up to 5 min, for each index of a clique.
 //!
 //! A replacement is due that long after the creation of the pod that ended. So a pod that ran longer is replaced at once. So is an
-//! ended pod that a user deleted, but it still counts.
+//! ended pod that a user deleted before its replacement was due, but it still counts. Each further such deletion at the index has a
+//! growing delay, too: otherwise a client that deletes every ended pod would end the backoff.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,22 +45,32 @@ struct IndexBackoff {
     ended_uid: Option<String>,
     /// The number of pods in sequence that ended soon.
     ended: u32,
-    /// When the replacement is due.
+    /// When the replacement is due while the ended pod exists.
     due: Instant,
+    /// When the replacement is due after a deletion of the ended pod.
+    due_after_deletion: Instant,
+    /// The number of replacements in sequence that were created before they were due, because the ended pod was deleted.
+    early_replacements: u32,
     /// When this process last sent a create for the index.
     created_at: Option<Instant>,
 }
 
 impl ReplacementBackoff {
-    /// Counts the pods of the clique that ended, and returns the time until the replacement at each index that has to wait.
+    /// Counts the pods of the clique that ended, and returns the time until the replacement at each index that has to wait. An ended
+    /// pod also counts if it was deleted before this call: then it is among the `tombstones`.
     pub(crate) fn observe<'a>(
         &self,
         clique: &PodClique,
         pods: impl Iterator<Item = &'a SlimPod>,
+        tombstones: impl Iterator<Item = &'a SlimPod>,
         now: Timestamp,
     ) -> BTreeMap<i32, Duration> {
         let template_hash = clique.labels().get(labels::TEMPLATE_HASH);
-        let ended = latest_ended(pods.filter(|pod| pod.labels().get(labels::TEMPLATE_HASH) == template_hash));
+        let is_current = |pod: &&SlimPod| pod.labels().get(labels::TEMPLATE_HASH) == template_hash;
+        let existing = latest_ended(pods.filter(is_current));
+        // An older one would not delay its replacement, and its entry may have expired.
+        let deleted = tombstones.filter(is_current).filter(|pod| age(pod, now) < RESET_AFTER);
+        let ended = latest_ended(existing.values().copied().chain(deleted));
         let uid = clique.metadata.uid.as_deref().unwrap_or_default();
         let mut by_uid = self.0.lock();
         if ended.is_empty() && !by_uid.contains_key(uid) {
@@ -75,11 +86,12 @@ impl ReplacementBackoff {
         }
         let replicas = clique.spec.replicas;
         backoff.by_index.retain(|index, entry| *index < replicas && !entry.is_expired(instant));
-        let remaining =
-            |entry: &IndexBackoff| entry.due.checked_duration_since(instant).filter(|delay| !delay.is_zero());
-        // A user deleted the pods of the other entries before their replacements were due.
-        let existing = backoff.by_index.iter().filter(|(index, _)| ended.contains_key(*index));
-        let delays = existing.filter_map(|(index, entry)| Some((*index, remaining(entry)?))).collect();
+        let remaining = |index: &i32, entry: &IndexBackoff| {
+            let due = if existing.contains_key(index) { entry.due } else { entry.due_after_deletion };
+            due.checked_duration_since(instant).filter(|delay| !delay.is_zero())
+        };
+        let entries = backoff.by_index.iter();
+        let delays = entries.filter_map(|(index, entry)| Some((*index, remaining(index, entry)?))).collect();
         if backoff.by_index.is_empty() {
             by_uid.remove(uid);
         }
@@ -119,15 +131,29 @@ impl CliqueBackoff {
         }
         let created_at = known.and_then(|entry| entry.created_at);
         let lifetime = created_at.map_or(age, |created_at| now.saturating_duration_since(created_at));
-        let earlier = known.filter(|_| lifetime < RESET_AFTER).map_or(0, |entry| entry.ended);
-        let ended = earlier.saturating_add(1);
-        let due = now + delay(ended).saturating_sub(lifetime);
-        let entry = IndexBackoff { ended_uid: pod.metadata.uid.clone(), ended, due, created_at: None };
+        let known = known.filter(|_| lifetime < RESET_AFTER);
+        let ended = known.map_or(0, |entry| entry.ended).saturating_add(1);
+        let early_replacements = known.map_or(0, IndexBackoff::early_replacements);
+        let due_after = |count: u32| now + delay(count).saturating_sub(lifetime);
+        let entry = IndexBackoff {
+            ended_uid: pod.metadata.uid.clone(),
+            ended,
+            due: due_after(ended),
+            due_after_deletion: due_after(early_replacements),
+            early_replacements,
+            created_at: None,
+        };
         self.by_index.insert(index, entry);
     }
 }
 
 impl IndexBackoff {
+    /// The number of early replacements, that of the last ended pod included.
+    fn early_replacements(&self) -> u32 {
+        let is_early = self.created_at.is_some_and(|created_at| created_at < self.due);
+        self.early_replacements.saturating_add(u32::from(is_early))
+    }
+
     /// Whether the replacement has run so long that its end would reset the backoff.
     fn is_expired(&self, now: Instant) -> bool {
         self.created_at.is_some_and(|created_at| now.saturating_duration_since(created_at) >= RESET_AFTER)
@@ -148,9 +174,9 @@ fn latest_ended<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> BTreeMap<i32, &'
     latest
 }
 
-/// The delay after this many pods in sequence ended.
-fn delay(ended: u32) -> Duration {
-    exponential_delay(MIN_DELAY, MAX_DELAY, ended.saturating_sub(1))
+/// The delay after this many pods that ended, or that were replaced early.
+fn delay(count: u32) -> Duration {
+    count.checked_sub(1).map_or(Duration::ZERO, |earlier| exponential_delay(MIN_DELAY, MAX_DELAY, earlier))
 }
 
 fn age(pod: &SlimPod, now: Timestamp) -> Duration {

@@ -1,9 +1,10 @@
-//! Tombstones: the last deleted pod of each index of a clique. The name of the next pod at the index depends on it.
+//! Tombstones: the last deleted pod of each index of a clique. The name of the next pod at the index depends on it. So does the delay of
+//! its replacement, if the pod ended before its deletion.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grove_api_types::labels::POD_INDEX;
+use grove_api_types::labels::{POD_INDEX, TEMPLATE_HASH};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::{SlimPod, SlimPodSpec};
@@ -25,24 +26,32 @@ pub(crate) struct Tombstones {
     cliques: Cache<PodClique>,
     /// By the uid of the clique.
     pods: Arc<Mutex<BTreeMap<String, PodsByIndex>>>,
+    /// The uids of the existing pods that failed or succeeded before they were terminating. The final state of a pod does not show it:
+    /// the kubelet sets the same phases when it stops a terminating pod.
+    ended_uids: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Tombstones {
     /// No pod was deleted yet. `cliques` is the cache that cliques are reconciled from.
     pub(crate) fn new(cliques: &Cache<PodClique>) -> Self {
-        Self { cliques: cliques.clone(), pods: Arc::default() }
+        Self { cliques: cliques.clone(), pods: Arc::default(), ended_uids: Arc::default() }
     }
 
-    /// Stores the pod if the delta is its deletion. The pod cache calls this before any reader misses the pod, so a reader
+    /// Stores the pod if the delta is its deletion, with its phase if it ended before. The pod cache calls this before any reader misses the pod, so a reader
     /// that reads the pods first and the tombstones second finds each deleted pod in one of them.
     pub(crate) fn record(&self, delta: &Delta<SlimPod>) {
+        if let Some(ended) = delta.new.as_ref().filter(|pod| !pod.is_live() && !pod.is_terminating()) {
+            self.ended_uids.lock().extend(ended.metadata.uid.clone());
+        }
         let Some(pod) = delta.old.as_ref().filter(|_| delta.is_delete()) else { return };
+        let has_ended = self.ended_uids.lock().remove(pod.metadata.uid.as_deref().unwrap_or_default());
         let (Some(owner), Some(index)) = (controller_of(&pod.metadata), index(pod)) else { return };
         let mut pods = self.pods.lock();
         // The check is under the lock: if the clique is in the cache here, `forget` for its deletion runs later.
         let clique = self.cliques.get(&pod.namespace().unwrap_or_default(), &owner.name);
         if clique.and_then(|clique| clique.uid()).as_ref() == Some(&owner.uid) {
-            pods.entry(owner.uid.clone()).or_default().insert(index, Arc::new(identity_of(pod)));
+            let tombstone = if has_ended { ended_identity_of(pod) } else { identity_of(pod) };
+            pods.entry(owner.uid.clone()).or_default().insert(index, Arc::new(tombstone));
         }
     }
 
@@ -51,9 +60,9 @@ impl Tombstones {
         self.pods.lock().get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 
-    /// The number of tombstones.
+    /// The number of tombstones, and of existing pods that ended.
     pub(crate) fn len(&self) -> usize {
-        self.pods.lock().values().map(PodsByIndex::len).sum()
+        self.pods.lock().values().map(PodsByIndex::len).sum::<usize>() + self.ended_uids.lock().len()
     }
 
     /// Removes the tombstones of a clique after its deletion.
@@ -73,9 +82,20 @@ fn identity_of(pod: &SlimPod) -> SlimPod {
     SlimPod { metadata, spec, ..SlimPod::default() }
 }
 
+/// The same with the fields that the delay of its replacement depends on.
+fn ended_identity_of(pod: &SlimPod) -> SlimPod {
+    let mut identity = identity_of(pod);
+    let template_hash = pod.labels().get(TEMPLATE_HASH).map(|hash| (TEMPLATE_HASH.to_owned(), hash.clone()));
+    identity.labels_mut().extend(template_hash);
+    identity.status.phase.clone_from(&pod.status.phase);
+    identity
+}
+
 #[cfg(test)]
 mod tests {
     use grove_runtime::caches::{InformerOptions, Writer};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -145,6 +165,32 @@ mod tests {
         assert_eq!(fixture.tombstones.of_clique("u")[0].resource_version().as_deref(), Some("2"), "the final state");
         fixture.pods.replace(vec![]);
         assert_eq!(fixture.of_clique("u"), ["a", "c", "d"], "a deletion that only a list reported");
+    }
+
+    #[test]
+    fn the_tombstone_of_a_pod_has_its_phase_if_the_pod_ended_before_its_deletion() {
+        let fixture = Fixture::new();
+        fixture.cliques.apply(clique("u"));
+        let state = |name: &str, index: i32, version: u32, (phase, is_terminating): (&str, bool)| {
+            let mut pod = pod(name, index, version, "u");
+            pod.labels_mut().insert(TEMPLATE_HASH.to_owned(), "1h".to_owned());
+            pod.status.phase = Some(phase.to_owned());
+            pod.metadata.deletion_timestamp = is_terminating.then_some(Time(Timestamp::UNIX_EPOCH));
+            pod
+        };
+        let ended = [("Running", false), ("Failed", false), ("Failed", true)];
+        let stopped = [("Running", false), ("Running", true), ("Failed", true)];
+        for (name, index, states) in [("ended", 0, ended), ("stopped", 1, stopped)] {
+            for (version, of_version) in (1..).zip(states) {
+                fixture.pods.apply(state(name, index, version, of_version));
+            }
+            fixture.pods.delete(state(name, index, 9, states[2]));
+        }
+        let tombstones = fixture.tombstones.of_clique("u");
+        let phase_and_hash = |pod: &Arc<SlimPod>| (pod.status.phase.clone(), pod.labels().get(TEMPLATE_HASH).cloned());
+        let expected = (Some("Failed".to_owned()), Some("1h".to_owned()));
+        assert_eq!(tombstones.iter().map(phase_and_hash).collect::<Vec<_>>(), [expected, (None, None)]);
+        assert_eq!(fixture.tombstones.len(), 2);
     }
 
     #[test]

@@ -168,6 +168,31 @@ async fn a_pod_that_always_fails_is_replaced_with_exponential_backoff() {
 }
 
 #[tokio::test]
+async fn a_client_that_deletes_every_failed_pod_does_not_end_the_backoff() {
+    in_namespace("e2e-pods-deleted-failed", async |ns| {
+        create_with_behaviour(ns, "fail").await;
+        let mut created: Vec<(Option<String>, i64)> = Vec::new();
+        for _ in 0..3 {
+            let is_next = |pod: &&Pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                let is_new = created.iter().all(|(uid, _)| *uid != pod.uid());
+                snapshot::hostname(pod) == "llm-0-decode-0" && phase == Some("Failed") && is_new
+            };
+            let what = "another pod with the index 0 failed";
+            let state = ns.wait_for(what, |state| state.pods.values().any(|pod| is_next(&pod))).await;
+            let failed = state.pods.values().find(is_next).expect("a failed pod");
+            let time = failed.creation_timestamp().expect("a creation time").0.as_second();
+            created.push((failed.uid(), time));
+            // If the test is slow, Grove has already deleted the pod.
+            drop(ns.api::<Pod>().delete(&failed.name_any(), &DeleteParams::default()).await);
+        }
+        // The times are whole seconds, so two times can differ by one second less than the delay.
+        assert!(created.windows(2).any(|pair| pair[1].1 - pair[0].1 >= 9), "{created:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_pod_that_cannot_be_deleted_does_not_block_other_pods() {
     in_namespace("e2e-pods-protected", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;

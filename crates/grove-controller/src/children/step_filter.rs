@@ -8,6 +8,7 @@ use std::{
 
 use kube::Resource;
 
+use super::step_budget::MAX_STEPS;
 use crate::{
     create_backoff::BackedOffCreates,
     expectations::PendingCreates,
@@ -18,7 +19,9 @@ use crate::{
 /// Which creates and patches of children a plan omits:
 /// - creates under a name that another object has, and patches of objects that could not be decoded. An orphan of the owner is
 ///   adopted instead. For any other object the plan waits;
-/// - creates that the API server rejected, until their backoff ends;
+/// - creates that the API server rejected, until their backoff ends. If they are as many as a plan has steps, all creates, so that the
+///   rejections have a bound;
+/// - creates that earlier retries sent, if the plan is a retry without budget for all of them;
 /// - creates in later stages of the failure domains of these creates;
 /// - all creates in a terminating namespace;
 /// - creates with pending watch events. These children exist, so that nothing waits for them.
@@ -30,6 +33,12 @@ pub struct StepFilter<'a, Owner> {
     /// The rejected creates, by kind and name.
     rejected: BTreeSet<(&'a str, &'a str)>,
     retry_after: Option<Duration>,
+    /// The number of rejections of earlier retries; absent if the plan is no retry.
+    earlier_rejections: Option<usize>,
+    /// The number of creates that the plan omits because earlier retries sent them.
+    skipped: usize,
+    /// The number of creates that the plan would contain with an unlimited budget, with the skipped ones.
+    creates: usize,
     is_namespace_terminating: bool,
     /// Whether a create is omitted because the namespace is terminating.
     omits_for_namespace: bool,
@@ -58,6 +67,9 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             conflicts,
             rejected: rejected.map(|target| (target.resource.kind.as_str(), target.name.as_str())).collect(),
             retry_after: backed_off.retry_after,
+            earlier_rejections: backed_off.is_retry.then_some(backed_off.earlier_rejections),
+            skipped: 0,
+            creates: 0,
             is_namespace_terminating: false,
             omits_for_namespace: false,
             pending_creates,
@@ -80,7 +92,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             return true;
         }
         self.waiting.extend(conflict.map(|conflict| self.conflicts.waiting(conflict)));
-        if conflict.is_some() || self.rejected.contains(&(kind, name)) {
+        let is_rejected = self.rejected.len() >= MAX_STEPS || self.rejected.contains(&(kind, name));
+        if conflict.is_some() || is_rejected {
             self.failed_domains.extend(failure_domain);
             return false;
         }
@@ -88,7 +101,13 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             return false;
         }
         let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
-        !is_blocked && !self.pending_creates.contains(kind, name)
+        if is_blocked || self.pending_creates.contains(kind, name) {
+            return false;
+        }
+        self.creates += 1;
+        let is_skipped = self.creates <= self.skipped;
+        self.failed_domains.extend(failure_domain.filter(|_| is_skipped));
+        !is_skipped
     }
 
     /// Whether the plan omits the create of a missing child because the namespace is terminating.
@@ -116,6 +135,19 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     /// Blocks the failure domains of the creates that the stage omits.
     pub(super) fn end_stage(&mut self) {
         self.blocked_domains.append(&mut self.failed_domains);
+    }
+
+    /// Prepares a second plan for a retry, if the first one has no budget for all creates. The second one begins behind the creates that
+    /// earlier retries sent, and after the last create again with the first one. Otherwise each retry would send the same creates, and
+    /// the other ones would never be sent.
+    pub(super) fn skip_earlier_retries(&mut self) -> bool {
+        let skipped = self.earlier_rejections.and_then(|rejections| rejections.checked_rem(self.creates));
+        let Some(skipped) = skipped.filter(|skipped| *skipped > 0) else { return false };
+        (self.skipped, self.creates, self.omits_for_namespace) = (skipped, 0, false);
+        self.blocked_domains.clear();
+        self.failed_domains.clear();
+        self.waiting.clear();
+        true
     }
 
     /// Adds to the plan why it omits steps, and when to reconcile the owner again.

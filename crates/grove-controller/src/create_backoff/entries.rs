@@ -36,6 +36,8 @@ pub(super) struct RejectedCreates {
     pub(super) due: Instant,
     /// The number of retries.
     pub(super) retries: usize,
+    /// The number of rejections in the first attempt and in the retries.
+    pub(super) rejections: usize,
     /// The position among the owners of the namespace that wait.
     ticket: u64,
 }
@@ -50,6 +52,7 @@ impl RejectedCreates {
             backoff: Backoff::for_objects(),
             due: Instant::now(),
             retries: 0,
+            rejections: 0,
             ticket: 0,
         }
     }

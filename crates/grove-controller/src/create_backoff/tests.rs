@@ -55,6 +55,20 @@ async fn a_create_that_is_rejected_during_the_backoff_shares_its_retry() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_rejections_of_each_retry_are_counted_and_those_during_its_backoff_are_not() {
+    let (backoff, owner) = (CreateBackoff::default(), object("o"));
+    for expected in [2, 4, 6] {
+        let two_of_three = result(&[("a", Some(403)), ("b", None), ("c", Some(422))]);
+        backoff.record(&owner, &backoff.active(&owner), &two_of_three);
+        backoff.record(&owner, &backoff.active(&owner), &result(&[("d", Some(403))]));
+        let active = backoff.active(&owner);
+        assert_eq!((active.children.len(), active.earlier_rejections), (3, expected));
+        tokio::time::advance(active.retry_after.unwrap()).await;
+        assert_eq!(backoff.active(&owner).earlier_rejections, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_in_the_namespace_ends_the_backoff() {
     let backoff = CreateBackoff::default();
     backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", Some(403))]));

@@ -52,7 +52,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
     let backed_off =
         if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
-    let delayed_replacements = ctx.replacements.observe(&clique, pods.iter().map(AsRef::as_ref), ctx.clock.now());
+    let [existing, deleted] = [&pods, &tombstones].map(|pods| pods.iter().map(AsRef::as_ref));
+    let delayed_replacements = ctx.replacements.observe(&clique, existing, deleted, ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
     Observed {
         clique,
@@ -75,11 +76,13 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     }
 }
 
-/// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state.
+/// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state. A
+/// terminating pod without controller is never adopted, so its index is free.
 pub(super) fn unreadable_pods(pods: &Cache<SlimPod>, clique: &PodClique) -> Vec<Arc<UnreadableObject>> {
     let metadata = &clique.metadata;
     let (namespace, uid) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.uid.as_deref());
     let mut orphans = pods.unreadable_orphans(namespace);
+    orphans.retain(|pod| pod.metadata.deletion_timestamp.is_none());
     orphans.retain(|pod| labelled_clique(&pod.metadata) == metadata.name.as_deref());
     let mut unreadable = pods.unreadable_owned_by(namespace, uid.unwrap_or_default());
     unreadable.append(&mut orphans);

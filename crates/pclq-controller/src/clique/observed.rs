@@ -29,8 +29,8 @@ pub(crate) struct Observed {
     pub(crate) pods: Vec<Arc<SlimPod>>,
     /// The pods without a controller that carry the labels of this clique and are not terminating, sorted by name.
     pub(crate) orphans: Vec<Arc<SlimPod>>,
-    /// The pods that it controls, or that have no controller and its labels, that could not be decoded and have no earlier state. Their
-    /// indices are unknown.
+    /// The pods that it controls, or that have no controller, carry its labels and are not terminating, that could not be decoded and
+    /// have no earlier state. Their indices are unknown.
     pub(crate) unreadable_pods: Vec<Arc<UnreadableObject>>,
     /// The last deleted pod of each index.
     pub(crate) tombstones: Vec<Arc<SlimPod>>,

@@ -127,7 +127,8 @@ fn backed_off(names: &[Value], is_retry: bool) -> BackedOffCreates {
         (target, ApiError::new(403, "Forbidden", message))
     };
     let retry_after = (!names.is_empty()).then_some(Duration::from_secs(8));
-    BackedOffCreates { children: names.iter().map(rejected).collect(), retry_after, is_retry, retries: 0 }
+    let children = names.iter().map(rejected).collect();
+    BackedOffCreates { children, retry_after, is_retry, ..BackedOffCreates::default() }
 }
 
 fn delayed_replacement(index: &Value) -> (i32, Duration) {

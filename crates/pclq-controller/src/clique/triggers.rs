@@ -82,12 +82,15 @@ fn active_uid(gang: Option<&PodGang>) -> Option<&str> {
     gang.filter(|gang| !is_terminating(*gang))?.metadata.uid.as_deref()
 }
 
-/// The cliques whose pod group was added, removed, moved or changed, or whose gang was replaced. A change of the phase or
-/// the conditions of a gang triggers no clique.
+/// The cliques of the pod groups that were added, removed, moved or changed, or of a replaced gang. If a pod group has another name, also
+/// those of the groups behind it: their shares of the pod references depend on it. A change of the phase or the conditions of a gang
+/// triggers no clique.
 pub(super) fn cliques_of_changed_pod_groups(delta: &Delta<PodGang>) -> Vec<ObjectRef<PodClique>> {
     let (old, new) = (pod_groups(delta.old.as_deref()), pod_groups(delta.new.as_deref()));
     let changed = old.iter().filter(|group| !new.contains(group));
     let changed = changed.chain(new.iter().filter(|group| !old.contains(group)));
+    let unchanged_names = old.iter().zip(&new).take_while(|((.., before), (.., after))| before.name == after.name);
+    let changed = changed.chain(new.iter().skip(unchanged_names.count()));
     let names: BTreeSet<&str> = changed.map(|(_, _, group)| group.name.as_str()).collect();
     let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
     names.into_iter().map(|name| ObjectRef::new(name).within(&namespace)).collect()

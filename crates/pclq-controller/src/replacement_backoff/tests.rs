@@ -37,8 +37,13 @@ fn creating(index: i32) -> Plan {
 
 /// The seconds until the replacement at index 0, if the pods were created `age` seconds ago.
 fn wait(backoff: &ReplacementBackoff, pods: &[SlimPod], age: i64) -> u64 {
+    wait_after_deletions(backoff, pods, &[], age)
+}
+
+/// The same, if some pods that ended were deleted.
+fn wait_after_deletions(backoff: &ReplacementBackoff, pods: &[SlimPod], deleted: &[SlimPod], age: i64) -> u64 {
     let now = Timestamp::from_second(age).unwrap();
-    let delays = backoff.observe(&clique(2, "1h"), pods.iter(), now);
+    let delays = backoff.observe(&clique(2, "1h"), pods.iter(), deleted.iter(), now);
     delays.get(&0).copied().unwrap_or_default().as_secs()
 }
 
@@ -82,12 +87,35 @@ async fn an_ended_pod_that_a_user_deleted_is_replaced_at_once_and_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_deletes_every_ended_pod_does_not_end_the_backoff() {
+    let (observed, unobserved) = (ReplacementBackoff::default(), ReplacementBackoff::default());
+    for (nth, expected) in [0, 10, 20, 40, 80, 160, 300, 300].into_iter().enumerate() {
+        let ended = [pod(&format!("p{nth}"), 0, "Failed")];
+        wait(&observed, &ended, 0);
+        assert_eq!(wait_after_deletions(&observed, &[], &ended, 0), expected);
+        assert_eq!(wait_after_deletions(&unobserved, &[], &ended, 0), expected, "no reconcile observed the pod");
+        tokio::time::advance(Duration::from_secs(expected)).await;
+        assert_eq!(wait_after_deletions(&observed, &[], &ended, 0), 0);
+        observed.record_creation_times("u", &creating(0));
+        unobserved.record_creation_times("u", &creating(0));
+        assert_eq!(wait_after_deletions(&observed, &[], &ended, 0), 0, "the deleted pod counts once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ran_long_and_was_deleted_after_its_end_has_no_entry() {
+    let (backoff, ended) = (ReplacementBackoff::default(), [pod("a", 0, "Failed")]);
+    assert_eq!((wait_after_deletions(&backoff, &[], &ended, 600), backoff.len()), (0, 0));
+    assert_eq!((wait_after_deletions(&backoff, &[], &ended, 599), backoff.len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_index_has_its_own_backoff_and_the_latest_pod_counts() {
     let backoff = ReplacementBackoff::default();
     let now = Timestamp::UNIX_EPOCH;
     let pods = [pod("a", 0, "Failed"), pod("b", 0, "Failed"), pod("c", 1, "Failed"), pod("d", 5, "Failed")];
     for _ in 0..3 {
-        let delays = backoff.observe(&clique(2, "1h"), pods.iter(), now);
+        let delays = backoff.observe(&clique(2, "1h"), pods.iter(), [].iter(), now);
         assert_eq!(delays, BTreeMap::from([(0, MIN_DELAY), (1, MIN_DELAY)]));
     }
 }
@@ -102,7 +130,7 @@ async fn live_and_terminating_pods_and_pods_of_another_template_do_not_count() {
     assert_eq!(wait(&backoff, &[pod("a", 0, "Running"), terminating, outdated], 0), 0);
     assert_eq!(backoff.len(), 0);
     assert_eq!(wait(&backoff, &[pod("d", 0, "Failed")], 0), 10);
-    let other_template = backoff.observe(&clique(2, "1new"), [].into_iter(), Timestamp::UNIX_EPOCH);
+    let other_template = backoff.observe(&clique(2, "1new"), [].iter(), [].iter(), Timestamp::UNIX_EPOCH);
     assert_eq!((other_template, backoff.len()), (BTreeMap::new(), 0));
 }
 
@@ -111,16 +139,16 @@ async fn an_entry_ends_with_its_index_its_clique_or_a_long_running_replacement()
     let backoff = ReplacementBackoff::default();
     let now = Timestamp::UNIX_EPOCH;
     let ended = [pod("a", 1, "Failed")];
-    assert_eq!(backoff.observe(&clique(2, "1h"), ended.iter(), now).len(), 1);
-    assert_eq!((backoff.observe(&clique(1, "1h"), ended.iter(), now).len(), backoff.len()), (0, 0));
+    assert_eq!(backoff.observe(&clique(2, "1h"), ended.iter(), [].iter(), now).len(), 1);
+    assert_eq!((backoff.observe(&clique(1, "1h"), ended.iter(), [].iter(), now).len(), backoff.len()), (0, 0));
 
-    backoff.observe(&clique(2, "1h"), ended.iter(), now);
+    backoff.observe(&clique(2, "1h"), ended.iter(), [].iter(), now);
     backoff.record_creation_times("u", &creating(1));
     tokio::time::advance(RESET_AFTER).await;
-    backoff.observe(&clique(2, "1h"), [].into_iter(), now);
+    backoff.observe(&clique(2, "1h"), [].iter(), [].iter(), now);
     assert_eq!(backoff.len(), 0);
 
-    backoff.observe(&clique(2, "1h"), ended.iter(), now);
+    backoff.observe(&clique(2, "1h"), ended.iter(), [].iter(), now);
     backoff.forget("u");
     assert_eq!(backoff.len(), 0);
 }

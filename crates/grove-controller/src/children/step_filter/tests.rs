@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{expectations::ChildKey, plan::Stage};
+use crate::{
+    expectations::ChildKey,
+    plan::{Stage, Target},
+};
 
 fn wanted(name: &str) -> Step {
     let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
@@ -66,6 +69,32 @@ fn a_rejected_create_blocks_later_stages_of_its_failure_domain_and_a_pending_one
         requeue: after 8s
     "]]
     .assert_eq(&filtered(StepFilter::new(none, &backed_off, &pending_creates)));
+}
+
+#[test]
+fn nothing_is_created_during_the_backoff_of_as_many_rejections_as_a_plan_has_steps() {
+    let (owner, labels, pending_creates) = (owner(), BTreeMap::new(), PendingCreates::default());
+    let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
+    let of_kind = wanted("x").target().clone();
+    let filtered = |rejections: usize| {
+        let target = |nth: usize| Target { name: format!("rejected-{nth}"), ..of_kind.clone() };
+        let children = (0..rejections).map(|nth| (target(nth), ApiError::new(403, "Forbidden", "no"))).collect();
+        let retry_after = Some(Duration::from_secs(8));
+        let backed_off = BackedOffCreates { children, retry_after, ..BackedOffCreates::default() };
+        filtered(StepFilter::new(none.clone(), &backed_off, &pending_creates))
+    };
+    expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 0-worker
+        workers: create ConfigMap 1-worker
+        requeue: after 8s
+    "]]
+    .assert_eq(&filtered(MAX_STEPS - 1));
+    expect![[r"
+        requeue: after 8s
+    "]]
+    .assert_eq(&filtered(MAX_STEPS));
 }
 
 #[test]

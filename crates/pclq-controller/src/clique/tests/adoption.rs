@@ -4,6 +4,8 @@ use expect_test::expect;
 use futures::{FutureExt, StreamExt};
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, Delta, InformerOptions, UnreadableObject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{check, snapshot};
@@ -147,4 +149,18 @@ fn a_pod_without_controller_that_cannot_be_decoded_belongs_to_the_clique_that_it
     unreadable("with-earlier-state", labels(super::NAME));
     let found = unreadable_pods(&pods, &clique);
     assert_eq!(found.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect::<Vec<_>>(), ["orphan"]);
+}
+
+#[test]
+fn a_terminating_pod_without_controller_that_cannot_be_decoded_frees_its_index() {
+    let (pods, writer) = Cache::<SlimPod>::with_writer(InformerOptions::default());
+    let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator", "grove.io/podclique": super::NAME });
+    let found_with = |deletion_timestamp: Option<Time>| {
+        let mut metadata = pod(&labels, None).metadata;
+        metadata.deletion_timestamp = deletion_timestamp;
+        writer.apply_unreadable(UnreadableObject { metadata, reason: "r".to_owned() });
+        unreadable_pods(&pods, &snapshot("").clique).len()
+    };
+    assert_eq!(found_with(None), 1);
+    assert_eq!(found_with(Some(Time(Timestamp::UNIX_EPOCH))), 0);
 }

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use grove_api_types::expansion::object_count::MAX_GANG_PODS;
-use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::{Cache, Delta};
 use serde_json::json;
@@ -116,6 +116,23 @@ fn a_scaled_clique_of_a_gang_above_the_limit_triggers_the_cliques_of_later_group
 }
 
 #[test]
+fn each_of_two_cliques_that_were_scaled_in_at_once_triggers_the_later_clique_without_references() {
+    let mut gang = PodGang::clone(&gang(&json!([])));
+    let last = PodGroup { name: "llm-0-last".to_owned(), ..gang.spec.podgroups[1].clone() };
+    let reference = NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() };
+    gang.spec.podgroups[1].pod_references = vec![reference; 1000];
+    gang.spec.podgroups.push(last);
+    let cliques = Cache::from_objects([EARLIER, NAME, "llm-0-last"].map(|name| clique(name, 1000)));
+    let gangs = Cache::from_objects([gang]);
+    for (name, before) in [(EARLIER, 5000), (NAME, 4000)] {
+        let scaled_in = Delta { old: Some(clique(name, before).into()), new: Some(clique(name, 1000).into()) };
+        let later = later_cliques_after_scaling(&cliques, &gangs, &scaled_in);
+        let later: Vec<_> = later.into_iter().map(|clique| clique.name).collect();
+        assert_eq!(later, ["llm-0-last"], "{name}");
+    }
+}
+
+#[test]
 fn pods_are_created_without_waiting_for_the_gang() {
     check(
         "{replicas: 1}",
@@ -157,4 +174,16 @@ fn a_gang_triggers_the_cliques_of_its_changed_pod_groups() {
     assert_eq!(change(Some("[a]"), Some("[a]")), "");
     let one = change(Some("[a]"), Some("[b]"));
     assert!(one.contains("llm-0-decode") && !one.contains("prefill"), "{one}");
+}
+
+#[test]
+fn a_replaced_pod_group_triggers_the_cliques_of_the_groups_behind_it() {
+    let replaced = |at: usize| {
+        let mut replaced = PodGang::clone(&gang(&json!([])));
+        replaced.spec.podgroups[at].name = "llm-0-new".to_owned();
+        let delta = Delta { old: Some(gang(&json!([]))), new: Some(replaced.into()) };
+        cliques_of_changed_pod_groups(&delta).into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+    };
+    assert_eq!(replaced(0), [NAME, "llm-0-new", EARLIER]);
+    assert_eq!(replaced(1), [NAME, "llm-0-new"]);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::{Plan, Target};
@@ -81,6 +82,30 @@ fn children_that_are_not_created_use_no_budget_of_the_plan() {
         cliques: create PodClique llm-2999-decode
     "]]
     .assert_eq(&Plan { waiting: vec![], ..plan }.to_string());
+}
+
+/// The first create of a retry for a set of 20,000 missing children, after this number of rejections in the earlier retries.
+fn first_create_of_retry(earlier_rejections: usize) -> String {
+    let mut observed = without_children();
+    observed.set.spec.replicas = 5000;
+    observed.backed_off = BackedOffCreates { is_retry: true, earlier_rejections, ..BackedOffCreates::default() };
+    plan(&observed).steps().next().map(ToString::to_string).unwrap_or_default()
+}
+
+#[test]
+fn a_retry_without_budget_for_all_creates_begins_behind_those_of_the_earlier_retries() {
+    assert_eq!(first_create_of_retry(0), "create Service llm-0");
+    assert_eq!(first_create_of_retry(4096), "create Service llm-4096");
+    assert_eq!(first_create_of_retry(20_000 + 7), "create Service llm-7", "after the last create, it begins again");
+    assert_eq!(first_create_of_retry(6000), "create Service llm-0", "the gangs wait for the services");
+}
+
+#[test]
+fn a_retry_with_budget_for_all_creates_sends_all_of_them() {
+    let mut observed = without_children();
+    let all = plan(&observed).steps().count();
+    observed.backed_off = BackedOffCreates { is_retry: true, earlier_rejections: 3, ..BackedOffCreates::default() };
+    assert_eq!(plan(&observed).steps().count(), all);
 }
 
 #[test]
