@@ -1,5 +1,5 @@
 //! The environment variables that Grove sets in containers. They precede the container's own variables, in the order of this
-//! file, so that the own variables can refer to them. Their values: `clique/desired/env.rs` of pclq-controller, and for
+//! file, so that the own variables can refer to them: [`prepend`] inserts them. Their values: `clique/desired/env.rs` of pclq-controller, and for
 //! `GROVE_PCSG_*` `scaling_group/desired/pod_clique.rs` of pcs-controller.
 
 use serde_json::{Map, Value};

@@ -1,6 +1,6 @@
-//! Creates of children that the API server rejected. Each owner retries them with exponential backoff, and sooner when an object
-//! of the namespace is deleted, since that may free quota. In a terminating namespace a plan has no creates. So the API server rejects
-//! only creates that were sent before the watch event of that namespace.
+//! Creates of children that the API server rejected, for example with code 403 because of a quota. Each owner retries them with
+//! exponential backoff, and sooner when an object of the namespace is deleted, since that may free quota. In a terminating namespace a
+//! plan has no creates. So the API server rejects only creates that were sent before the watch event of that namespace.
 //!
 //! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
 //! decides whether that reconcile sends the create. Until the backoff ends, the plan omits the create and requeues the owner.

@@ -1,4 +1,5 @@
-//! Publishes `events.k8s.io/v1` events in the background, so that no reconcile waits for them.
+//! Publishes `events.k8s.io/v1` events in the background, so that no reconcile waits for them. `event_correlator.rs` omits repeated
+//! warnings. The executor decides which events a stage causes (`executor/stage_events.rs`).
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,8 @@
 //! Name conflicts: an object that an owner does not control has the name of a child that the owner wants to create. Pure.
 //!
+//! The plan omits the create and all later creates of the same replica (`children/step_filter.rs`), and waits. A change of the object
+//! triggers the owner (`name_waiters.rs`).
+//!
 //! The conflicts here are those in the caches. The executor finds the others after *already exists*. A pod takes another name
 //! instead: see `clique/plan/names.rs` of pclq-controller.
 

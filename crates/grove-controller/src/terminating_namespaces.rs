@@ -1,5 +1,8 @@
 //! The terminating namespaces, from an informer. The API server rejects every create in such a namespace. It deletes the pods of the
 //! namespace first, and their owners later, so an owner would try to replace each deleted pod.
+//!
+//! Plans in such a namespace have no creates (`children/step_filter.rs`; for pods `clique/plan/creates.rs`), and no event about its
+//! objects is published (`events.rs`). The end of the termination triggers the owners (`triggers.rs`).
 
 use grove_api_types::deletion::is_terminating;
 use grove_runtime::{

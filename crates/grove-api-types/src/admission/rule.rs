@@ -1,4 +1,5 @@
-//! The rules by name, with a description of each. Metrics count denials by these names, and test rows have them as titles.
+//! The rules by name, with a description of each. Metrics count denials by these names, and test rows have them as titles. The checks
+//! are in `validate/`, one file per subject.
 
 /// Defines a closed set of rules. The doc comment of a rule is also its description for users.
 macro_rules! rules {

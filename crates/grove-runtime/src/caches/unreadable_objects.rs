@@ -1,6 +1,7 @@
 //! Objects that exist in the API server and that could not be decoded.
 //!
-//! One such object must not affect any other. So each object of a list and of a watch is decoded on its own.
+//! One such object must not affect any other. So each object of a list and of a watch is decoded on its own. The cache keeps the last
+//! state of the object that could be decoded (`indexer.rs`). ADR 19 lists what the owner of the object does.
 
 use std::{collections::BTreeMap, sync::Arc};
 

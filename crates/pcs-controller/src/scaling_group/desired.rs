@@ -1,4 +1,4 @@
-//! The desired children of a scaling group: one file per kind.
+//! The desired children of a scaling group: one file per kind. `set/desired.rs` describes how to add a kind.
 
 use grove_controller::children::ChildKinds;
 

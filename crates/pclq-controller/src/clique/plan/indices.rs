@@ -1,4 +1,6 @@
-//! Decides which pods stay, which are deleted, and which indices get a new pod, so that live indices are dense from 0.
+//! Decides which pods stay, which are deleted, and which indices get a new pod, so that live indices are dense from 0. The
+//! indices are those of the pods of one clique. A scale-in of a set or a scaling group deletes the children of the replicas that
+//! `grove-api-types/src/expansion.rs` no longer expands (`children/child_plan.rs` of grove-controller).
 
 use std::collections::BTreeMap;
 

@@ -53,7 +53,8 @@ impl ChildKind for Autoscalers {
         })
     }
 
-    /// Grove sets no annotations, so the live ones stay. A retained minimum stays, too. The metrics are compared as one list, with
+    /// Compares the target, the bounds and the metrics; `children/drift.rs` compares the labels and the owner reference. Grove sets no
+    /// annotations, so the live ones stay. A retained minimum stays, too. The metrics are compared as one list, with
     /// quantities compared as numbers.
     fn patch(live: &SlimAutoscaler, mut desired: SlimAutoscaler) -> Option<Step> {
         if std::mem::take(&mut desired.spec.retains_min_replicas) {
