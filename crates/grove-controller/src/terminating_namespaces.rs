@@ -3,6 +3,9 @@
 //!
 //! Plans in such a namespace have no creates (`children/step_filter.rs`; for pods `clique/plan/creates.rs`), and no event about its
 //! objects is published (`events.rs`). The end of the termination triggers the owners (`triggers.rs`).
+//!
+//! The informer is optional: while RBAC forbids it, every namespace counts as active. Then the first rejected create ends a plan, and
+//! rejected creates have a backoff.
 
 use grove_api_types::deletion::is_terminating;
 use grove_runtime::{
@@ -79,7 +82,7 @@ impl TerminatingNamespaces {
     }
 
     fn informer_options() -> InformerOptions<SlimNamespace> {
-        InformerOptions::<SlimNamespace>::default().with_filter(SlimNamespace::is_terminating)
+        InformerOptions::<SlimNamespace>::default().with_filter(SlimNamespace::is_terminating).optional()
     }
 
     /// The permission of the informer.
@@ -99,7 +102,11 @@ impl TerminatingNamespaces {
 
 #[cfg(test)]
 mod tests {
-    use grove_runtime::caches::DecodedObject;
+    use std::time::Duration;
+
+    use grove_api_types::configuration::OperatorConfiguration;
+    use grove_runtime::{caches::DecodedObject, client::Clients};
+    use grove_test_support::mock_api_server::{self, MockResponse};
     use serde_json::{Value, json};
 
     use super::*;
@@ -130,6 +137,19 @@ mod tests {
         assert!(!["active", "without-status", "not-created-yet"].into_iter().any(is_terminating));
         assert!(["by-phase", "by-timestamp", "beyond-the-range"].into_iter().all(is_terminating));
         assert_eq!(cache.len(), 3, "active namespaces use no memory");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_without_the_permission_starts_and_every_namespace_counts_as_active() {
+        let (client, log) = mock_api_server::client(|_| MockResponse::error(403, "Forbidden"));
+        let clients = Clients { requests: client.clone(), watches: client };
+        let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
+        let namespaces = TerminatingNamespaces::start(&runtime);
+        let ready = tokio::time::timeout(Duration::from_mins(1), runtime.readiness().wait()).await;
+        assert!(ready.is_ok(), "{:?}", runtime.readiness().pending());
+        assert!(!namespaces.contains("ns"));
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert!(log.requests().len() <= 130, "{} requests in ten minutes", log.requests().len());
     }
 
     #[test]

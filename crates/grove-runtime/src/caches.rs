@@ -262,7 +262,7 @@ impl<K: Resource> Cache<K> {
         (cache.clone(), Writer(cache))
     }
 
-    fn new(InformerOptions { config: _, filter, indices, observers }: InformerOptions<K>) -> Self {
+    fn new(InformerOptions { config: _, filter, indices, observers, is_optional: _ }: InformerOptions<K>) -> Self {
         let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices)));
         let (served, relists, changed) = (Sender::new(true), Sender::new(0), Arc::default());
         Self { indexer, observers: observers.into(), subscribers: Arc::default(), served, relists, changed }
@@ -305,7 +305,7 @@ impl<K: Resource> Writer<K> {
         let deltas = match event {
             Event::Replace(objects) => indexer.replace(objects),
             Event::ReplaceAfterRestore(objects) => indexer.replace_after_restore(objects),
-            Event::NotServed => indexer.replace(vec![]),
+            Event::NotServed | Event::Forbidden => indexer.replace(vec![]),
             Event::Error(_) => vec![],
             Event::Apply(object) => indexer.apply(object),
             Event::Delete(object) => indexer.delete(object).into_iter().collect(),
@@ -338,7 +338,7 @@ struct Changes<K> {
 }
 
 /// Starts the informer of one kind on its own task. `ready` completes with the first list, or when the API server does not
-/// serve the kind.
+/// serve the kind. For an [optional](InformerOptions::optional) informer, it also completes if the list is forbidden.
 ///
 /// `dyntype` names a kind that is known only at run time; it is `()` for all others. After a gap in the watch,
 /// [`Cache::subscribe`] yields one delta for each object that differs or was deleted.
@@ -354,40 +354,36 @@ where
 {
     let kind = K::kind(dyntype).into_owned();
     let cache_metrics = CacheMetrics::new(metrics, &kind, &options.indices);
-    let reflector = Reflector::new(api, kind.clone(), options.config.clone(), options.filter, metrics.clone());
+    let reflector = Reflector::new(api, kind.clone(), &options, metrics.clone());
     let (cache, writer) = Cache::with_writer(options);
     let mut ready = Some(ready);
     tokio::spawn(reflector.run(move |event| {
         let served = match &event {
             Event::Replace(_) | Event::ReplaceAfterRestore(_) => Some(true),
             Event::NotServed => Some(false),
-            Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
+            Event::Forbidden | Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
         };
+        let is_forbidden = matches!(event, Event::Forbidden);
         if let (Event::Error(error), Some(ready)) = (&event, &ready) {
             ready.set_reason(error);
         }
-        log_unreadable(&kind, &writer.apply_event(event).to_log);
+        unreadable_objects::log(&kind, &writer.apply_event(event).to_log);
         let Writer(store) = &writer;
         cache_metrics.set(&store.indexer.read());
         if served == Some(true) {
             store.relists.send_modify(|relists| *relists += 1);
         }
-        let Some(served) = served else { return };
-        store.served.send_if_modified(|was| std::mem::replace(was, served) != served);
-        if let Some(ready) = ready.take() {
+        if let Some(served) = served {
+            store.served.send_if_modified(|was| std::mem::replace(was, served) != served);
+        }
+        if let Some(ready) = ready.take_if(|_| is_forbidden || served.is_some()) {
+            if is_forbidden {
+                tracing::warn!(kind, "the service works without the objects of this kind, which it may not read");
+            }
             ready.set_ready();
         }
     }));
     cache
-}
-
-/// Logs each object once, without any of its values: they may be secret.
-fn log_unreadable(kind: &str, objects: &[Arc<UnreadableObject>]) {
-    for object in objects {
-        let UnreadableObject { metadata, reason } = &**object;
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        tracing::warn!(kind, namespace, name, reason, "the object could not be decoded; it counts as existing");
-    }
 }
 
 #[cfg(test)]

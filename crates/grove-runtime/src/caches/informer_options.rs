@@ -18,6 +18,7 @@ pub struct InformerOptions<K> {
     pub(super) filter: Option<Filter<K>>,
     pub(super) indices: Vec<Index<K>>,
     pub(super) observers: Vec<DeltaObserver<K>>,
+    pub(super) is_optional: bool,
 }
 
 impl<K> Debug for InformerOptions<K> {
@@ -39,7 +40,7 @@ impl<K: Resource> Default for InformerOptions<K> {
 impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
     /// The selectors, the page size and the timeout of `config` count. Lists are always consistent reads.
     fn from(config: watcher::Config) -> Self {
-        Self { config, filter: None, indices: vec![Index::OWNER], observers: vec![] }
+        Self { config, filter: None, indices: vec![Index::OWNER], observers: vec![], is_optional: false }
     }
 }
 
@@ -65,6 +66,14 @@ impl<K> InformerOptions<K> {
     #[must_use]
     pub fn with_observer(mut self, observer: impl Fn(&Delta<K>) + Send + Sync + 'static) -> Self {
         self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// The service can work without the objects. If its account may not read them, the cache is empty until it may, and the
+    /// service is ready.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.is_optional = true;
         self
     }
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{Filter, unreadable_objects::DecodedObject};
+use super::{Filter, InformerOptions, unreadable_objects::DecodedObject};
 use crate::{api_error::ApiError, backoff::Backoff, client::with_timeout, failure_log::FailureLog, metrics::Metrics};
 
 /// The limit for one page of a list, and for the start of a watch.
@@ -47,6 +47,8 @@ pub(super) enum Event<K> {
     ReplaceAfterRestore(Vec<DecodedObject<K>>),
     /// The API server does not serve the kind.
     NotServed,
+    /// The account of the service may not read the kind, and the informer is optional.
+    Forbidden,
     /// A list or a watch failed for this reason.
     Error(String),
     /// One object was created or changed.
@@ -64,6 +66,7 @@ pub(super) struct Reflector<K> {
     kind: String,
     config: watcher::Config,
     filter: Option<Filter<K>>,
+    is_optional: bool,
     metrics: Metrics,
     backoff: Backoff,
     /// The resource version of the last event. `None` means that a list comes next.
@@ -91,6 +94,10 @@ impl Error {
     /// A list finds every kind that is served, so 404 means that the kind is not served.
     fn is_not_served(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404)
+    }
+
+    fn is_forbidden(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 403)
     }
 
     /// A response or an event is not in the format of the API. kube reports such an event as a status without a code.
@@ -127,20 +134,15 @@ impl<K> Reflector<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    pub(super) fn new(
-        api: Api<K>,
-        kind: String,
-        config: watcher::Config,
-        filter: Option<Filter<K>>,
-        metrics: Metrics,
-    ) -> Self {
+    pub(super) fn new(api: Api<K>, kind: String, options: &InformerOptions<K>, metrics: Metrics) -> Self {
         let requests = Request::new(api.resource_url());
         Self {
             client: api.into_client(),
             requests,
             kind,
-            config,
-            filter,
+            config: options.config.clone(),
+            filter: options.filter,
+            is_optional: options.is_optional,
             metrics,
             backoff: Backoff::for_watches(),
             version: None,
@@ -164,9 +166,13 @@ where
                 Err(error) => {
                     self.is_interrupted = true;
                     self.was_unreachable |= error.is_without_answer();
+                    let is_forbidden = self.is_optional && error.is_forbidden();
                     // After a malformed event, the next watch would receive the same event again.
-                    if error.is_expired() || error.is_not_served() || error.is_malformed() {
+                    if error.is_expired() || error.is_not_served() || error.is_malformed() || is_forbidden {
                         self.version = None;
+                    }
+                    if is_forbidden {
+                        sink(Event::Forbidden);
                     }
                     (error.to_string(), error.retry_after())
                 }

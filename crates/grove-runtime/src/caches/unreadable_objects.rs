@@ -20,6 +20,15 @@ pub struct UnreadableObject {
     pub reason: String,
 }
 
+/// Logs each object once, without any of its values: they may be secret.
+pub(super) fn log(kind: &str, objects: &[Arc<UnreadableObject>]) {
+    for object in objects {
+        let UnreadableObject { metadata, reason } = &**object;
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        tracing::warn!(kind, namespace, name, reason, "the object could not be decoded; it counts as existing");
+    }
+}
+
 /// The namespace and the name of an object. The namespace of a cluster-scoped object is empty.
 pub(super) fn key(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())

@@ -14,7 +14,7 @@ use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 
@@ -35,6 +35,7 @@ async fn a_service_reports_a_missing_requirement_and_recovers() {
     lease::acquired_by_another(&cluster, &ns).await;
     lease::duplicate_identity(&cluster, &ns).await;
     without_permission(&cluster, &ns).await;
+    without_permission_for_namespaces(&cluster, &ns).await;
     without_valid_token(&cluster, &ns).await;
     without_crd(&cluster, &ns).await;
     without_topology_crds(&cluster, &ns).await;
@@ -66,6 +67,24 @@ async fn without_permission(cluster: &TestCluster, ns: &Namespace) {
         three_cliques_are_ready(state, 1) && status.is_some_and(|status| status.last_errors.is_empty())
     })
     .await;
+}
+
+/// A controller that may not read namespaces starts and reconciles, as after an update of its image without its `ClusterRole`.
+async fn without_permission_for_namespaces(cluster: &TestCluster, ns: &Namespace) {
+    let roles = Api::<ClusterRole>::all(ns.client.clone());
+    for (service, replicas) in [("pcs-controller", 2_u8), ("pclq-controller", 1)] {
+        let mut role = roles.get(service).await.expect("the ClusterRole");
+        let is_other = |rule: &PolicyRule| rule.resources.as_deref() != Some(&["namespaces".to_owned()]);
+        role.rules = role.rules.map(|rules| rules.into_iter().filter(is_other).collect());
+        roles.replace(service, &PostParams::default(), &role).await.expect("the ClusterRole is replaced");
+        propagation::wait_for_permission(&ns.client, service, "list", ("", "namespaces"), false).await;
+        let replica = ServiceReplica::take_over(cluster, service, &[]).await;
+        cluster.wait_for_log(service, "the service works without the objects of this kind").await;
+        ns.scale::<PodCliqueSet>("llm", replicas.into()).await;
+        ns.wait_for("the scaled set is ready", |state| three_cliques_are_ready(state, replicas.into())).await;
+        replica.stop().await;
+        cluster.up().await;
+    }
 }
 
 /// The token of one service expires while the service runs. The `ServiceAccount`s of the others are recreated, which

@@ -102,6 +102,49 @@ async fn the_cache_of_a_removed_kind_is_emptied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_cache_of_an_optional_kind_is_empty_and_ready_while_the_kind_may_not_be_read() {
+    let (allowed, watches) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), AtomicU32::new(0));
+    let server = Arc::clone(&allowed);
+    let mut informer = start(InformerOptions::default().optional(), move |request| {
+        match (server.load(Ordering::SeqCst), request.is_watch()) {
+            (false, _) => MockResponse::error(403, "Forbidden"),
+            (true, false) => config_maps(5, &[map("a", 1)]),
+            (true, true) if watches.fetch_add(1, Ordering::SeqCst) == 0 => {
+                server.store(false, Ordering::SeqCst);
+                MockResponse::Watch { events: vec![], stays_open: false }
+            }
+            (true, true) => OPEN,
+        }
+    });
+    let ready = tokio::time::timeout(Duration::from_mins(1), informer.ready.wait()).await;
+    assert!(ready.is_ok() && informer.cache.is_empty());
+    assert!(informer.cache.is_served(), "403 does not show whether the kind is served");
+    allowed.store(true, Ordering::SeqCst);
+    assert_eq!(informer.next().await, "+a");
+    assert_eq!(informer.next().await, "-a", "without a watch, the state may be wrong for ever");
+    allowed.store(true, Ordering::SeqCst);
+    assert_eq!(informer.next().await, "+a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_of_a_required_kind_is_not_ready_and_retains_its_objects_while_the_kind_may_not_be_read() {
+    let allowed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let server = Arc::clone(&allowed);
+    let mut informer = over(move |request| match (server.load(Ordering::SeqCst), request.is_watch()) {
+        (false, _) | (true, true) => MockResponse::error(403, "Forbidden"),
+        (true, false) => config_maps(5, &[map("a", 1)]),
+    });
+    let minutes = |count| tokio::time::sleep(Duration::from_mins(count));
+    minutes(5).await;
+    assert!(!informer.ready.pending().is_empty());
+    allowed.store(true, Ordering::SeqCst);
+    assert_eq!(informer.next().await, "+a");
+    minutes(5).await;
+    assert_eq!(informer.names(), ["a"]);
+    assert_eq!(informer.deltas.next().now_or_never().flatten().map(|delta| text(&delta)), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_readiness_reason_names_the_error_and_the_remedy() {
     for (code, expected) in [
         (
