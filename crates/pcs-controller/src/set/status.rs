@@ -32,8 +32,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
     let errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
-    let rejection = rejections::first_rejection(result, &observed.backed_off, &conflicts)
-        .or_else(|| plan.waiting.first().map(|waiting| (waiting.reason, waiting.message.clone())));
+    let rejection =
+        rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| terminating_namespace(plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
@@ -57,6 +57,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         update_progress: old.update_progress,
         current_generation_hash: Some(hashes.generation_hash.clone()),
     }
+}
+
+/// Why the plan creates nothing, if the namespace is terminating. The other reasons to wait are name conflicts. Those that a user has to
+/// resolve are among the rejections. The others end by themselves one after the other, and each end would be a further status write.
+fn terminating_namespace(plan: &Plan) -> Option<(&'static str, String)> {
+    let waiting = plan.waiting.iter().find(|waiting| waiting.reason == available::NAMESPACE_TERMINATING)?;
+    Some((waiting.reason, waiting.message.clone()))
 }
 
 /// Every change of a set's status is written at once: its cliques and groups already throttle theirs.

@@ -8,7 +8,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Step;
 use grove_runtime::caches::UnreadableObject;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
@@ -58,6 +58,22 @@ fn a_service_name_conflict_blocks_only_its_replica() {
         wait: NameConflict Service llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
     "]],
     );
+}
+
+/// The children of an earlier set of the same name disappear one after the other. A status write for each of them would be too many.
+#[test]
+fn the_status_does_not_name_terminating_objects_with_the_names_of_children() {
+    let mut observed = new(SET);
+    observed.name_conflicts = vec![foreign::<PodClique>("llm-0-decode"), foreign::<PodClique>("llm-1-decode")];
+    for conflict in &mut observed.name_conflicts {
+        conflict.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    }
+    assert!(plan(&observed).waiting.iter().any(|waiting| waiting.reason == "NameTerminating"));
+    while let Some(conflict) = observed.name_conflicts.pop() {
+        let condition = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH).conditions.remove(0);
+        assert_eq!(condition.message, "0 of 2 replicas are available", "without {}", conflict.target);
+        assert_eq!(condition.reason, "MinimumReplicasUnavailable");
+    }
 }
 
 #[test]
