@@ -106,7 +106,10 @@ mod tests {
 
     use grove_api_types::configuration::OperatorConfiguration;
     use grove_runtime::{caches::DecodedObject, client::Clients};
-    use grove_test_support::mock_api_server::{self, MockResponse};
+    use grove_test_support::{
+        check_watched_kind,
+        mock_api_server::{self, MockResponse},
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -150,6 +153,12 @@ mod tests {
         assert!(!namespaces.contains("ns"));
         tokio::time::sleep(Duration::from_mins(10)).await;
         assert!(log.requests().len() <= 130, "{} requests in ten minutes", log.requests().len());
+    }
+
+    #[test]
+    fn an_edited_namespace_affects_no_other() {
+        let fields = json!({ "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Terminating" } });
+        check_watched_kind!(SlimNamespace, fields);
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub type Key = (String, String);
 /// `Kind` is the type of the objects in the cache, and `fields` has the fields of a valid object except for its metadata.
 ///
 /// It is a macro because the cache is a type of `grove-runtime`, which this crate does not import. The layout test
-/// `every_watched_kind_has_a_fuzz_test` requires a call for each kind that a service watches.
+/// `every_watched_kind_has_a_fuzz_test` requires a call for each kind that a service watches. A kind that has no cache has a test of
+/// its own, which calls [`object`].
 #[macro_export]
 macro_rules! check_watched_kind {
     ($kind:ty, $fields:expr) => {

@@ -10,6 +10,8 @@ use super::*;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog};
 use tokio_util::sync::CancellationToken;
 
+mod fuzzed_leases;
+
 /// A mock API server that stores one Lease.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<ServerState>>);
