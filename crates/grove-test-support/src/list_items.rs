@@ -47,7 +47,8 @@ pub fn object<K: Resource<DynamicType = ()>>(fields: &Value) -> Value {
     object["metadata"] = json!({
         "name": "edited", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 3,
         "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": "9999-12-31T23:59:59Z",
-        "labels": { "app.kubernetes.io/part-of": "o" }, "annotations": { "k": "v" }, "finalizers": ["f"],
+        "labels": { "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "o" },
+        "annotations": { "k": "v" }, "finalizers": ["f"],
         "ownerReferences": [owner],
         "managedFields": [{ "manager": "m", "operation": "Update", "time": "9999-12-31T23:59:59Z", "fieldsV1": { "f:spec": {} } }],
     });

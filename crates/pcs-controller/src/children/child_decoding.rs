@@ -1,7 +1,7 @@
 //! Decodes children of kinds that other programs use, too. Of their objects only the metadata is decoded and stored: a foreign
 //! object can have the name of a child, and nothing else about it matters.
 
-use grove_api_types::labels::PART_OF;
+use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -33,8 +33,10 @@ where
     Ok((metadata, spec))
 }
 
-/// Whether the object has the controller of a child, or the label by which a set adopts it.
+/// Whether the object has the controller of a child, or Grove's label, without which no set adopts it. So a child that lost its
+/// labels is decoded and repaired. Many other programs set the label `app.kubernetes.io/part-of`, so it does not count.
 fn may_be_child(metadata: &ObjectMeta) -> bool {
-    let is_labelled = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(PART_OF));
+    let manager = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
+    let is_labelled = manager.is_some_and(|manager| manager == GROVE_OPERATOR);
     is_labelled || controller_of(metadata).is_some_and(is_of_kind::<PodCliqueSet>)
 }

@@ -21,11 +21,23 @@ fn only_the_metadata_of_a_foreign_object_is_decoded() {
 }
 
 #[test]
-fn the_spec_of_an_object_with_a_label_of_grove_or_a_set_as_controller_is_decoded() {
-    let labelled =
-        json!({ "name": "a", "labels": { "app.kubernetes.io/part-of": "llm" }, "annotations": { "k": "v" } });
+fn the_spec_of_an_object_with_labels_that_other_programs_set_is_not_decoded() {
+    for labels in [
+        json!({ "app.kubernetes.io/part-of": "llm" }),
+        json!({ "app.kubernetes.io/part-of": "llm", "app.kubernetes.io/managed-by": "Helm" }),
+    ] {
+        let metadata = json!({ "name": "a", "labels": labels });
+        let service: SlimService = decode(&object(&metadata, &json!({ "ports": "invalid" }))).expect("metadata");
+        assert_eq!(service.spec, None, "{metadata}");
+    }
+}
+
+#[test]
+fn the_spec_of_an_object_with_the_label_of_grove_or_a_set_as_controller_is_decoded() {
+    let labels = |manager: &str| json!({ "app.kubernetes.io/managed-by": manager });
+    let labelled = json!({ "name": "a", "labels": labels("grove-operator"), "annotations": { "k": "v" } });
     let owner = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "llm", "uid": "u" });
-    let mut controlled = json!({ "name": "a", "ownerReferences": [owner] });
+    let mut controlled = json!({ "name": "a", "labels": labels("edited"), "ownerReferences": [owner] });
     controlled["ownerReferences"][0]["controller"] = json!(true);
     for metadata in [labelled, controlled] {
         let spec = json!({ "clusterIP": "None" });
