@@ -8,13 +8,7 @@ mod rate_limiter;
 mod work_queue;
 mod worker;
 
-use std::{
-    collections::BTreeMap,
-    error::Error,
-    pin::pin,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, error::Error, pin::pin, sync::Arc, time::Duration};
 
 use futures::{
     Stream, StreamExt,
@@ -43,6 +37,7 @@ use crate::{
     plan::Plan,
     predicates::metadata_or_generation_changed,
     requeue::Requeue,
+    state_metrics::EntryCount,
     status_policy::StatusPolicy,
     triggers::Trigger,
 };
@@ -148,9 +143,11 @@ where
         let (deleted, deleted_objects) = mpsc::unbounded();
         let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
         let queue_metrics = manager.work_queue_metrics().of_queue(name);
-        let (failing, cooldowns) = (Arc::clone(&rate_limiter), queue_metrics.cooldowns());
+        let (failing, deleted_count) = (Arc::clone(&rate_limiter), EntryCount::default());
         manager.state_metrics().add(name, "failing_objects", move || failing.len());
-        manager.state_metrics().add(name, "cooldowns", move || cooldowns.load(Ordering::Relaxed));
+        manager.state_metrics().add_count(name, "cooldowns", queue_metrics.cooldowns());
+        manager.state_metrics().add_count(name, "delayed_keys", queue_metrics.delayed_keys());
+        manager.state_metrics().add_count(name, "deleted_during_reconcile", &deleted_count);
         let mut controller = Controller {
             leadership: manager.leadership().clone(),
             cache,
@@ -159,6 +156,7 @@ where
             rate_limiter: Arc::clone(&rate_limiter),
             deleted,
             deleted_during_reconcile: BTreeMap::new(),
+            deleted_count,
         };
         let worker = Worker { controller: name, metrics, rate_limiter };
         let reconciling = async {
@@ -196,6 +194,8 @@ struct Controller<K> {
     deleted: mpsc::UnboundedSender<Arc<K>>,
     /// Objects that were deleted during a reconcile that has not ended.
     deleted_during_reconcile: BTreeMap<Key, Arc<K>>,
+    /// Their number, for the metric.
+    deleted_count: EntryCount,
 }
 
 impl<K: Resource<DynamicType = ()>> Controller<K> {
@@ -227,10 +227,12 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
         let now = Instant::now();
         self.queue.done(&key, elapsed, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
+            self.deleted_count.set(self.deleted_during_reconcile.len());
             // The reconcile may have created children and stored state after its dependents were deleted.
             self.report_deletion(object);
+        } else {
+            self.queue.add_after(key, requeue, now);
         }
-        self.queue.add_after(key, requeue, now);
     }
 
     fn accept(&mut self, input: Input<K>) {
@@ -247,6 +249,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
                 self.queue.remove(&key);
                 if self.queue.is_processing(&key) {
                     self.deleted_during_reconcile.insert(key, Arc::clone(&object));
+                    self.deleted_count.set(self.deleted_during_reconcile.len());
                 }
                 self.report_deletion(object);
             }

@@ -2,7 +2,10 @@
 //! its object at the latest. Only an orphan deletion is remembered for at least ten minutes after the deletion of its object, until
 //! the next deletion. Without objects all other values are 0.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use parking_lot::Mutex;
 use prometheus::{
@@ -16,6 +19,20 @@ pub type NamedCount<C> = (&'static str, fn(&C) -> usize);
 
 /// Counts the entries of a map.
 type Count = Box<dyn Fn() -> usize + Send + Sync>;
+
+/// The number of entries of a map that only its owner can read. A clone shares it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EntryCount(Arc<AtomicUsize>);
+
+impl EntryCount {
+    pub(crate) fn set(&self, entries: usize) {
+        self.0.store(entries, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// The maps of a process. A clone shares them.
 #[derive(Clone, Default)]
@@ -42,6 +59,12 @@ impl StateMetrics {
     /// Adds a map. `count` returns the number of its entries when the metrics are scraped.
     pub fn add(&self, controller: &'static str, name: &'static str, count: impl Fn() -> usize + Send + Sync + 'static) {
         self.maps.lock().push(StateMap { controller, name, count: Box::new(count) });
+    }
+
+    /// Adds a map with a count that its owner updates.
+    pub(crate) fn add_count(&self, controller: &'static str, name: &'static str, count: &EntryCount) {
+        let count = count.clone();
+        self.add(controller, name, move || count.get());
     }
 
     /// Adds maps of the `context` of a controller. The metrics do not keep the context alive.

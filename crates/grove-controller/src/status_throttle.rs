@@ -92,14 +92,14 @@ impl StatusThrottle {
         Ok(())
     }
 
-    /// The number of objects with a delayed or withheld status.
-    pub fn len(&self) -> usize {
-        self.unwritten_by_uid.lock().len() + self.withheld_since_by_uid.lock().len()
+    /// The number of objects with delayed progress.
+    pub fn delayed(&self) -> usize {
+        self.unwritten_by_uid.lock().len()
     }
 
-    /// Whether no status is delayed or withheld.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// The number of objects with a withheld status.
+    pub fn withheld(&self) -> usize {
+        self.withheld_since_by_uid.lock().len()
     }
 
     /// Drops the delayed status of an object that was deleted, or that has the status.
@@ -230,13 +230,28 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(withheld(), Some(POLICY.max_stale_delay));
             throttle.forget(&object("a"));
-            assert!(throttle.is_empty());
+            assert_eq!(throttle.withheld(), 0);
             assert_eq!(withheld(), Some(POLICY.max_stale_delay));
             assert_eq!(write(&throttle, &object("a"), StatusChange::Significant), Ok(()));
-            assert!(throttle.is_empty());
+            assert_eq!(throttle.withheld(), 0);
             assert_eq!(withheld(), Some(POLICY.max_stale_delay));
             assert_eq!(throttle.withhold(&object("a"), false), None);
-            assert!(throttle.is_empty());
+            assert_eq!(throttle.withheld(), 0);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delayed_and_withheld_statuses_are_counted_separately_until_their_objects_are_deleted() {
+        let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
+        let counts = || (throttle.delayed(), throttle.withheld());
+        for uid in ["a", "b"] {
+            assert!(throttle.admit(&object(uid), StatusChange::Progress).is_err());
+        }
+        assert!(throttle.withhold(&object("a"), true).is_some());
+        assert_eq!(counts(), (2, 1));
+        throttle.forget(&object("a"));
+        assert_eq!(counts(), (1, 0));
+        throttle.forget(&object("b"));
+        assert_eq!(counts(), (0, 0));
     }
 }

@@ -113,9 +113,14 @@ impl StatusWriter {
         Ok(None)
     }
 
-    /// The number of objects with a delayed or withheld status.
+    /// The number of objects with delayed progress.
     pub fn delayed_statuses(&self) -> usize {
-        self.throttle.len()
+        self.throttle.delayed()
+    }
+
+    /// The number of objects with a status that is withheld because the caches are stale.
+    pub fn withheld_statuses(&self) -> usize {
+        self.throttle.withheld()
     }
 
     /// Drops the delayed status of an object that was deleted, or that has the status again.

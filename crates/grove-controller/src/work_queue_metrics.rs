@@ -1,13 +1,6 @@
 //! The metrics of a work queue, with client-go's names.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grove_runtime::metrics::register;
 use parking_lot::Mutex;
@@ -17,6 +10,8 @@ use prometheus::{
     proto::MetricFamily,
 };
 use tokio::time::Instant;
+
+use crate::state_metrics::EntryCount;
 
 /// Buckets of client-go's work queue histograms: 10 ns to 1000 s.
 const BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
@@ -31,7 +26,8 @@ pub(crate) struct QueueMetrics {
     queue_duration: Histogram,
     work_duration: Histogram,
     in_flight: InFlight,
-    cooldowns: Arc<AtomicUsize>,
+    cooldowns: EntryCount,
+    delayed_keys: EntryCount,
 }
 
 /// The metrics of all work queues of a process.
@@ -81,7 +77,8 @@ impl WorkQueueMetrics {
             queue_duration: self.queue_duration.with_label_values(&[name]),
             work_duration: self.work_duration.with_label_values(&[name]),
             in_flight: self.in_flight.lock().entry(name.to_owned()).or_default().clone(),
-            cooldowns: Arc::default(),
+            cooldowns: EntryCount::default(),
+            delayed_keys: EntryCount::default(),
         }
     }
 }
@@ -115,12 +112,13 @@ impl QueueMetrics {
     }
 
     /// The number of cooldowns, which `grove_state_entries` contains.
-    pub(crate) fn cooldowns(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.cooldowns)
+    pub(crate) fn cooldowns(&self) -> &EntryCount {
+        &self.cooldowns
     }
 
-    pub(crate) fn set_cooldowns(&self, count: usize) {
-        self.cooldowns.store(count, Ordering::Relaxed);
+    /// The number of delayed keys, which `grove_state_entries` contains. The depth contains only those with a status.
+    pub(crate) fn delayed_keys(&self) -> &EntryCount {
+        &self.delayed_keys
     }
 
     pub(crate) fn set_depth(&self, reconciles: usize, statuses: usize) {

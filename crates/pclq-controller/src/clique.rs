@@ -119,13 +119,15 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 6] = [
+const STATE_MAPS: [NamedCount<Context>; 8] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
     ("replacement_backoff", |ctx| ctx.replacements.len()),
     ("delayed_statuses", |ctx| ctx.status_writer.delayed_statuses()),
+    ("withheld_statuses", |ctx| ctx.status_writer.withheld_statuses()),
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
+    ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
 ];
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods, unless its deletion orphaned them.

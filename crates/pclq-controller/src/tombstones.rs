@@ -60,9 +60,14 @@ impl Tombstones {
         self.pods.lock().get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 
-    /// The number of tombstones, and of existing pods that ended.
+    /// The number of tombstones.
     pub(crate) fn len(&self) -> usize {
-        self.pods.lock().values().map(PodsByIndex::len).sum::<usize>() + self.ended_uids.lock().len()
+        self.pods.lock().values().map(PodsByIndex::len).sum()
+    }
+
+    /// The number of existing pods that ended before they were terminating.
+    pub(crate) fn ended_pods(&self) -> usize {
+        self.ended_uids.lock().len()
     }
 
     /// Removes the tombstones of a clique after its deletion.
@@ -190,7 +195,7 @@ mod tests {
         let phase_and_hash = |pod: &Arc<SlimPod>| (pod.status.phase.clone(), pod.labels().get(TEMPLATE_HASH).cloned());
         let expected = (Some("Failed".to_owned()), Some("1h".to_owned()));
         assert_eq!(tombstones.iter().map(phase_and_hash).collect::<Vec<_>>(), [expected, (None, None)]);
-        assert_eq!(fixture.tombstones.len(), 2);
+        assert_eq!((fixture.tombstones.len(), fixture.tombstones.ended_pods()), (2, 0));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use grove_api_types::scheduler::Scheduler;
 use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
+use grove_controller::state_metrics::NamedCount;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::caches::Cache;
@@ -46,8 +47,11 @@ impl<O: OwnerKind> Context<O> {
             default_scheduler: manager.config().schedulers.default_profile,
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
-        let delayed_statuses: fn(&Self) -> usize = |context| context.status_writer.delayed_statuses();
-        manager.state_metrics().add_all(controller, &context, &[("delayed_statuses", delayed_statuses)]);
+        let statuses: [NamedCount<Self>; 2] = [
+            ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
+            ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
+        ];
+        manager.state_metrics().add_all(controller, &context, &statuses);
         context
     }
 }

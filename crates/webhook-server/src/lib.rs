@@ -35,6 +35,7 @@ pub mod webhook_configurations;
 use args::WebhookArgs;
 use certs::{CertOptions, ServingCert};
 use cluster_facts::ClusterFacts;
+use lru_pool::LruPool;
 use metrics::WebhookMetrics;
 use routes::WebhookState;
 
@@ -58,7 +59,8 @@ pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
     };
     let state = WebhookState::new(ClusterFacts::start(runtime, &args.grove_accounts), metrics.clone());
     let certs = certs::manage(runtime, &serving_cert, options, &metrics);
-    let server = serve(runtime, (listener, state), serving_cert.clone(), args.shutdown_delay_duration);
+    let connections = serve::connection_pool(serve::MAX_CONNECTIONS, metrics.connections());
+    let server = serve(runtime, (listener, connections), state, serving_cert.clone(), args.shutdown_delay_duration);
     let readiness = mark_unready_on_shutdown(runtime.readiness(), runtime.shutdown());
     // Boxed, because the combined future is large.
     let work = Box::pin(try_join3(certs, server, readiness.map(Ok)));
@@ -76,7 +78,8 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 /// would give wrong responses.
 async fn serve(
     runtime: &Runtime,
-    (listener, state): (TcpListener, Arc<WebhookState>),
+    (listener, connections): (TcpListener, LruPool),
+    state: Arc<WebhookState>,
     serving_cert: ServingCert,
     shutdown_delay: Duration,
 ) -> anyhow::Result<()> {
@@ -87,7 +90,7 @@ async fn serve(
     }
     let tls = serve::tls(Arc::new(serving_cert)).context("could not set up TLS")?;
     let routes = routes::routes(&state);
-    if !serve::serve(listener, tls, routes, serve::MAX_CONNECTIONS, (shutdown, shutdown_delay)).await {
+    if !serve::serve(listener, tls, routes, connections, (shutdown, shutdown_delay)).await {
         tracing::warn!("some connections did not end in time and are dropped");
     }
     Ok(())

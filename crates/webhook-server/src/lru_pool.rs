@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use prometheus::IntGauge;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// The limits of a pool.
@@ -21,6 +22,8 @@ pub(crate) struct PoolLimits {
 pub(crate) struct LruPool {
     limits: PoolLimits,
     state: Arc<Mutex<PoolState>>,
+    /// The metric with the number of entries.
+    size: IntGauge,
 }
 
 #[derive(Debug, Default)]
@@ -50,8 +53,9 @@ pub(crate) struct PoolEntry {
 }
 
 impl LruPool {
-    pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits, state: Arc::default() }
+    /// An empty pool. The gauge shows the number of its entries.
+    pub(crate) fn new(limits: PoolLimits, size: IntGauge) -> Self {
+        Self { limits, state: Arc::default(), size }
     }
 
     /// Adds an entry without bytes.
@@ -62,8 +66,13 @@ impl LruPool {
         state.entries.insert(id, EntryState { last_use: id, bytes: 0, evicted: evicted.clone() });
         state.ids_by_use.insert(id, id);
         state.evict(self.limits);
+        self.record_size(&state);
         drop(state);
         PoolEntry { pool: self.clone(), id, evicted }
+    }
+
+    fn record_size(&self, state: &PoolState) {
+        self.size.set(i64::try_from(state.entries.len()).unwrap_or(i64::MAX));
     }
 }
 
@@ -106,6 +115,7 @@ impl PoolEntry {
         let mut state = self.pool.state.lock();
         state.record_use(self.id, more_bytes);
         state.evict(self.pool.limits);
+        self.pool.record_size(&state);
     }
 
     /// Completes once the pool has evicted the entry.
@@ -116,7 +126,9 @@ impl PoolEntry {
 
 impl Drop for PoolEntry {
     fn drop(&mut self) {
-        self.pool.state.lock().remove(self.id);
+        let mut state = self.pool.state.lock();
+        state.remove(self.id);
+        self.pool.record_size(&state);
     }
 }
 
@@ -127,7 +139,7 @@ mod tests {
     use super::*;
 
     fn pool(entries: usize, bytes: usize) -> LruPool {
-        LruPool::new(PoolLimits { entries, bytes })
+        LruPool::new(PoolLimits { entries, bytes }, IntGauge::new("entries", "entries").unwrap())
     }
 
     fn evicted<const N: usize>(entries: [&PoolEntry; N]) -> [bool; N] {
@@ -147,6 +159,22 @@ mod tests {
         drop(second);
         let fifth = pool.insert();
         assert_eq!(evicted([&third, &fourth, &fifth]), [true, false, false], "the evicted entry left it before");
+    }
+
+    #[test]
+    fn the_gauge_shows_the_number_of_entries() {
+        let pool = pool(2, 100);
+        let (first, second) = (pool.insert(), pool.insert());
+        assert_eq!(pool.size.get(), 2);
+        let third = pool.insert();
+        assert_eq!(pool.size.get(), 2, "the first entry is evicted");
+        second.record_use(60);
+        third.record_use(60);
+        assert_eq!(pool.size.get(), 1, "the second entry is evicted");
+        drop((first, second));
+        assert_eq!(pool.size.get(), 1, "both have left the pool before");
+        drop(third);
+        assert_eq!(pool.size.get(), 0);
     }
 
     #[test]

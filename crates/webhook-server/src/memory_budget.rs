@@ -59,9 +59,9 @@ impl Drop for BodyMemory<'_> {
 }
 
 impl MemoryBudget {
-    /// An unused budget. The gauge shows the bytes in use.
-    pub(crate) fn new(in_use: IntGauge) -> Self {
-        let bodies = LruPool::new(PoolLimits { entries: MAX_BODIES, bytes: MAX_SMALL_BODIES_BYTES });
+    /// An unused budget. The gauges show the bytes in use, and the number of bodies.
+    pub(crate) fn new(in_use: IntGauge, bodies: IntGauge) -> Self {
+        let bodies = LruPool::new(PoolLimits { entries: MAX_BODIES, bytes: MAX_SMALL_BODIES_BYTES }, bodies);
         Self { bodies, large: Semaphore::new(LARGE_BODIES_KILOBYTES), in_use }
     }
 
@@ -154,7 +154,8 @@ mod tests {
     use super::*;
 
     fn budget() -> MemoryBudget {
-        MemoryBudget::new(IntGauge::new("bytes", "bytes").unwrap())
+        let gauge = |name: &str| IntGauge::new(name, name).unwrap();
+        MemoryBudget::new(gauge("bytes"), gauge("bodies"))
     }
 
     #[tokio::test(start_paused = true)]

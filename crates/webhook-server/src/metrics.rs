@@ -23,6 +23,8 @@ pub(crate) struct WebhookMetrics {
     decisions: IntCounterVec,
     violations: IntCounterVec,
     bytes_in_flight: IntGauge,
+    connections: IntGauge,
+    bodies: IntGauge,
     certificate_expiry: Gauge,
 }
 
@@ -51,6 +53,7 @@ impl WebhookMetrics {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             register(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
         };
+        let gauge = |name: &str, help: &str| register(registry, IntGauge::new(name, help)?);
         let latency = HistogramOpts::new(
             "controller_runtime_webhook_latency_seconds",
             "Latency of admission requests in seconds, by the path of the webhook.",
@@ -58,10 +61,6 @@ impl WebhookMetrics {
         let in_flight = Opts::new(
             "controller_runtime_webhook_requests_in_flight",
             "Admission requests that have no response yet, by the path of the webhook.",
-        );
-        let bytes_in_flight = IntGauge::new(
-            "grove_webhook_request_bytes_in_flight",
-            "Bytes of the request bodies that are being received or parsed.",
         );
         let certificate_expiry = Gauge::new(
             "grove_webhook_certificate_expiry_timestamp_seconds",
@@ -85,7 +84,12 @@ impl WebhookMetrics {
                 "Field errors in denied requests, by rule; docs/admission.md lists the rules.",
                 &["rule"],
             )?,
-            bytes_in_flight: register(registry, bytes_in_flight?)?,
+            bytes_in_flight: gauge(
+                "grove_webhook_request_bytes_in_flight",
+                "Bytes of the request bodies that are being received or parsed.",
+            )?,
+            connections: gauge("grove_webhook_connections", "Connections that were accepted and not closed.")?,
+            bodies: gauge("grove_webhook_bodies", "Request bodies that are being received or parsed.")?,
             certificate_expiry: register(registry, certificate_expiry?)?,
         })
     }
@@ -99,6 +103,16 @@ impl WebhookMetrics {
     /// The gauge of the bytes in memory.
     pub(crate) fn bytes_in_flight(&self) -> IntGauge {
         self.bytes_in_flight.clone()
+    }
+
+    /// The gauge of the connections.
+    pub(crate) fn connections(&self) -> IntGauge {
+        self.connections.clone()
+    }
+
+    /// The gauge of the request bodies in memory.
+    pub(crate) fn bodies(&self) -> IntGauge {
+        self.bodies.clone()
     }
 
     pub(crate) fn count_decision(&self, webhook: Webhook, decision: Decision) {

@@ -36,7 +36,7 @@ pub(crate) struct WebhookState {
 
 impl WebhookState {
     pub(crate) fn new(cluster: ClusterFacts, metrics: WebhookMetrics) -> Arc<Self> {
-        let budget = MemoryBudget::new(metrics.bytes_in_flight());
+        let budget = MemoryBudget::new(metrics.bytes_in_flight(), metrics.bodies());
         Arc::new(Self { cluster, metrics, budget })
     }
 }

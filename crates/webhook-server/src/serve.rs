@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use futures::FutureExt;
+use prometheus::IntGauge;
 use rustls::ServerConfig;
 use rustls::server::ResolvesServerCert;
 use rustls::version::{TLS12, TLS13};
@@ -49,7 +50,12 @@ pub(crate) fn tls(cert: Arc<dyn ResolvesServerCert>) -> Result<TlsAcceptor, rust
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Serves at most `max_connections` connections at a time until the shutdown, and then drains.
+/// The pool of at most `max` connections. The gauge shows their number.
+pub(crate) fn connection_pool(max: usize, connections: IntGauge) -> LruPool {
+    LruPool::new(PoolLimits { entries: max, bytes: usize::MAX }, connections)
+}
+
+/// Serves the connections of `pool` until the shutdown, and then drains.
 ///
 /// The drain accepts connections until none arrives for `shutdown_delay`, because load balancers notice late that this
 /// process is not ready. Then it finishes the open requests. Returns whether all connections ended in time.
@@ -57,12 +63,11 @@ pub(crate) async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
-    max_connections: usize,
+    pool: LruPool,
     (shutdown, shutdown_delay): (&CancellationToken, Duration),
 ) -> bool {
     let (activity, drained) = (ConnectionActivity::default(), CancellationToken::new());
     let routes = observe_requests(routes, shutdown.clone(), activity.clone());
-    let pool = LruPool::new(PoolLimits { entries: max_connections, bytes: usize::MAX });
     let serve_accepted = |stream: TcpStream| {
         activity.record();
         let connection = Connection::new(pool.insert());

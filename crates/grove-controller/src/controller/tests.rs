@@ -288,6 +288,34 @@ async fn the_state_of_an_object_that_is_deleted_during_its_reconcile_is_dropped_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reconcile_that_ends_after_the_deletion_of_its_object_leaves_no_delayed_key() {
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
+    let later = stream::once(sleep(Duration::from_secs(2))).map(|()| deleted("a"));
+    let deltas = stream::iter([created("a"), created("b")]).chain(later).chain(stream::pending());
+    let cached = ["a", "b"].map(|name| (*object(name)).clone());
+    let builder = ControllerBuilder::new("maps", Cache::from_objects(cached), deltas);
+    let entries = |map: &str| {
+        let name = format!(r#"grove_state_entries{{controller="maps",map="{map}"}} "#);
+        let text = manager.metrics().render().unwrap();
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<usize>().ok()).unwrap()
+    };
+    let observed = async {
+        let mut counts = vec![];
+        for seconds in [1, 2, 2] {
+            sleep(Duration::from_secs(seconds)).await;
+            counts.push(["delayed_keys", "deleted_during_reconcile"].map(entries));
+        }
+        counts
+    };
+    let running = run_for(builder, &manager, Duration::from_secs(6), |_, _| async {
+        sleep(Duration::from_secs(4)).await;
+        Ok(Requeue::After(Duration::from_hours(1)))
+    });
+    let ((), counts) = futures::join!(running, observed);
+    assert_eq!(counts, [[0, 0], [0, 1], [1, 0]], "before the deletion, after it, and after both reconciles");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_starts_to_be_served_enqueues_all_objects() {
     let installed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&installed);

@@ -218,7 +218,7 @@ impl WorkQueue {
             if cooldown > self.policy.debounce {
                 self.cooldowns.insert(key.clone(), now + cooldown);
             }
-            self.metrics.set_cooldowns(self.cooldowns.len());
+            self.metrics.cooldowns().set(self.cooldowns.len());
         }
         match dirty {
             Some(Priority::Reconcile) => self.enqueue(key.clone(), now),
@@ -231,7 +231,7 @@ impl WorkQueue {
     pub(super) fn remove(&mut self, key: &Key) {
         self.remove_delayed(key);
         self.cooldowns.remove(key);
-        self.metrics.set_cooldowns(self.cooldowns.len());
+        self.metrics.cooldowns().set(self.cooldowns.len());
         if self.queued.remove(key) {
             self.queue.retain(|(queued, _)| queued != key);
         }
@@ -358,6 +358,7 @@ impl WorkQueue {
 
     fn update_depth(&self) {
         self.metrics.set_depth(self.queue.len(), self.due_statuses.len() + self.due_progress.len());
+        self.metrics.delayed_keys().set(self.delayed.len());
     }
 }
 

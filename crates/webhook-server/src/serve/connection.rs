@@ -141,6 +141,7 @@ async fn accept_tls(stream: TcpStream, tls: &TlsAcceptor) -> Option<TlsStream<Tc
 
 #[cfg(test)]
 mod tests {
+    use prometheus::IntGauge;
     use tokio::time::sleep;
 
     use super::*;
@@ -148,7 +149,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_a_request_is_idle_sooner_than_one_between_two_requests() {
-        let pool = LruPool::new(PoolLimits { entries: 1, bytes: 0 });
+        let size = IntGauge::new("connections", "connections").unwrap();
+        let pool = LruPool::new(PoolLimits { entries: 1, bytes: 0 }, size);
         let (unused, start) = (Connection::new(pool.insert()), Instant::now());
         unused.idle().await;
         assert_eq!(start.elapsed().as_secs(), FIRST_REQUEST_TIMEOUT.as_secs());

@@ -24,6 +24,10 @@ const HOST: &str = "webhook-server";
 /// Longer than a busy machine delays the clients of this test.
 const SHUTDOWN_DELAY: Duration = Duration::from_secs(1);
 
+fn pool(max_connections: usize) -> LruPool {
+    connection_pool(max_connections, IntGauge::new("connections", "connections").unwrap())
+}
+
 /// A TLS acceptor, and a connector that supports these versions of TLS.
 fn acceptor_and_connector(versions: &[&'static SupportedProtocolVersion]) -> (TlsAcceptor, TlsConnector) {
     let (now, hour) = (Clock::system().now(), Duration::from_hours(1));
@@ -74,7 +78,7 @@ impl Server {
                     ready.store(false, Ordering::SeqCst);
                 };
                 tokio::join!(
-                    serve(listener, acceptor, routes, max_connections, (&server_shutdown, SHUTDOWN_DELAY)),
+                    serve(listener, acceptor, routes, pool(max_connections), (&server_shutdown, SHUTDOWN_DELAY)),
                     block
                 )
                 .0
@@ -174,8 +178,7 @@ async fn a_request_that_arrives_at_the_end_of_the_drain_gets_a_response() {
         timer.await;
         drained.cancel();
     };
-    let pool = LruPool::new(PoolLimits { entries: 1, bytes: 0 });
-    let connection = Connection::new(pool.insert());
+    let connection = Connection::new(pool(1).insert());
     tokio::join!(drain, serve_connection(stream, &acceptor, routes, connection, (&activity, &drained)));
     client.join().unwrap().unwrap();
 }

@@ -321,6 +321,20 @@ fn the_state_of_a_deleted_object_is_dropped() {
 }
 
 #[test]
+fn every_delayed_key_is_counted() {
+    let (mut queue, now) = (queue(10), Instant::now());
+    let delayed_keys = queue.metrics.delayed_keys().clone();
+    queue.add_after(key("retry"), Requeue::After(MS), now);
+    queue.add_status(key("status"), now);
+    add_progress(&mut queue, key("progress"), now);
+    assert_eq!(delayed_keys.get(), 3);
+    queue.remove(&key("progress"));
+    assert_eq!(delayed_keys.get(), 2);
+    assert_eq!(names(&mut queue, now + POLICY.max_delay), ["retry", "status"]);
+    assert_eq!(delayed_keys.get(), 0);
+}
+
+#[test]
 fn expired_cooldowns_are_dropped() {
     let (mut queue, mut now) = (queue(1), Instant::now());
     for number in 0..1000 {
