@@ -103,6 +103,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let result = ctx.executor.execute(&*clique, &plan).await;
     ctx.creates.record(&clique, &observed.backed_off, &result);
     ctx.write_history.record_conflicts(observed.uid(), &result);
+    ctx.write_history.record_last_create(observed.uid(), &plan, &result);
     if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
         ctx.write_history.record_references_written(observed.uid(), gang_version);

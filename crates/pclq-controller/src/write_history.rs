@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
-use grove_controller::plan::Plan;
+use grove_controller::plan::{Plan, Target};
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use kube::Resource;
@@ -22,6 +22,8 @@ pub(crate) struct CliqueWrites {
     /// The resource version of the gang when its pod references were last written. While the cache has that version, it
     /// lacks the write.
     pub(crate) references_written_at: Option<String>,
+    /// The index of the last create that was sent, if the API server rejected a create of the same plan.
+    pub(crate) last_create: Option<i32>,
 }
 
 /// The writes for all cliques, by uid.
@@ -64,16 +66,29 @@ impl WriteHistory {
         }
     }
 
+    /// Records the index of the last create that was sent, if the API server rejected a create. The next retry continues behind it.
+    pub(crate) fn record_last_create(&self, clique_uid: &str, plan: &Plan, result: &ExecutionResult) {
+        let creates = || result.steps.iter().filter(|step| step.verb == "create");
+        let Some(last) = creates().next_back() else { return };
+        let is_last = |(_, target): &(i32, &Target)| target.name == last.target.name;
+        let has_rejection = creates().any(|step| step.result.is_err());
+        let last_create = if has_rejection { plan.indexed_creates().find(is_last) } else { None };
+        if let Some(writes) = self.0.lock().get_mut(clique_uid) {
+            writes.last_create = last_create.map(|(index, _)| index);
+        }
+    }
+
     /// Records that the pod references were written into this version of the gang.
     pub(crate) fn record_references_written(&self, clique_uid: &str, gang_version: Option<String>) {
         self.0.lock().entry(clique_uid.to_owned()).or_default().references_written_at = gang_version;
     }
 
-    /// The number of recorded names and versions.
+    /// The number of recorded names, versions and indices.
     pub(crate) fn len(&self) -> usize {
         let count = |writes: &CliqueWrites| {
-            let CliqueWrites { created_names, conflicting_names, references_written_at } = writes;
-            created_names.len() + conflicting_names.len() + usize::from(references_written_at.is_some())
+            let CliqueWrites { created_names, conflicting_names, references_written_at, last_create } = writes;
+            let single = [references_written_at.is_some(), last_create.is_some()].map(usize::from);
+            created_names.len() + conflicting_names.len() + single.iter().sum::<usize>()
         };
         self.0.lock().values().map(count).sum()
     }

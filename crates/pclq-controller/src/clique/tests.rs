@@ -30,6 +30,7 @@ mod memory;
 mod names;
 mod pod;
 mod references;
+mod rejected_indices;
 mod rejections;
 mod replacement;
 mod scale;

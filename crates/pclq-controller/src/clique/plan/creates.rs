@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::events;
 use grove_api_types::names::PodName;
-use grove_controller::plan::{ManifestTemplate, Stage, Step};
+use grove_controller::plan::{ManifestTemplate, SlowStart, Stage, Step};
 
 use super::names::Names;
 use super::{MAX_STEPS, replacement};
@@ -39,19 +39,30 @@ pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32])
     let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
     let candidates = due.map(|index| (index, names.for_index(index)));
     let missing = candidates.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
-    let missing: Vec<_> = missing.take(MAX_STEPS + 1).collect();
+    let mut missing: Vec<_> = missing.take(MAX_STEPS + 1).collect();
     if missing.is_empty() {
         return PodCreates::none();
     }
     let has_more = missing.len() > MAX_STEPS;
+    missing.truncate(MAX_STEPS);
+    let alternate = next_in_turn(&missing, observed.own_writes.last_create);
     let template = Arc::new(PodTemplate::of(observed, identity));
     let create = |(index, name): (i32, PodName)| {
         let shared: Arc<dyn ManifestTemplate> = template.clone();
         Step::create_from_template(template.target(name), shared, index)
     };
-    let steps: Vec<_> = missing.into_iter().take(MAX_STEPS).map(create).collect();
+    let steps: Vec<_> = missing.into_iter().map(create).collect();
     let slow_start = observed.backed_off.slow_start(steps.len());
+    let slow_start = slow_start.map(|start| SlowStart { alternate: start.alternate.map(|_| alternate), ..start });
     let stage = Stage::new(stage::PODS, steps).with_slow_start(slow_start);
     let stage = stage.with_event(events::POD_CREATE_SUCCESSFUL, events::POD_CREATE_FAILED, "Created");
     PodCreates { stage, has_more }
+}
+
+/// The position of the create that a retry sends if the API server rejects the first one: that behind the last create of the attempt
+/// before. So each index is tried in turn, and pods that are rejected for reasons of their own do not block the others. The first
+/// create stays at the lowest index: if quota was released, that pod is needed most.
+fn next_in_turn(missing: &[(i32, PodName)], last_create: Option<i32>) -> usize {
+    let is_behind = |(index, _): &(i32, PodName)| last_create.is_some_and(|last| *index > last);
+    missing.iter().position(is_behind).unwrap_or_default().max(1)
 }

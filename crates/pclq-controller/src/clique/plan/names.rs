@@ -40,7 +40,7 @@ impl<'a> Names<'a> {
 
     /// The name for the next pod at `index`.
     pub(super) fn for_index(&self, index: i32) -> PodName {
-        let CliqueWrites { created_names, conflicting_names, references_written_at: _ } = &self.observed.own_writes;
+        let CliqueWrites { created_names, conflicting_names, .. } = &self.observed.own_writes;
         if let Some(name) = created_names.get(&index).filter(|name| !conflicting_names.contains(*name)) {
             return PodName::new(name);
         }
