@@ -1,0 +1,93 @@
+//! RBAC limits what a compromised service can do: the accounts of the services lack these permissions.
+
+use e2e::TestCluster;
+use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+/// The empty namespace means all namespaces.
+const NAMESPACES: [&str; 3] = ["", "default", SYSTEM_NAMESPACE];
+
+/// The group of a resource, and its plural with the subresource.
+type Resource = (&'static str, &'static str);
+
+const PODS: [Resource; 4] = [("", "pods"), ("", "pods/exec"), ("", "pods/status"), ("", "pods/ephemeralcontainers")];
+
+/// A permission as text, and whether the API server grants it to the account of the service.
+async fn review(client: &Client, service: &str, namespace: &str, verb: &str, resource: Resource) -> (String, bool) {
+    let (group, plural) = resource;
+    let (plural_name, subresource) = plural.split_once('/').map_or((plural, None), |(name, sub)| (name, Some(sub)));
+    let attributes = ResourceAttributes {
+        namespace: Some(namespace.to_owned()),
+        verb: Some(verb.to_owned()),
+        group: Some(group.to_owned()),
+        resource: Some(plural_name.to_owned()),
+        subresource: subresource.map(str::to_owned),
+        ..ResourceAttributes::default()
+    };
+    let spec = SubjectAccessReviewSpec {
+        user: Some(format!("{SERVICE_USER_PREFIX}{service}")),
+        groups: Some(["system:serviceaccounts", "system:authenticated"].map(str::to_owned).to_vec()),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let reviewed = Api::all(client.clone()).create(&PostParams::default(), &review).await.expect("a review");
+    let is_granted = reviewed.status.is_some_and(|status| status.allowed);
+    (format!("{service}: {verb} {plural} in {namespace:?}"), is_granted)
+}
+
+/// Those of the permissions that the API server grants to the service.
+async fn granted(client: &Client, service: &str, resources: &[Resource]) -> Vec<String> {
+    let mut granted = Vec::new();
+    for resource in resources {
+        for namespace in NAMESPACES {
+            for verb in VERBS {
+                let (permission, is_granted) = review(client, service, namespace, verb, *resource).await;
+                granted.extend(Some(permission).filter(|_| is_granted));
+            }
+        }
+    }
+    granted
+}
+
+#[tokio::test]
+async fn webhook_server_and_pcs_controller_cannot_access_pods() {
+    let client = TestCluster::shared().client().await;
+    for service in ["webhook-server", "pcs-controller"] {
+        assert_eq!(granted(&client, service, &PODS).await, Vec::<String>::new());
+    }
+    let (permission, is_granted) = review(&client, "pclq-controller", "default", "create", PODS[0]).await;
+    assert!(is_granted, "the reviews find no permission, not even {permission}");
+}
+
+#[tokio::test]
+async fn pcs_controller_cannot_access_secrets_rbac_and_webhooks() {
+    let client = TestCluster::shared().client().await;
+    let resources = [
+        ("", "secrets"),
+        ("", "serviceaccounts/token"),
+        ("rbac.authorization.k8s.io", "clusterroles"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings"),
+        ("rbac.authorization.k8s.io", "roles"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    ];
+    assert_eq!(granted(&client, "pcs-controller", &resources).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn services_can_take_leases_only_in_their_own_namespace() {
+    let client = TestCluster::shared().client().await;
+    for service in SERVICES {
+        let leases = granted(&client, service, &[("coordination.k8s.io", "leases")]).await;
+        let expected = ["get", "watch", "create", "update"];
+        let expected = expected.map(|verb| format!("{service}: {verb} leases in {SYSTEM_NAMESPACE:?}"));
+        assert_eq!(leases, expected);
+    }
+}
