@@ -24,6 +24,7 @@ mod it {
     mod policy;
     mod references;
     mod rejected_creates;
+    mod rejected_indices;
     mod scale;
     mod self_healing;
     mod template_change;
