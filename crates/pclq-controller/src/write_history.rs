@@ -1,5 +1,6 @@
-//! The writes of this process on which the next plan of a clique depends, besides the expectations: the names of its pods, and
-//! the version of its gang. If they are lost, for example by a restart, the next reconcile repeats a write without effect.
+//! The writes of this process on which the next plan of a clique depends, besides the expectations: the names of its pods, the
+//! version of its gang, and the last create of an attempt with a rejection. If they are lost, for example by a restart, the next
+//! reconcile repeats a write without effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
