@@ -1,7 +1,7 @@
 //! The desired pods of the pod groups of a gang. If they are more than a gang may have, the pod groups get pod references in their
 //! order.
 
-use grove_api_types::expansion::object_count::MAX_GANG_PODS;
+use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::labels;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
@@ -33,7 +33,7 @@ pub(crate) fn later_cliques_after_scaling(
     let Some(gang) = gang else { return Vec::new() };
     let groups = &gang.spec.podgroups;
     let pods = |group: &PodGroup| pods_of_group(cliques, &namespace, group);
-    let is_too_large = after > before && groups.iter().map(pods).sum::<usize>() > MAX_GANG_PODS;
+    let is_too_large = after > before && groups.iter().map(pods).sum::<usize>() + groups.len() > MAX_GANG_SIZE;
     let gets_more = |group: &PodGroup| after < before && group.pod_references.len() < pods(group);
     let later = groups.iter().skip_while(|group| group.name != name).skip(1);
     let affected = later.filter(|group| is_too_large || gets_more(group));

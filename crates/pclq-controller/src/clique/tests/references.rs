@@ -1,7 +1,7 @@
 //! The pod references in the gang.
 
 use expect_test::expect;
-use grove_api_types::expansion::object_count::MAX_GANG_PODS;
+use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::{Cache, Delta};
@@ -10,6 +10,9 @@ use serde_json::json;
 use super::{NAME, check, gang, plan, snapshot};
 use crate::clique::triggers::cliques_of_changed_pod_groups;
 use crate::gang_pods::{later_cliques_after_scaling, pods_of_earlier_groups};
+
+/// The largest number of pods of the gang of the tests, which has two pod groups.
+const MAX_PODS: usize = MAX_GANG_SIZE - 2;
 
 #[test]
 fn pod_references_are_first_written_when_the_clique_is_complete() {
@@ -60,10 +63,10 @@ fn pod_references_are_written_once_per_observed_version_of_the_gang() {
 fn a_gang_has_a_limited_number_of_pod_references() {
     let pods = "[{i: 0, name: c}, {i: 1, name: b}, {i: 2, name: a}]";
     let mut observed = snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
-    observed.pods_of_earlier_groups = MAX_GANG_PODS - 1;
+    observed.pods_of_earlier_groups = MAX_PODS - 1;
     expect![[r#"
         references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-c","namespace":"prod"}]}]
-        wait: TooManyPodReferences PodGang llm-0 can have at most 8000 pod references; 2 pods of the clique have no reference
+        wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 2 pods of the clique have no reference
     "#]]
     .assert_eq(&plan(&observed).to_string().replace(NAME, "~"));
 }
@@ -81,7 +84,7 @@ fn the_references_of_other_cliques_do_not_change_those_of_the_clique() {
     let mut observed = snapshot("{replicas: 1, gang: [a], pods: [{i: 0, name: a}]}");
     let mut gang = PodGang::clone(observed.gang.as_ref().expect("a gang"));
     let reference = NamespacedName { namespace: "prod".to_owned(), name: "other".to_owned() };
-    gang.spec.podgroups[0].pod_references = vec![reference; MAX_GANG_PODS];
+    gang.spec.podgroups[0].pod_references = vec![reference; MAX_PODS];
     observed.gang = Some(gang.into());
     expect!["nothing to do\n"].assert_eq(&plan(&observed).to_string());
 }
@@ -106,13 +109,13 @@ fn a_scaled_clique_of_a_gang_above_the_limit_triggers_the_cliques_of_later_group
         let later = later_cliques_after_scaling(&cliques, &gangs, &delta);
         later.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
     };
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_GANG_PODS - 9)), [NAME]);
-    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS - 9), Some(1)), [NAME], "the gang was above the limit");
-    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS), None), [NAME]);
-    assert_eq!(triggered(EARLIER, None, Some(MAX_GANG_PODS)), [NAME]);
-    assert_eq!(triggered(NAME, Some(1), Some(MAX_GANG_PODS)), [""; 0], "its group is the last");
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_GANG_PODS - 10)), [""; 0], "all pods have references");
-    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS), Some(MAX_GANG_PODS)), [""; 0], "nothing changed");
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 9)), [NAME]);
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS - 9), Some(1)), [NAME], "the gang was above the limit");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS), None), [NAME]);
+    assert_eq!(triggered(EARLIER, None, Some(MAX_PODS)), [NAME]);
+    assert_eq!(triggered(NAME, Some(1), Some(MAX_PODS)), [""; 0], "its group is the last");
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 10)), [""; 0], "all pods have references");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS), Some(MAX_PODS)), [""; 0], "nothing changed");
 }
 
 #[test]
