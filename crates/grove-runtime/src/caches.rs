@@ -7,6 +7,7 @@ mod cache_metrics;
 mod indexer;
 mod informer_options;
 mod reflector;
+mod sums;
 mod unreadable_objects;
 
 use std::{
@@ -37,6 +38,7 @@ use self::{
 pub use self::{
     indexer::{Filter, Index, IndexFn},
     informer_options::{DeltaObserver, InformerOptions},
+    sums::Sum,
     unreadable_objects::{DecodedObject, UnreadableObject},
 };
 use crate::{metrics::Metrics, ready::ReadyHandle};
@@ -262,8 +264,10 @@ impl<K: Resource> Cache<K> {
         (cache.clone(), Writer(cache))
     }
 
-    fn new(InformerOptions { config: _, filter, indices, observers, is_optional: _ }: InformerOptions<K>) -> Self {
-        let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices)));
+    fn new(
+        InformerOptions { config: _, filter, indices, sums, observers, is_optional: _ }: InformerOptions<K>,
+    ) -> Self {
+        let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices).with_sums(sums)));
         let (served, relists, changed) = (Sender::new(true), Sender::new(0), Arc::default());
         Self { indexer, observers: observers.into(), subscribers: Arc::default(), served, relists, changed }
     }

@@ -21,7 +21,7 @@ use kube::ResourceExt;
 
 use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
-use crate::gang_pods::later_cliques_after_scaling;
+use crate::gang_pods::{PODS_BY_GANG, cliques_after_scaling};
 use crate::informers::PclqCaches;
 use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
@@ -59,11 +59,11 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
 ///   that its labels name;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
-///   only for a status update), and the scaled cliques of the gang;
+///   only for a status update), and the scaled cliques of the gang unless only pod references changed;
 /// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
 ///   clique;
-/// - a change of the number of replicas of another clique, if this one belongs to a later pod group of the same gang, and the gang has
-///   more pods than it can have references, or the group has too few references;
+/// - a change of the number of replicas of another clique of the same gang, if the gang has or had more pods than it can have references,
+///   and the pod group of this clique gets more or fewer of them;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;
@@ -73,6 +73,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     let all_gangs = gangs.clone();
+    let [oversized, oversized_gangs] = [(); 2].map(|()| ctx.oversized_gangs.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
@@ -83,11 +84,11 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             let clique = clique_of_unreadable_pod(&pod.metadata).map(Trigger::Reconcile);
             stream::iter(retries.chain(clique))
         }))
-        .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &delta))))
+        .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &oversized, &delta))))
         .watches(cliques.subscribe().flat_map(move |delta| {
             let scaled = scaled_cliques_after_scheduling(&for_cliques, &delta).into_iter();
-            let later = later_cliques_after_scaling(&for_cliques, &all_gangs, &delta);
-            stream::iter(scaled.chain(later)).map(Trigger::Reconcile)
+            let of_gang = cliques_after_scaling(&for_cliques, &all_gangs, &oversized_gangs, &delta);
+            stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
         .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))
@@ -120,7 +121,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 8] = [
+const STATE_MAPS: [NamedCount<Context>; 10] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
@@ -129,6 +130,8 @@ const STATE_MAPS: [NamedCount<Context>; 8] = [
     ("withheld_statuses", |ctx| ctx.status_writer.withheld_statuses()),
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
+    ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
+    ("oversized_gangs", |ctx| ctx.oversized_gangs.len()),
 ];
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods, unless its deletion orphaned them.
@@ -139,6 +142,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
+    ctx.oversized_gangs.forget(&ctx.caches.cliques, deleted);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }

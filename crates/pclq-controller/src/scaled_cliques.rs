@@ -21,6 +21,11 @@ pub(crate) fn scaled_cliques_of(cliques: &Cache<PodClique>, namespace: &str, gan
     scaled.iter().map(|clique| ObjectRef::from_obj(&**clique)).collect()
 }
 
+/// Whether a base gang has scaled cliques.
+pub(crate) fn has_scaled_cliques(cliques: &Cache<PodClique>, namespace: &str, gang: &str) -> bool {
+    cliques.has_index_value(&BY_BASE_GANG, &gang_key(namespace, gang))
+}
+
 /// The cliques to reconcile after a change of a clique: if the number of its scheduled pods or of its replicas changed, the scaled
 /// cliques of its gang.
 pub(crate) fn scaled_cliques_after_scheduling(
@@ -42,7 +47,7 @@ fn base_gang(clique: &PodClique) -> Vec<Cow<'_, str>> {
 }
 
 /// Namespace and name of a gang; neither contains a slash.
-fn gang_key(namespace: &str, gang: &str) -> String {
+pub(crate) fn gang_key(namespace: &str, gang: &str) -> String {
     format!("{namespace}/{gang}")
 }
 

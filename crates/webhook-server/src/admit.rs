@@ -122,7 +122,9 @@ fn validate_new_scale(request: &AdmissionRequest, cluster: &ClusterFacts) -> Adm
             let mut clique = cached.0.clone();
             clique.spec.replicas = from;
             let set = set_of(clique.labels());
-            validate_scale(ScaleTarget::Clique(&clique, set.as_ref().map(|set| &set.0)), to, &cluster.for_create())
+            let others = cluster.size_of_other_cliques(&cached);
+            let target = ScaleTarget::Clique(&clique, set.as_ref().map(|set| &set.0), others);
+            validate_scale(target, to, &cluster.for_create())
         }),
     };
     let missing = result.is_none().then(|| MissingObject::scaled(&request.resource.resource, namespace, name));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use grove_api_types::labels::{MNNVL_GROUP, PART_OF, PROTECTION_DISABLED, TOPOLOGY_NAME};
+use grove_api_types::labels::{MNNVL_GROUP, PART_OF, POD_GANG, PROTECTION_DISABLED, TOPOLOGY_NAME};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueStatus,
@@ -85,7 +85,7 @@ impl Transform for PodCliqueSet {
 
 impl Transform for PodClique {
     fn transform(&mut self) {
-        retain_keys(&mut self.metadata, &[PART_OF]);
+        retain_keys(&mut self.metadata, &[PART_OF, POD_GANG]);
         self.spec.pod_spec = RawPodSpec::from(Map::new());
         let scheduled = self.status.take().map(|status| status.scheduled_replicas);
         self.status =

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
-use grove_api_types::labels::PART_OF;
+use grove_api_types::expansion::object_count::clique_size;
+use grove_api_types::labels::{PART_OF, POD_GANG};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::topology::{Topology, constraints, resolve_topology_name, used_domains};
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
-use grove_runtime::caches::{Cache, InformerOptions};
+use grove_runtime::caches::{Cache, InformerOptions, Sum};
 use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 
@@ -42,6 +43,20 @@ pub(crate) struct RuleCaches {
     pub(crate) queues: Option<Cache<Queue>>,
 }
 
+/// The sizes of gangs: the pods and the pod groups of their existing cliques.
+const SIZE_BY_GANG: Sum<TransformedObject<PodClique>> =
+    Sum { name: "gang-size", value: gang_key, amount: size_in_gang };
+
+/// Namespace and name of the gang of a clique; neither contains a slash.
+fn gang_key(TransformedObject(clique): &TransformedObject<PodClique>) -> Option<String> {
+    let (namespace, gang) = (clique.namespace()?, clique.labels().get(POD_GANG)?);
+    Some(format!("{namespace}/{gang}"))
+}
+
+fn size_in_gang(TransformedObject(clique): &TransformedObject<PodClique>) -> usize {
+    usize::try_from(clique_size(clique.spec.replicas)).unwrap_or(usize::MAX)
+}
+
 fn has_volcano(schedulers: &Schedulers) -> bool {
     schedulers.profiles.iter().any(|profile| profile.name == Scheduler::Volcano)
 }
@@ -53,7 +68,7 @@ impl ClusterFacts {
         let caches = RuleCaches {
             sets: cache(runtime),
             groups: cache(runtime),
-            cliques: cache(runtime),
+            cliques: runtime.start_informer(InformerOptions::default().with_sum(SIZE_BY_GANG)),
             topologies: cache(runtime),
             bindings: cache(runtime),
             queues: has_volcano(&runtime.config().schedulers).then(|| cache(runtime)),
@@ -90,6 +105,12 @@ impl ClusterFacts {
         let has_constraints = versions.iter().any(|set| constraints(&set.spec.template).next().is_some());
         let is_scheduled = has_constraints && self.is_scheduled(namespace, name);
         Facts { is_scheduled, ..self.for_create() }
+    }
+
+    /// The size of the other existing cliques of the gang of a cached clique.
+    pub(crate) fn size_of_other_cliques(&self, cached: &TransformedObject<PodClique>) -> u64 {
+        let size = gang_key(cached).map_or(0, |gang| self.caches.cliques.sum(&SIZE_BY_GANG, &gang));
+        u64::try_from(size.saturating_sub(size_in_gang(cached))).unwrap_or(u64::MAX)
     }
 
     /// The facts for a topology. `has_name_conflict`: the other kind of topology has an object of this name.

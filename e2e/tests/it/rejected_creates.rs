@@ -39,7 +39,7 @@ const GANGS: (&str, &str) = (
     "count/podgangs.scheduler.grove.io",
     "{apiVersion: scheduler.grove.io/v1alpha1, kind: PodGang, metadata: {name: probe}, spec: {podgroups: []}}",
 );
-const CLIQUES: (&str, &str) = (
+pub(super) const CLIQUES: (&str, &str) = (
     "count/podcliques.grove.io",
     "{apiVersion: grove.io/v1alpha1, kind: PodClique, metadata: {name: probe},
       spec: {roleName: a, replicas: 1, podSpec: {containers: [{name: c, image: i}]}}}",

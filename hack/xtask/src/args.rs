@@ -148,12 +148,18 @@ pub(crate) struct Hostile {
     /// Gangs of the set with many small pods
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub(crate) gangs: u32,
-    /// Pods of each of these gangs; admission allows 8000 pods per gang, and 100000 objects per set
-    #[arg(long, value_name = "N", default_value_t = 8000)]
+    /// Pods of each of these gangs; admission allows 8000 pods and PodCliques per gang, and 100000 objects per set
+    #[arg(long, value_name = "N", default_value_t = 7999)]
     pub(crate) gang_pods: u32,
+    /// Pod groups of one pod of the gang with many pod groups; admission allows 4000
+    #[arg(long, value_name = "N", default_value_t = 4000)]
+    pub(crate) pod_groups: u32,
     /// Cliques of one pod that wait for quota
     #[arg(long, value_name = "N", default_value_t = 3000)]
     pub(crate) cliques: u32,
+    /// Cliques of each of the four sets above a quota of 100 cliques
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub(crate) quota_cliques: u32,
     /// Folder of the report [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

@@ -57,7 +57,9 @@ pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
         ("GROVE_SOAK_SPEC_BYTES", args.spec_bytes.to_string()),
         ("GROVE_SOAK_GANGS", args.gangs.to_string()),
         ("GROVE_SOAK_GANG_PODS", args.gang_pods.to_string()),
+        ("GROVE_SOAK_POD_GROUPS", args.pod_groups.to_string()),
         ("GROVE_SOAK_CLIQUES", args.cliques.to_string()),
+        ("GROVE_SOAK_QUOTA_CLIQUES", args.quota_cliques.to_string()),
         ("GROVE_SOAK_REPORT", figures.display().to_string()),
     ];
     let outcome = run(source, args.dir, ("a_normal_set_becomes_available_beside_hostile_tenants", variables)).await;

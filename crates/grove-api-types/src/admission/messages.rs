@@ -1,7 +1,7 @@
 //! Messages that the rules share with the CRDs. The API server validates an object against its CRD before it calls the
 //! validating webhook, and also when no webhook is installed.
 
-use crate::expansion::object_count::{MAX_GANG_PODS, MAX_OBJECTS};
+use crate::expansion::object_count::{MAX_GANG_SIZE, MAX_OBJECTS};
 
 pub(crate) const NO_CLIQUES: &str = "at least one PodClique must be defined";
 pub(crate) const EMPTY_NAME: &str = "field cannot be empty";
@@ -44,11 +44,11 @@ pub(crate) const GROUP_BOUNDS: BoundsMessages = BoundsMessages {
     max_below_replicas: "scaleConfig.maxReplicas must be greater than or equal to replicas",
 };
 
-/// The message about a gang with too many pods.
-pub(crate) fn gang_too_large(pods: u64) -> String {
+/// The message about a gang with too many pods and pod groups.
+pub(crate) fn gang_too_large(size: u64) -> String {
     format!(
-        "a gang of the set would have {pods} pods, and a gang may have at most {MAX_GANG_PODS}; lower the replicas of the cliques \
-         or the minAvailable of the scaling groups, or split the set"
+        "a gang of the set would have {size} pods and PodCliques, and a gang may have at most {MAX_GANG_SIZE}; lower the replicas of \
+         the cliques or the minAvailable of the scaling groups, or split the set"
     )
 }
 

@@ -34,7 +34,7 @@ rules! {
     SetReplicas = "set-replicas",
     /// A set expands to at most 100,000 objects, pods included.
     SetSize = "set-size",
-    /// A gang has at most 8,000 pods, because its `PodGang` has a reference to each of them.
+    /// A gang has at most 8,000 pods and `PodClique`s, because its `PodGang` has an entry for each of them.
     GangSize = "gang-size",
     /// A set has at least one clique.
     Cliques = "cliques",

@@ -21,8 +21,9 @@ pub enum ScaleTarget<'a> {
     Set(&'a PodCliqueSet),
     /// A scaling group, and its set if the caller knows it.
     Group(&'a PodCliqueScalingGroup, Option<&'a PodCliqueSet>),
-    /// A clique, and its set if the caller knows it.
-    Clique(&'a PodClique, Option<&'a PodCliqueSet>),
+    /// A clique, its set if the caller knows it, and the size of the other existing cliques of its gang (see
+    /// [`object_count::clique_size`]); 0 if the caller knows none.
+    Clique(&'a PodClique, Option<&'a PodCliqueSet>, u64),
 }
 
 /// Validates the new number of replicas.
@@ -52,7 +53,7 @@ pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> 
                 validate_hostname(replicas, &longest_hostname_of_group(group, set, replicas), &mut errors);
             }
         }
-        ScaleTarget::Clique(clique, set) => {
+        ScaleTarget::Clique(clique, set, others) => {
             validate_minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut errors);
             if replicas > clique.spec.replicas.max(0) {
                 let name = PodCliqueName::new(clique.name_any());
@@ -62,7 +63,7 @@ pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> 
                     |set| growth_of_clique(set, &clique.name_any(), replicas),
                     &mut errors,
                 );
-                validate_gang_size(replicas, name.as_str(), set, &mut errors);
+                validate_gang_size(replicas, (name.as_str(), set), others, &mut errors);
                 validate_hostname(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut errors);
             }
         }
@@ -108,15 +109,23 @@ fn validate_object_count(
     }
 }
 
-/// Counts the pods of the base gang with the replicas of the template, except for the scaled clique. If the whole set is too large,
-/// the error about the gang is omitted.
-fn validate_gang_size(replicas: i32, clique: &str, set: Option<&PodCliqueSet>, errors: &mut ErrorCollector) {
-    let Some(set) = set else { return };
-    let growth = growth_of_clique(set, clique, replicas);
-    let is_set_too_large = object_count::of_template(set).saturating_add(growth) > MAX_OBJECTS;
-    let pods = object_count::base_gang_pods(&set.spec.template).saturating_add(growth);
-    if growth > 0 && !is_set_too_large && object_count::is_gang_too_large(pods) {
-        errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, gang_too_large(pods));
+/// Counts the base gang with the replicas of the template, except for the scaled clique, and its gang with the replicas of the existing
+/// cliques. The first alone would allow each of two cliques to use all that the template leaves free. The second alone would miss
+/// cliques that do not exist yet. If the whole set is too large, the error about the gang is omitted.
+fn validate_gang_size(
+    replicas: i32,
+    (clique, set): (&str, Option<&PodCliqueSet>),
+    others: u64,
+    errors: &mut ErrorCollector,
+) {
+    let growth = set.map_or(0, |set| growth_of_clique(set, clique, replicas));
+    let grown = set.filter(|_| growth > 0);
+    let is_set_too_large = grown.is_some_and(|set| object_count::of_template(set).saturating_add(growth) > MAX_OBJECTS);
+    let by_template = grown.map_or(0, |set| object_count::base_gang_size(&set.spec.template).saturating_add(growth));
+    let existing = if others > 0 { object_count::clique_size(replicas).saturating_add(others) } else { 0 };
+    let size = by_template.max(existing);
+    if !is_set_too_large && object_count::is_gang_too_large(size) {
+        errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, gang_too_large(size));
     }
 }
 

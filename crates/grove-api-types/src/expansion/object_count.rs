@@ -11,13 +11,19 @@ use kube::ResourceExt;
 /// The largest number of objects that a set may expand to, pods included.
 pub const MAX_OBJECTS: u64 = 100_000;
 
-/// The largest number of pods of a gang. The `PodGang` has a reference to each of them, and the API server stores no object of more
-/// than 1.5 MB. The namespace and the name of a pod have at most 63 characters each, so a reference needs at most 155 bytes.
-pub const MAX_GANG_PODS: usize = 8_000;
+/// The largest size of a gang: the number of its pods and of its pod groups. The `PodGang` has a reference to each pod and an entry for
+/// each pod group, and the API server stores no object of more than 1.5 MB. The namespace and the name of a pod have at most 63
+/// characters each, so a reference needs at most 155 bytes. A pod group needs fewer bytes without its references.
+pub const MAX_GANG_SIZE: usize = 8_000;
 
-/// Whether a gang of this many pods is larger than [`MAX_GANG_PODS`].
-pub fn is_gang_too_large(pods: u64) -> bool {
-    usize::try_from(pods).map_or(true, |pods| pods > MAX_GANG_PODS)
+/// Whether a gang of this size is larger than [`MAX_GANG_SIZE`].
+pub fn is_gang_too_large(size: u64) -> bool {
+    usize::try_from(size).map_or(true, |size| size > MAX_GANG_SIZE)
+}
+
+/// The part of the size of a gang that a clique with this number of replicas has: its pods and its pod group.
+pub fn clique_size(replicas: i32) -> u64 {
+    count(replicas) + 1
 }
 
 /// Counts the objects of a template by its parts.
@@ -83,22 +89,22 @@ impl<'a> ObjectCount<'a> {
     }
 }
 
-/// The number of pods of each base gang, with the initial scale: the standalone cliques, and the first `minAvailable` replicas of
-/// each scaling group. A scaled gang has one replica of one scaling group, so it has no more pods.
-pub fn base_gang_pods(template: &PodCliqueSetTemplateSpec) -> u64 {
+/// The size of each base gang, with the initial scale: the standalone cliques, and the first `minAvailable` replicas of each scaling
+/// group. A scaled gang has one replica of one scaling group, so it is not larger.
+pub fn base_gang_size(template: &PodCliqueSetTemplateSpec) -> u64 {
     let mut standalone: BTreeMap<&str, u64> =
-        template.cliques.iter().map(|clique| (clique.name.as_str(), count(clique.spec.replicas))).collect();
+        template.cliques.iter().map(|clique| (clique.name.as_str(), clique_size(clique.spec.replicas))).collect();
     let by_name = standalone.clone();
-    let mut pods: u64 = 0;
+    let mut size: u64 = 0;
     for config in &template.pod_clique_scaling_groups {
         let members = config.clique_names.iter().filter_map(|name| by_name.get(name.as_str()));
-        let of_replica = members.fold(0, |sum: u64, replicas| sum.saturating_add(*replicas));
-        pods = pods.saturating_add(count(config.min_available()).saturating_mul(of_replica));
+        let of_replica = members.fold(0, |sum: u64, member| sum.saturating_add(*member));
+        size = size.saturating_add(count(config.min_available()).saturating_mul(of_replica));
         for name in &config.clique_names {
             standalone.remove(name.as_str());
         }
     }
-    standalone.into_values().fold(pods, u64::saturating_add)
+    standalone.into_values().fold(size, u64::saturating_add)
 }
 
 /// The number of objects of a set, with the initial scale.

@@ -186,8 +186,11 @@ pub(crate) fn check_managed(
     let facts = set_facts(&RowFacts::default());
     let clique = typed::<PodClique>(new);
     if let Some(clique) = &clique {
-        check_limits(&validate_scale(ScaleTarget::Clique(clique, set), replicas, &facts))?;
-        check_accepted(&validate_scale(ScaleTarget::Clique(clique, set), 0, &facts), "a scale to 0 is denied")?;
+        for others in [0, 7, u64::MAX] {
+            let target = ScaleTarget::Clique(clique, set, others);
+            check_limits(&validate_scale(target, replicas, &facts))?;
+            check_accepted(&validate_scale(target, 0, &facts), "a scale to 0 is denied")?;
+        }
     }
     let group = typed::<PodCliqueScalingGroup>(new);
     if let Some(group) = &group {

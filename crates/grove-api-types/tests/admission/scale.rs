@@ -23,7 +23,7 @@ fn validate(row: &ScaleRow) -> ValidationResult {
         "clique" => {
             let spec = json!({ "replicas": row.from, "minAvailable": row.min_available, "podSpec": {} });
             let clique: PodClique = serde_json::from_value(object(spec)).expect("a clique");
-            validate_scale(ScaleTarget::Clique(&clique, Some(&set)), row.to, &facts)
+            validate_scale(ScaleTarget::Clique(&clique, Some(&set), 0), row.to, &facts)
         }
         other => panic!("unknown target: {other}"),
     }
@@ -74,11 +74,29 @@ fn a_clique_is_matched_with_its_template_by_its_whole_name() {
         let spec = json!({ "replicas": 4, "minAvailable": 1, "podSpec": {} });
         let clique: PodClique =
             serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a clique");
-        validate_scale(ScaleTarget::Clique(&clique, Some(&set)), to, &set_facts(&RowFacts::default())).is_accepted()
+        validate_scale(ScaleTarget::Clique(&clique, Some(&set), 0), to, &set_facts(&RowFacts::default())).is_accepted()
     };
     assert!(is_accepted("serve-0-0-worker", 7_000), "the template has 3,000 replicas");
     assert!(!is_accepted("serve-0-model-0-worker", 7_000), "the gang has 3,000 other pods");
     assert!(is_accepted("other-0-worker", 7_000), "the clique belongs to another set");
+}
+
+#[test]
+fn a_scale_of_a_clique_counts_the_existing_cliques_of_its_gang() {
+    let set: PodCliqueSet = serde_json::from_value(object("set")).expect("a set");
+    let spec = json!({ "replicas": 2, "minAvailable": 1, "podSpec": {} });
+    let clique: PodClique =
+        serde_json::from_value(json!({ "metadata": { "name": "serve-0-front" }, "spec": spec })).expect("a clique");
+    let message = |set: Option<&PodCliqueSet>, others, to| {
+        validate_scale(ScaleTarget::Clique(&clique, set, others), to, &set_facts(&RowFacts::default())).message()
+    };
+    assert_eq!(message(Some(&set), 5_000, 2_999), None, "the clique has 2,999 pods and one pod group");
+    let expected = "a gang of the set would have 8001 pods and PodCliques";
+    for set in [Some(&set), None] {
+        assert!(message(set, 5_000, 3_000).is_some_and(|text| text.contains(expected)), "{set:?}");
+    }
+    assert!(message(Some(&set), 9, 7_991).is_some_and(|text| text.contains(expected)), "by the template");
+    assert_eq!(message(Some(&set), 9_000, 1), None, "a clique of a gang above the limit can be scaled down");
 }
 
 /// A CRD without rules accepts negative replicas.
@@ -89,7 +107,7 @@ fn negative_replicas_can_become_0_with_any_name() {
     let stored = json!({ "metadata": metadata, "spec": spec });
     let group: PodCliqueScalingGroup = serde_json::from_value(stored.clone()).expect("a group");
     let clique: PodClique = serde_json::from_value(stored).expect("a clique");
-    for stored in [ScaleTarget::Group(&group, None), ScaleTarget::Clique(&clique, None)] {
+    for stored in [ScaleTarget::Group(&group, None), ScaleTarget::Clique(&clique, None, 0)] {
         let validate = |to| validate_scale(stored, to, &set_facts(&RowFacts::default()));
         assert_eq!(validate(0).message(), None, "{stored:?}");
         assert!(validate(1).message().is_some_and(|text| text.contains("the last pod would have")), "{stored:?}");

@@ -2,6 +2,7 @@
 
 use grove_api_types::expansion::object_count;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica};
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
 use grove_api_types::v1alpha1::PodCliqueSet;
 
 use crate::{current_scale, set};
@@ -35,15 +36,37 @@ fn the_object_count_equals_the_size_of_the_expansion() {
 }
 
 #[test]
-fn the_pods_of_the_base_gang_are_those_of_the_expansion() {
+fn the_size_of_the_base_gang_is_that_of_the_expansion() {
     let set = set("s", SPEC);
     let expanded = expansion::expand(&set, &CurrentScale::default());
     let gangs = expanded[0].gangs();
-    let pods =
-        |gang: &expansion::Gang<'_, '_>| gang.cliques.iter().map(|clique| i64::from(clique.replicas)).sum::<i64>();
-    let largest = gangs.iter().map(pods).max().expect("a gang");
-    // f: 4 pods, x: 2 pods, and two replicas of g with 1 + 3 pods.
-    assert_eq!((object_count::base_gang_pods(&set.spec.template), largest), (14, 14));
+    let size = |gang: &expansion::Gang<'_, '_>| {
+        gang.cliques.iter().map(|clique| object_count::clique_size(clique.replicas)).sum::<u64>()
+    };
+    let largest = gangs.iter().map(size).max().expect("a gang");
+    // f: 4 pods, x: 2 pods, two replicas of g with 1 + 3 pods, and six pod groups.
+    assert_eq!((object_count::base_gang_size(&set.spec.template), largest), (20, 20));
+}
+
+/// The longest names that are possible. The limit leaves at least 256 KiB for the metadata of the gang.
+#[test]
+fn a_gang_of_the_largest_size_fits_into_the_storage_of_the_api_server() {
+    let longest = "x".repeat(63);
+    let reference = NamespacedName { namespace: longest.clone(), name: longest.clone() };
+    let gang = |groups: usize, pods_per_group: usize| {
+        let group = PodGroup {
+            name: longest.clone(),
+            pod_references: vec![reference.clone(); pods_per_group],
+            min_replicas: i32::MAX,
+            topology_constraint: None,
+        };
+        assert_eq!(groups * (1 + pods_per_group), object_count::MAX_GANG_SIZE);
+        PodGang::new("g", PodGangSpec { podgroups: vec![group; groups], ..PodGangSpec::default() })
+    };
+    for (groups, pods_per_group) in [(8000, 0), (4000, 1), (1, 7999)] {
+        let bytes = serde_json::to_vec(&gang(groups, pods_per_group)).expect("JSON").len();
+        assert!(bytes <= 1536 * 1024 - 256 * 1024, "{groups} pod groups need {bytes} bytes");
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@ use grove_api_types::ownership::controller_of;
 use kube::{Resource, ResourceExt};
 
 use super::{
-    Delta,
+    Cache, Delta,
+    sums::{Sum, Totals},
     unreadable_objects::{self, DecodedObject, UnreadableObject, UnreadableObjects},
 };
 use crate::resource_version::is_older;
@@ -144,6 +145,7 @@ pub(super) struct Indexer<K> {
     /// The objects with a current state that could not be decoded. Their last readable state stays in `by_namespace`.
     pub(super) unreadable: UnreadableObjects,
     indices: Vec<IndexedObjects<K>>,
+    totals: Vec<Totals<K>>,
     len: usize,
 }
 
@@ -151,7 +153,13 @@ impl<K> Indexer<K> {
     pub(super) fn new(filter: Option<Filter<K>>, indices: impl IntoIterator<Item = Index<K>>) -> Self {
         let indices = indices.into_iter().map(IndexedObjects::new).collect();
         let (by_namespace, unreadable) = (BTreeMap::new(), UnreadableObjects::default());
-        Self { filter, trusts_versions: true, by_namespace, unreadable, indices, len: 0 }
+        Self { filter, trusts_versions: true, by_namespace, unreadable, indices, totals: vec![], len: 0 }
+    }
+
+    /// Adds sums. The indexer must be empty.
+    pub(super) fn with_sums(mut self, sums: impl IntoIterator<Item = Sum<K>>) -> Self {
+        self.totals.extend(sums.into_iter().map(Totals::new));
+        self
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
@@ -186,7 +194,20 @@ impl<K> Indexer<K> {
         self.indices.iter().map(|index| index.by_value.len())
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
+    /// Whether an object has `value` in the index.
+    pub(super) fn has_value(&self, index: &Index<K>, value: &str) -> bool {
+        if let Some(indexed) = self.indices.iter().find(|indexed| indexed.index.name == index.name) {
+            return indexed.by_value.contains_key(value);
+        }
+        self.iter().any(|object| (index.values)(object).iter().any(|other| other == value))
+    }
+
+    /// The totals of the sum of this name; `None` if the informer was started without it.
+    pub(super) fn totals(&self, name: &str) -> Option<&Totals<K>> {
+        self.totals.iter().find(|totals| totals.name() == name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
         self.by_namespace.values().flat_map(BTreeMap::values)
     }
 }
@@ -310,6 +331,16 @@ impl<K: Resource> Indexer<K> {
         for index in &mut self.indices {
             index.update(old, new);
         }
+        for totals in &mut self.totals {
+            totals.update(old.map(AsRef::as_ref), new.map(AsRef::as_ref));
+        }
+    }
+}
+
+impl<K> Cache<K> {
+    /// Whether an object has `value` in `index`. An informer that was started without the index scans all its objects.
+    pub fn has_index_value(&self, index: &Index<K>, value: &str) -> bool {
+        self.indexer.read().has_value(index, value)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use kube::{Resource, runtime::watcher};
 
-use super::{Delta, Filter, Index};
+use super::{Delta, Filter, Index, Sum};
 
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
@@ -17,6 +17,7 @@ pub struct InformerOptions<K> {
     pub(super) config: watcher::Config,
     pub(super) filter: Option<Filter<K>>,
     pub(super) indices: Vec<Index<K>>,
+    pub(super) sums: Vec<Sum<K>>,
     pub(super) observers: Vec<DeltaObserver<K>>,
     pub(super) is_optional: bool,
 }
@@ -40,7 +41,7 @@ impl<K: Resource> Default for InformerOptions<K> {
 impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
     /// The selectors, the page size and the timeout of `config` count. Lists are always consistent reads.
     fn from(config: watcher::Config) -> Self {
-        Self { config, filter: None, indices: vec![Index::OWNER], observers: vec![], is_optional: false }
+        Self { config, filter: None, indices: vec![Index::OWNER], sums: vec![], observers: vec![], is_optional: false }
     }
 }
 
@@ -57,6 +58,13 @@ impl<K> InformerOptions<K> {
     #[must_use]
     pub fn with_index(mut self, index: Index<K>) -> Self {
         self.indices.push(index);
+        self
+    }
+
+    /// Adds a sum.
+    #[must_use]
+    pub fn with_sum(mut self, sum: Sum<K>) -> Self {
+        self.sums.push(sum);
         self
     }
 

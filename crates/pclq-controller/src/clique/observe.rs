@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::gang_pods::pods_of_earlier_groups;
 use crate::informers::PclqCaches;
 use crate::pod::labelled_clique;
-use crate::scaled_cliques::scaled_cliques_of;
+use crate::scaled_cliques::has_scaled_cliques;
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
@@ -45,10 +45,11 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
-    let pods_of_earlier_groups =
-        gang.as_deref().map_or(0, |gang| pods_of_earlier_groups(&caches.cliques, gang, &clique.name_any()));
+    let pods_of_earlier_groups = gang
+        .as_deref()
+        .map_or(0, |gang| pods_of_earlier_groups(&caches.cliques, &ctx.oversized_gangs, gang, &clique.name_any()));
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
-    let has_scaled_cliques = !scaled_cliques_of(&caches.cliques, &namespace, gang_name.unwrap_or_default()).is_empty();
+    let has_scaled_cliques = has_scaled_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
     let backed_off =
         if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };

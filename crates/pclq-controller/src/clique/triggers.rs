@@ -16,12 +16,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
+use crate::gang_pods::{OversizedGangs, has_limited_references};
 use crate::pod::labelled_clique;
-use crate::scaled_cliques::scaled_cliques_of;
+use crate::scaled_cliques::{has_scaled_cliques, scaled_cliques_of};
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
-    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && has_scaled_cliques(cliques, delta));
+    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && gates_scaled_cliques(cliques, delta));
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
 }
 
@@ -60,47 +61,82 @@ fn was_scheduled(delta: &Delta<SlimPod>) -> bool {
 }
 
 /// Whether pods of scaled cliques are gated until the gang of the pod is scheduled.
-fn has_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
+fn gates_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
     let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
     let gang = delta.new.as_deref().and_then(gang);
-    gang.is_some_and(|(namespace, gang)| !scaled_cliques_of(cliques, &namespace, &gang).is_empty())
+    gang.is_some_and(|(namespace, gang)| has_scaled_cliques(cliques, &namespace, &gang))
 }
 
 /// The cliques of the changed pod groups, and the scaled cliques of the gang. The cliques of the pod groups need a reconcile
-/// if the gang was created or deleted; another change of their pod groups only changes their status.
-pub(super) fn cliques_of_gang(cliques: &Cache<PodClique>, delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
-    let gang_cliques = cliques_of_changed_pod_groups(delta);
-    let gang = delta.object().filter(|_| !gang_cliques.is_empty());
-    let scaled = gang.map(|gang| scaled_cliques_of(cliques, &gang.namespace().unwrap_or_default(), &gang.name_any()));
-    let needs_reconcile = active_uid(delta.old.as_deref()) != active_uid(delta.new.as_deref());
-    let gang_cliques = gang_cliques.into_iter().map(move |clique| Trigger::new(needs_reconcile, clique));
+/// if the gang was created or deleted; another change of their pod groups only changes their status. The gates of scaled cliques do not
+/// depend on pod references, so a change of only these triggers no scaled clique.
+pub(super) fn cliques_of_gang(
+    cliques: &Cache<PodClique>,
+    oversized: &OversizedGangs,
+    delta: &Delta<PodGang>,
+) -> Vec<Trigger<PodClique>> {
+    let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
+    let is_replaced = uid(old) != uid(new);
+    let has_other_count = pod_groups(old).len() != pod_groups(new).len();
+    let gang = delta.object();
+    let changes_all = has_other_count && gang.is_some_and(|gang| has_limited_references(cliques, oversized, gang));
+    let changes_gates = is_replaced || !requirements(old).eq(requirements(new));
+    let scaled = gang.filter(|_| changes_gates).map(|gang| {
+        let namespace = gang.namespace().unwrap_or_default();
+        scaled_cliques_of(cliques, &namespace, &gang.name_any())
+    });
+    let gang_cliques = cliques_of_changed_pod_groups(delta, changes_all).into_iter();
+    let gang_cliques = gang_cliques.map(|clique| Trigger::new(is_replaced, clique));
     gang_cliques.chain(scaled.into_iter().flatten().map(Trigger::Reconcile)).collect()
 }
 
-/// The uid of the gang if it exists and is not terminating.
-fn active_uid(gang: Option<&PodGang>) -> Option<&str> {
-    gang.filter(|gang| !is_terminating(*gang))?.metadata.uid.as_deref()
+/// The gang if it exists and is not terminating.
+fn active(gang: Option<&PodGang>) -> Option<&PodGang> {
+    gang.filter(|gang| !is_terminating(*gang))
 }
 
-/// The cliques of the pod groups that were added, removed, moved or changed, or of a replaced gang. If a pod group has another name, also
-/// those of the groups behind it: their shares of the pod references depend on it. A change of the phase or the conditions of a gang
-/// triggers no clique.
-pub(super) fn cliques_of_changed_pod_groups(delta: &Delta<PodGang>) -> Vec<ObjectRef<PodClique>> {
-    let (old, new) = (pod_groups(delta.old.as_deref()), pod_groups(delta.new.as_deref()));
-    let changed = old.iter().filter(|group| !new.contains(group));
-    let changed = changed.chain(new.iter().filter(|group| !old.contains(group)));
-    let unchanged_names = old.iter().zip(&new).take_while(|((.., before), (.., after))| before.name == after.name);
-    let changed = changed.chain(new.iter().skip(unchanged_names.count()));
-    let names: BTreeSet<&str> = changed.map(|(_, _, group)| group.name.as_str()).collect();
+fn uid(gang: Option<&PodGang>) -> Option<&str> {
+    gang?.metadata.uid.as_deref()
+}
+
+fn pod_groups(gang: Option<&PodGang>) -> &[PodGroup] {
+    gang.map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default()
+}
+
+/// The fields of the pod groups that the gates of scaled cliques depend on.
+fn requirements(gang: Option<&PodGang>) -> impl Iterator<Item = (&str, i32)> {
+    pod_groups(gang).iter().map(|group| (group.name.as_str(), group.min_replicas))
+}
+
+/// The cliques of the pod groups that were added, removed, moved or changed, or of a replaced gang: the uid of the gang and the position
+/// of the pod group are preconditions of a patch of the pod references. If a pod group has another name, also those of the groups behind
+/// it: their shares of the pod references depend on it. A change of the phase or the conditions of a gang triggers no clique.
+/// `changes_all` returns the cliques of all pod groups.
+pub(super) fn cliques_of_changed_pod_groups(delta: &Delta<PodGang>, changes_all: bool) -> Vec<ObjectRef<PodClique>> {
+    let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
+    let changes_all = changes_all || uid(old) != uid(new);
+    let names = changed_names(pod_groups(old).iter(), pod_groups(new).iter(), changes_all);
     let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
     names.into_iter().map(|name| ObjectRef::new(name).within(&namespace)).collect()
 }
 
-/// The pod groups of an active gang with the uid of the gang and their positions: the preconditions of a patch of the pod
-/// references.
-fn pod_groups(gang: Option<&PodGang>) -> Vec<(Option<String>, usize, &PodGroup)> {
-    let active = gang.filter(|gang| !is_terminating(*gang));
-    let uid = active.and_then(ResourceExt::uid);
-    let groups = active.into_iter().flat_map(|gang| gang.spec.podgroups.iter().enumerate());
-    groups.map(|(at, group)| (uid.clone(), at, group)).collect()
+/// The names of the pod groups that differ from those at the same position, and of all groups from the first other name on. It reads
+/// each pod group once.
+pub(super) fn changed_names<'a>(
+    old: impl Iterator<Item = &'a PodGroup>,
+    new: impl Iterator<Item = &'a PodGroup>,
+    changes_all: bool,
+) -> BTreeSet<&'a str> {
+    let (mut old, mut new) = (old.fuse(), new.fuse());
+    let (mut changed, mut changes_rest) = (BTreeSet::new(), changes_all);
+    loop {
+        let (before, after) = (old.next(), new.next());
+        if before.is_none() && after.is_none() {
+            return changed;
+        }
+        changes_rest |= before.map(|group| &group.name) != after.map(|group| &group.name);
+        if changes_rest || before != after {
+            changed.extend(before.into_iter().chain(after).map(|group| group.name.as_str()));
+        }
+    }
 }

@@ -216,6 +216,23 @@ fn a_scale_is_validated_for_names_and_for_the_size_of_the_set() {
 }
 
 #[test]
+fn a_scale_of_a_clique_counts_the_current_replicas_of_the_other_cliques_of_its_gang() {
+    let clique = |name: &str, gang: &str, replicas: i32| {
+        let labels = json!({ "app.kubernetes.io/part-of": "serve", "grove.io/podgang": gang });
+        json!({ "kind": "PodClique", "metadata": { "name": name, "namespace": "team", "labels": labels },
+            "spec": { "replicas": replicas, "minAvailable": 1, "podSpec": { "containers": [] } } })
+    };
+    let denial = |other: Value| {
+        let cluster = cluster(OperatorConfiguration::default(), &[set(), clique("serve-0-front", "serve-0", 3), other]);
+        let scaled = scaled("podcliques", "serve-0-front", (3, 4_000));
+        admit(Webhook::ValidateScale, &request(&scaled), &cluster).denial
+    };
+    assert!(denial(clique("serve-0-back", "serve-0", 3_998)).is_none(), "8,000 pods and PodCliques");
+    assert!(denial(clique("serve-0-back", "serve-0", 3_999)).is_some(), "8,001 pods and PodCliques");
+    assert!(denial(clique("serve-1-back", "serve-1", 8_000)).is_none(), "another gang");
+}
+
+#[test]
 fn the_name_of_a_topology_is_unique_across_both_kinds() {
     let levels = json!([{ "domain": "rack", "key": "example.com/rack" }]);
     let binding =

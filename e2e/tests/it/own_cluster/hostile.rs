@@ -1,178 +1,27 @@
 //! A normal tenant beside tenants that cause as much work as admission allows. The test measures how long a normal set needs
 //! until it is available, alone and beside each of these tenants, and the memory and the lease renewals of the controllers.
 
-use std::convert::Infallible;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use e2e::metrics::{self, Samples};
-use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster, fixtures, test_cluster};
-use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::{live_objects, process_memory};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{ListParams, PostParams};
-use kube::runtime::conditions;
-use kube::runtime::wait::await_condition;
 
-use crate::it::rejected_creates::{PODS, create_empty_quota, create_quota};
+use self::tenants::{Sizes, Tenant};
+
+mod tenants;
 
 const CONTROLLERS: [&str; 2] = ["pcs-controller", "pclq-controller"];
 /// The result is the median of this many measurements.
 const MEASUREMENTS: usize = 5;
 const NORMAL_REPLICAS: i32 = 10;
-/// The pods that fit the quota of the waiting cliques: four replicas of five pods.
-const QUOTA: u32 = 20;
 
 /// The thresholds. The delay is a bound of a bucket of the metric.
 const MAX_RATIO: f64 = 2.0;
 const MAX_MEMORY_MB: f64 = 512.0;
 const MAX_DELAY_SECONDS: f64 = 0.1;
-
-/// The sizes of the sets of the hostile tenants.
-struct Sizes {
-    large_pods: usize,
-    spec_bytes: usize,
-    gangs: usize,
-    gang_pods: usize,
-    cliques: usize,
-}
-
-impl Sizes {
-    fn from_env() -> Self {
-        let number = |variable: &str| test_cluster::required_env(variable).parse().expect("a number");
-        Self {
-            large_pods: number("GROVE_SOAK_LARGE_PODS"),
-            spec_bytes: number("GROVE_SOAK_SPEC_BYTES"),
-            gangs: number("GROVE_SOAK_GANGS"),
-            gang_pods: number("GROVE_SOAK_GANG_PODS"),
-            cliques: number("GROVE_SOAK_CLIQUES"),
-        }
-    }
-}
-
-/// A tenant with pods that a quota rejects.
-#[derive(Clone, Copy)]
-enum Tenant {
-    /// Creates and deletes a set with a very large pod spec.
-    LargePods,
-    /// Creates and deletes a set with almost as many pods as a set may have.
-    ManyPods,
-    /// Has many cliques that wait for quota, and deletes pods that use the quota.
-    WaitingCliques,
-}
-
-impl Tenant {
-    const ALL: [Self; 3] = [Self::LargePods, Self::ManyPods, Self::WaitingCliques];
-
-    /// The name of the dev cluster.
-    fn cluster(self) -> &'static str {
-        match self {
-            Self::LargePods => "hostile-large-pods",
-            Self::ManyPods => "hostile-many-pods",
-            Self::WaitingCliques => "hostile-waiting-cliques",
-        }
-    }
-
-    fn description(self, sizes: &Sizes) -> String {
-        let Sizes { large_pods, spec_bytes, gangs, gang_pods, cliques } = sizes;
-        match self {
-            Self::LargePods => format!("{large_pods} pods with a spec of {spec_bytes} bytes"),
-            Self::ManyPods => format!("{gangs} gangs of {gang_pods} pods"),
-            Self::WaitingCliques => format!("{cliques} cliques that wait for quota"),
-        }
-    }
-
-    /// The number of replicas of the set of the tenant, and the set. Each replica is one clique.
-    fn set(self, sizes: &Sizes) -> (usize, PodCliqueSet) {
-        let (replicas, pods, bytes) = match self {
-            Self::LargePods => (1, sizes.large_pods, sizes.spec_bytes),
-            Self::ManyPods => (sizes.gangs, sizes.gang_pods, 1),
-            Self::WaitingCliques => (sizes.cliques, 1, 1),
-        };
-        let value = "x".repeat(bytes);
-        let yaml = format!(
-            "
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {{name: hostile}}
-spec:
-  replicas: {replicas}
-  template:
-    cliques:
-    - name: a
-      spec:
-        roleName: a
-        replicas: {pods}
-        minAvailable: 1
-        podSpec:
-          containers:
-          - name: main
-            image: registry.k8s.io/pause:3.10
-            env:
-            - name: TEXT
-              value: \"{value}\"
-"
-        );
-        (replicas, serde_saphyr::from_str(&yaml).expect("a set"))
-    }
-
-    /// Creates the quota, and the objects that stay during the measurement.
-    async fn prepare(self, ns: &Namespace, sizes: &Sizes) {
-        match self {
-            Self::LargePods | Self::ManyPods => create_empty_quota(ns, PODS).await,
-            Self::WaitingCliques => {
-                create_quota(ns, PODS, QUOTA).await;
-                ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
-                let is_available = |state: &NamespaceState| state.is_available("other") && state.pods.len() == 20;
-                let other = ns.wait_for("the other set uses the quota", is_available).await.cliques.len();
-                let (replicas, set) = self.set(sizes);
-                ns.api().create(&PostParams::default(), &set).await.expect("the set is created");
-                ns.wait_for("all cliques exist", |state| state.cliques.len() == other + replicas).await;
-            }
-        }
-    }
-
-    /// Causes work until the future is dropped.
-    async fn disturb(self, ns: &Namespace, sizes: &Sizes) -> Infallible {
-        let (replicas, set) = self.set(sizes);
-        loop {
-            match self {
-                Self::LargePods | Self::ManyPods => create_and_delete(ns, replicas, &set).await,
-                Self::WaitingCliques => delete_a_pod(ns).await,
-            }
-        }
-    }
-}
-
-/// Creates a set, waits until the creates of all its cliques are rejected, and deletes it. A new set has no backoff.
-async fn create_and_delete(ns: &Namespace, replicas: usize, set: &PodCliqueSet) {
-    ns.api().create(&PostParams::default(), set).await.expect("the set is created");
-    ns.wait_for("each clique reports the rejection", |state| {
-        state.cliques.len() == replicas && state.cliques.values().all(reports_an_error)
-    })
-    .await;
-    ns.delete_object::<PodCliqueSet>("hostile").await;
-    ns.wait_for("the set is deleted", NamespaceState::is_empty).await;
-}
-
-fn reports_an_error(clique: &PodClique) -> bool {
-    clique.status.as_ref().is_some_and(|status| !status.last_errors.is_empty())
-}
-
-/// Deletes any pod, and so releases quota. Lists only pods, because the namespace has many other objects.
-async fn delete_a_pod(ns: &Namespace) {
-    let pods = ns.api::<Pod>();
-    let pod = poll_until(async || {
-        let listed = pods.list(&ListParams::default()).await.expect("a list of pods");
-        listed.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none())
-    })
-    .await;
-    let (name, uid) = (pod.name_any(), pod.uid().expect("a uid"));
-    ns.delete_object::<Pod>(&name).await;
-    await_condition(pods, &name, conditions::is_deleted(&uid)).await.expect("the pod is deleted");
-}
 
 /// The figures of one tenant.
 struct Row {
@@ -278,10 +127,10 @@ async fn time_until_available(ns: &Namespace) -> Duration {
     times[MEASUREMENTS / 2]
 }
 
-/// The creates of pods that the API server has forbidden, by the counters of the controllers.
+/// The creates that the API server has rejected, by the counters of the controllers.
 async fn rejected_creates(cluster: &TestCluster) -> f64 {
     let is_rejected = |name: &str| {
-        let labels = ["grove_writes_total{", "kind=\"Pod\"", "result=\"403\"", "verb=\"create\""];
+        let labels = ["grove_writes_total{", "result=\"403\"", "verb=\"create\""];
         labels.iter().all(|label| name.contains(label))
     };
     let mut rejected = 0.0;

@@ -1,4 +1,4 @@
-//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects, or to a gang with too many pods. The schema limits
+//! Denies a set if its template expands to more than [`MAX_OBJECTS`] objects, or to a gang that is too large. The schema limits
 //! each single `replicas` (`MAX_REPLICAS` in `v1alpha1`); `admission/scale.rs` checks the scale subresources.
 
 use super::ValidationContext;
@@ -19,17 +19,17 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
     }
 }
 
-/// Reports the replicas of the largest clique.
+/// Reports the largest number that the size of the gang depends on: the replicas of a clique, or the `minAvailable` of a group.
 fn check_gangs(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
-    let pods = object_count::base_gang_pods(context.template());
-    if !object_count::is_gang_too_large(pods) {
+    let size = object_count::base_gang_size(context.template());
+    if !object_count::is_gang_too_large(size) {
         return;
     }
-    let largest = context.cliques().max_by_key(|(_, clique)| clique.spec.replicas);
-    let Some((path, clique)) = largest else { return };
-    let excess = ExceededLimit { limit: fingerprint(Rule::GangSize.name()), amount: pods };
-    let path = path.field("spec").field("replicas");
-    errors.exceeds((Rule::GangSize, &path), clique.spec.replicas, excess, gang_too_large(pods));
+    let cliques = context.cliques().map(|(path, it)| (path.field("spec").field("replicas"), it.spec.replicas));
+    let groups = context.groups().map(|(path, it)| (path.field("minAvailable"), it.min_available()));
+    let Some((path, largest)) = groups.chain(cliques).max_by_key(|(_, number)| *number) else { return };
+    let excess = ExceededLimit { limit: fingerprint(Rule::GangSize.name()), amount: size };
+    errors.exceeds((Rule::GangSize, &path), largest, excess, gang_too_large(size));
 }
 
 /// Reports the replicas of the clique or group that alone exceeds the limit, otherwise the replicas of the set.

@@ -1,6 +1,13 @@
-//! Filters, indices and observers of a cache.
+//! Filters, indices, sums and observers of a cache.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Mutex};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use super::*;
 
@@ -107,10 +114,55 @@ fn an_index_finds_the_newest_objects_by_each_of_their_values() {
     }
 }
 
-/// Random events, and the same answers from the index as from a scan.
+/// The sum of the resource versions by the first colour.
+const VERSIONS: Sum<ConfigMap> = Sum { name: "versions", value: FIRST_COLOUR, amount: version_of };
+
+const FIRST_COLOUR: fn(&ConfigMap) -> Option<String> = |object| colours(object).into_iter().next().map(Cow::into_owned);
+
+fn version_of(object: &ConfigMap) -> usize {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+#[test]
+fn a_sum_ends_with_the_last_object_of_its_value() {
+    for options in [InformerOptions::default().with_sum(VERSIONS), InformerOptions::default()] {
+        let (cache, writer) = Cache::with_writer(options);
+        let sums = || ["red", "blue"].map(|colour| cache.sum(&VERSIONS, colour));
+        writer.replace(vec![coloured("a", 1, "red"), coloured("b", 2, "red"), coloured("c", 4, "blue")]);
+        assert_eq!(sums(), [3, 4]);
+        writer.apply(coloured("b", 8, "blue"));
+        assert_eq!(sums(), [1, 12]);
+        // The final state has another value and another amount than the stored object, and the other object was never stored.
+        writer.delete(coloured("b", 9, "red"));
+        writer.delete(coloured("never-seen", 10, "red"));
+        assert_eq!(sums(), [1, 4]);
+        writer.replace(vec![]);
+        assert_eq!((sums(), cache.sum_values(&VERSIONS)), ([0, 0], 0));
+    }
+}
+
+#[test]
+fn a_sum_is_read_without_reading_the_objects() {
+    static READS: AtomicUsize = AtomicUsize::new(0);
+    let amount = |_: &ConfigMap| {
+        READS.fetch_add(1, Ordering::SeqCst);
+        1
+    };
+    let objects_by_colour = Sum { name: "objects", value: FIRST_COLOUR, amount };
+    let (cache, writer) = Cache::with_writer(InformerOptions::default().with_sum(objects_by_colour));
+    writer.replace((0..100).map(|number| coloured(&format!("a{number}"), 1, "red")).collect());
+    writer.apply(coloured("a7", 2, "red"));
+    let reads = READS.load(Ordering::SeqCst);
+    assert_eq!(reads, 102, "each event reads only its own object");
+    assert_eq!(cache.sum(&objects_by_colour, "red"), 100);
+    assert_eq!(READS.load(Ordering::SeqCst), reads);
+}
+
+/// Random events, and the same answers from the index and the sum as from a scan.
 #[test]
 fn an_index_answers_like_a_scan_after_any_events() {
-    let (cache, writer) = Cache::with_writer(InformerOptions::default().with_index(COLOURS).with_index(Index::ORPHANS));
+    let options = InformerOptions::default().with_index(COLOURS).with_index(Index::ORPHANS).with_sum(VERSIONS);
+    let (cache, writer) = Cache::with_writer(options);
     let scan = |values: IndexFn<ConfigMap>, value: &str| {
         let objects = cache.all();
         names(&objects.into_iter().filter(|object| values(object).iter().any(|v| v == value)).collect::<Vec<_>>())
@@ -133,7 +185,11 @@ fn an_index_answers_like_a_scan_after_any_events() {
         deltas.extend(written.iter().map(|delta| (delta.old.is_some(), delta.new.is_some())));
         for colour in ["red", "blue"] {
             assert_eq!(names(&cache.by_index(&COLOURS, colour)), scan(COLOURS.values, colour));
+            assert_eq!(cache.has_index_value(&COLOURS, colour), !scan(COLOURS.values, colour).is_empty());
+            let with_colours = cache.all().into_iter().filter(|object| FIRST_COLOUR(object).as_deref() == Some(colour));
+            assert_eq!(cache.sum(&VERSIONS, colour), with_colours.map(|object| version_of(&object)).sum::<usize>());
         }
+        assert!(cache.sum_values(&VERSIONS) <= 2, "a value without objects has no entry");
         for namespace in ["ns", "other"] {
             assert_eq!(names(&cache.orphans(namespace)), scan(Index::ORPHANS.values, namespace));
         }

@@ -2,7 +2,7 @@
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::object_count::MAX_GANG_PODS;
+use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
 use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
@@ -22,9 +22,9 @@ pub(super) struct ReferencesUpdate {
 }
 
 /// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
-/// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_PODS`] references,
-/// because the API server rejects larger objects. The pod groups get them in their order, and the references of the highest indices
-/// are omitted.
+/// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_SIZE`] pod groups and
+/// references, because the API server rejects larger objects. The pod groups get references in their order, and those of the highest
+/// indices are omitted.
 pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> ReferencesUpdate {
     let missing = |waiting| ReferencesUpdate { patch: None, waiting: Some(waiting) };
     let Some(gang) = observed.gang.as_deref().filter(|gang| !is_terminating(*gang)) else {
@@ -35,7 +35,8 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     let Some((at, group)) = groups.iter().enumerate().find(|(_, group)| group.name == name.as_str()) else {
         return missing(group_not_found(identity, name.as_str()));
     };
-    let allowed = MAX_GANG_PODS.saturating_sub(observed.pods_of_earlier_groups);
+    let max_references = MAX_GANG_SIZE.saturating_sub(groups.len());
+    let allowed = max_references.saturating_sub(observed.pods_of_earlier_groups);
     let omitted = retained.len().saturating_sub(allowed);
     let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();
@@ -44,7 +45,7 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     let is_written = version.is_some() && observed.own_writes.references_written_at == *version;
     let due = (complete || has_references) && references != group.pod_references && !is_written;
     let patch = due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references)));
-    ReferencesUpdate { patch, waiting: (omitted > 0).then(|| too_many(identity, omitted)) }
+    ReferencesUpdate { patch, waiting: (omitted > 0).then(|| too_many(identity, max_references, omitted)) }
 }
 
 fn of_pods<'a>(pods: impl Iterator<Item = &'a &'a SlimPod>) -> Vec<NamespacedName> {
@@ -80,9 +81,9 @@ fn group_not_found(identity: &CliqueIdentity, clique: &str) -> Waiting {
     Waiting::new(available::POD_GROUP_NOT_FOUND, format!("PodGang {} has no podgroup {clique}", identity.gang))
 }
 
-fn too_many(identity: &CliqueIdentity, omitted: usize) -> Waiting {
+fn too_many(identity: &CliqueIdentity, max_references: usize, omitted: usize) -> Waiting {
     let message = format!(
-        "PodGang {} can have at most {MAX_GANG_PODS} pod references; {omitted} pods of the clique have no reference",
+        "PodGang {} can have at most {max_references} pod references; {omitted} pods of the clique have no reference",
         identity.gang
     );
     Waiting::new(available::TOO_MANY_POD_REFERENCES, message)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::ownership::controller_owner_reference;
+use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
@@ -16,9 +17,10 @@ use grove_runtime::runtime::Runtime;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::json;
 
-use super::{pod, snapshot};
+use super::{gang, pod, snapshot};
 use crate::clique::{CONTROLLER, STATE_MAPS, cleanup_plan, reconcile};
 use crate::context::Context;
+use crate::gang_pods::PODS_BY_GANG;
 use crate::informers::PclqCaches;
 use crate::scaled_cliques::BY_BASE_GANG;
 use crate::tombstones::Tombstones;
@@ -49,18 +51,24 @@ fn pod_of(clique: &PodClique, name: &str, index: i32, phase: &str) -> SlimPod {
 #[tokio::test(start_paused = true)]
 async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let manager = manager();
-    let (cliques, clique_writer) = Cache::with_writer(InformerOptions::default().with_index(BY_BASE_GANG));
+    let options = InformerOptions::default().with_index(BY_BASE_GANG).with_sum(PODS_BY_GANG);
+    let (cliques, clique_writer) = Cache::with_writer(options);
     let tombstones = Tombstones::new(&cliques);
     let recorder = tombstones.clone();
     let options = InformerOptions::default().with_observer(move |delta| recorder.record(delta));
     let (pods, pod_writer) = Cache::with_writer(options);
-    let (gangs, orphan_deletions) = (Cache::from_objects([]), OrphanDeletions::default());
+    let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
+    let orphan_deletions = OrphanDeletions::default();
     let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
     let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
     let ctx = Context::new(&manager, caches, CONTROLLER);
 
     let clique = Arc::new(snapshot("{replicas: 5}").clique);
     clique_writer.apply((*clique).clone());
+    // With this clique, the gang is too large.
+    let mut other = snapshot("{replicas: 8000}").clique;
+    (other.metadata.name, other.metadata.uid) = (Some("llm-0-prefill".to_owned()), Some("other-uid".to_owned()));
+    clique_writer.apply(other.clone());
     for (name, index, phase) in [("a", 0, "Running"), ("b", 1, "Failed"), ("c", 2, "Running")] {
         pod_writer.apply(pod_of(&clique, name, index, phase));
     }
@@ -73,6 +81,7 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let is_used = |(name, count): &(&str, usize)| *count > 0 || *name == "delayed_statuses";
     assert!(counts().iter().all(is_used), "{:?}", counts());
 
+    clique_writer.delete(other);
     clique_writer.delete((*clique).clone());
     assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 2, "the remaining pods are deleted");
     pod_writer.replace(vec![]);

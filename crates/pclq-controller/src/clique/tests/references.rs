@@ -1,15 +1,23 @@
 //! The pod references in the gang.
 
+use std::cell::Cell;
+
 use expect_test::expect;
-use grove_api_types::expansion::object_count::MAX_GANG_PODS;
+use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::{Cache, Delta};
+use grove_controller::triggers::Trigger;
+use grove_runtime::caches::{Cache, Delta, InformerOptions};
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::{NAME, check, gang, plan, snapshot};
-use crate::clique::triggers::cliques_of_changed_pod_groups;
-use crate::gang_pods::{later_cliques_after_scaling, pods_of_earlier_groups};
+use crate::clique::triggers::{changed_names, cliques_of_changed_pod_groups, cliques_of_gang};
+use crate::gang_pods::{OversizedGangs, PODS_BY_GANG, cliques_after_scaling, pods_of_earlier_groups};
+use crate::scaled_cliques::BY_BASE_GANG;
+
+/// The largest number of pods of the gang of the tests, which has two pod groups.
+const MAX_PODS: usize = MAX_GANG_SIZE - 2;
 
 #[test]
 fn pod_references_are_first_written_when_the_clique_is_complete() {
@@ -60,10 +68,10 @@ fn pod_references_are_written_once_per_observed_version_of_the_gang() {
 fn a_gang_has_a_limited_number_of_pod_references() {
     let pods = "[{i: 0, name: c}, {i: 1, name: b}, {i: 2, name: a}]";
     let mut observed = snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
-    observed.pods_of_earlier_groups = MAX_GANG_PODS - 1;
+    observed.pods_of_earlier_groups = MAX_PODS - 1;
     expect![[r#"
         references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-c","namespace":"prod"}]}]
-        wait: TooManyPodReferences PodGang llm-0 can have at most 8000 pod references; 2 pods of the clique have no reference
+        wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 2 pods of the clique have no reference
     "#]]
     .assert_eq(&plan(&observed).to_string().replace(NAME, "~"));
 }
@@ -81,55 +89,95 @@ fn the_references_of_other_cliques_do_not_change_those_of_the_clique() {
     let mut observed = snapshot("{replicas: 1, gang: [a], pods: [{i: 0, name: a}]}");
     let mut gang = PodGang::clone(observed.gang.as_ref().expect("a gang"));
     let reference = NamespacedName { namespace: "prod".to_owned(), name: "other".to_owned() };
-    gang.spec.podgroups[0].pod_references = vec![reference; MAX_GANG_PODS];
+    gang.spec.podgroups[0].pod_references = vec![reference; MAX_PODS];
     observed.gang = Some(gang.into());
     expect!["nothing to do\n"].assert_eq(&plan(&observed).to_string());
 }
 
+/// The cache of cliques as the service sums it.
+fn cache(cliques: impl IntoIterator<Item = PodClique>) -> Cache<PodClique> {
+    let (cache, writer) = Cache::with_writer(InformerOptions::default().with_sum(PODS_BY_GANG));
+    writer.replace(cliques.into_iter().collect());
+    cache
+}
+
+fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> OversizedGangs {
+    let oversized = OversizedGangs::default();
+    pods_of_earlier_groups(cliques, &oversized, gang, NAME);
+    oversized
+}
+
 #[test]
 fn the_desired_pods_of_earlier_groups_get_references_first() {
-    let cliques = Cache::from_objects([clique(EARLIER, 7999), clique(NAME, 3)]);
-    let gang = gang(&json!([]));
-    assert_eq!(pods_of_earlier_groups(&cliques, &gang, EARLIER), 0);
-    assert_eq!(pods_of_earlier_groups(&cliques, &gang, NAME), 7999);
-    assert_eq!(pods_of_earlier_groups(&Cache::from_objects([]), &gang, NAME), 0, "the earlier clique does not exist");
+    let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
+    let earlier = |cliques: &[PodClique], name: &str| {
+        pods_of_earlier_groups(&cache(cliques.iter().cloned()), &oversized, &gang, name)
+    };
+    let both = [clique(EARLIER, MAX_PODS - 2), clique(NAME, 3)];
+    assert_eq!(earlier(&both, EARLIER), 0);
+    assert_eq!(earlier(&both, NAME), MAX_PODS - 2);
+    assert_eq!(oversized.len(), 1);
+    assert_eq!(earlier(&[], NAME), 0, "the earlier clique does not exist");
 }
 
 #[test]
-fn a_scaled_clique_of_a_gang_above_the_limit_triggers_the_cliques_of_later_groups() {
-    let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
-    let triggered = |scaled: &str, before: Option<usize>, after: Option<usize>| {
+fn the_pod_groups_of_a_gang_that_fits_are_not_read() {
+    let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
+    let cliques = cache([clique(EARLIER, MAX_PODS - 3), clique(NAME, 3)]);
+    assert_eq!(pods_of_earlier_groups(&cliques, &oversized, &gang, NAME), 0, "not the pods of the earlier group");
+    assert_eq!(oversized.len(), 0);
+    let gangs = Cache::from_objects([PodGang::clone(&gang)]);
+    for (before, after) in
+        [(Some(MAX_PODS), Some(MAX_PODS - 3)), (Some(1), Some(MAX_PODS - 3)), (None, Some(1)), (Some(1), None)]
+    {
+        let [old, new] = [before, after].map(|pods| pods.map(|pods| clique(EARLIER, pods).into()));
+        let triggered = cliques_after_scaling(&cliques, &gangs, &oversized, &Delta { old, new });
+        assert_eq!(triggered, [], "the group without references is not read: {before:?} to {after:?}");
+    }
+}
+
+#[test]
+fn a_scaled_clique_of_a_gang_above_the_limit_triggers_the_cliques_with_another_share() {
+    let triggered = |scaled: &str, before: Option<usize>, after: Option<usize>, references: &str| {
+        let gang = gang(&serde_saphyr::from_str(references).expect("YAML"));
         let other = if scaled == NAME { EARLIER } else { NAME };
         let scaled_to = |replicas: Option<usize>| replicas.map(|replicas| clique(scaled, replicas));
-        let cliques = Cache::from_objects([clique(other, 10)].into_iter().chain(scaled_to(after)));
+        let cliques = |replicas| cache([clique(other, 10)].into_iter().chain(scaled_to(replicas)));
+        let oversized = oversized(&cliques(before), &gang);
         let delta = Delta { old: scaled_to(before).map(Into::into), new: scaled_to(after).map(Into::into) };
-        let later = later_cliques_after_scaling(&cliques, &gangs, &delta);
-        later.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+        let gangs = Cache::from_objects([PodGang::clone(&gang)]);
+        let triggered = cliques_after_scaling(&cliques(after), &gangs, &oversized, &delta);
+        triggered.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
     };
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_GANG_PODS - 9)), [NAME]);
-    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS - 9), Some(1)), [NAME], "the gang was above the limit");
-    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS), None), [NAME]);
-    assert_eq!(triggered(EARLIER, None, Some(MAX_GANG_PODS)), [NAME]);
-    assert_eq!(triggered(NAME, Some(1), Some(MAX_GANG_PODS)), [""; 0], "its group is the last");
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_GANG_PODS - 10)), [""; 0], "all pods have references");
-    assert_eq!(triggered(EARLIER, Some(MAX_GANG_PODS), Some(MAX_GANG_PODS)), [""; 0], "nothing changed");
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 9), "[a]"), [NAME]);
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 9), "[]"), [""; 0], "it has no references to lose");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS - 9), Some(1), "[]"), [NAME], "the gang was above the limit");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS), None, "[]"), [NAME]);
+    assert_eq!(triggered(EARLIER, None, Some(MAX_PODS), "[a]"), [NAME]);
+    assert_eq!(triggered(NAME, Some(1), Some(MAX_PODS), "[a]"), [""; 0], "its group is the last");
+    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 10), "[a]"), [""; 0], "all pods have references");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS), Some(MAX_PODS), "[a]"), [""; 0], "nothing changed");
 }
 
 #[test]
-fn each_of_two_cliques_that_were_scaled_in_at_once_triggers_the_later_clique_without_references() {
+fn two_cliques_that_were_scaled_in_at_once_trigger_the_later_clique_without_references() {
     let mut gang = PodGang::clone(&gang(&json!([])));
     let last = PodGroup { name: "llm-0-last".to_owned(), ..gang.spec.podgroups[1].clone() };
     let reference = NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() };
-    gang.spec.podgroups[1].pod_references = vec![reference; 1000];
-    gang.spec.podgroups.push(last);
-    let cliques = Cache::from_objects([EARLIER, NAME, "llm-0-last"].map(|name| clique(name, 1000)));
-    let gangs = Cache::from_objects([gang]);
-    for (name, before) in [(EARLIER, 5000), (NAME, 4000)] {
-        let scaled_in = Delta { old: Some(clique(name, before).into()), new: Some(clique(name, 1000).into()) };
-        let later = later_cliques_after_scaling(&cliques, &gangs, &scaled_in);
-        let later: Vec<_> = later.into_iter().map(|clique| clique.name).collect();
-        assert_eq!(later, ["llm-0-last"], "{name}");
+    for group in &mut gang.spec.podgroups {
+        group.pod_references = vec![reference.clone(); 1000];
     }
+    gang.spec.podgroups.push(last);
+    let three = |first, second| cache([clique(EARLIER, first), clique(NAME, second), clique("llm-0-last", 1000)]);
+    let oversized = oversized(&three(5000, 4000), &gang);
+    let (cliques, gangs) = (three(1000, 1000), Cache::from_objects([gang]));
+    let triggered = |name: &str, before| {
+        let scaled_in = Delta { old: Some(clique(name, before).into()), new: Some(clique(name, 1000).into()) };
+        let triggered = cliques_after_scaling(&cliques, &gangs, &oversized, &scaled_in);
+        triggered.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+    };
+    assert_eq!(triggered(EARLIER, 5000), ["llm-0-last"], "the cache has both changes");
+    assert_eq!((triggered(NAME, 4000), oversized.len()), (vec![], 0), "the clique has already been triggered");
 }
 
 #[test]
@@ -166,7 +214,7 @@ fn a_gang_triggers_the_cliques_of_its_changed_pod_groups() {
     let change = |before: Option<&str>, after: Option<&str>| {
         let gang = |listed: &str| gang(&serde_saphyr::from_str(listed).unwrap());
         let delta = Delta { old: before.map(gang), new: after.map(gang) };
-        cliques_of_changed_pod_groups(&delta).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        cliques_of_changed_pod_groups(&delta, false).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     let both = change(None, Some("[]"));
     assert!(both.contains("llm-0-decode") && both.contains("llm-0-prefill"), "{both}");
@@ -182,8 +230,63 @@ fn a_replaced_pod_group_triggers_the_cliques_of_the_groups_behind_it() {
         let mut replaced = PodGang::clone(&gang(&json!([])));
         replaced.spec.podgroups[at].name = "llm-0-new".to_owned();
         let delta = Delta { old: Some(gang(&json!([]))), new: Some(replaced.into()) };
-        cliques_of_changed_pod_groups(&delta).into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+        cliques_of_changed_pod_groups(&delta, false).into_iter().map(|clique| clique.name).collect::<Vec<_>>()
     };
     assert_eq!(replaced(0), [NAME, "llm-0-new", EARLIER]);
     assert_eq!(replaced(1), [NAME, "llm-0-new"]);
+}
+
+#[test]
+fn an_event_of_a_gang_reads_each_of_its_pod_groups_once() {
+    let group =
+        |number: usize| PodGroup { name: format!("llm-0-g-{number}-d"), ..gang(&json!([])).spec.podgroups[0].clone() };
+    let old: Vec<_> = (0..1000).map(group).collect();
+    let mut new = old.clone();
+    new[900].pod_references = vec![NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() }];
+    let reads = Cell::new(0);
+    let count = |_: &&PodGroup| reads.set(reads.get() + 1);
+    let changed = changed_names(old.iter().inspect(count), new.iter().inspect(count), false);
+    assert_eq!((changed.into_iter().collect::<Vec<_>>(), reads.get()), (vec!["llm-0-g-900-d"], 2000));
+}
+
+/// The names of the triggered cliques, with `!` if they need a reconcile.
+fn triggered_by_gang(cliques: &Cache<PodClique>, oversized: &OversizedGangs, old: &PodGang, new: &PodGang) -> String {
+    let delta = Delta { old: Some(old.clone().into()), new: Some(new.clone().into()) };
+    let triggers = cliques_of_gang(cliques, oversized, &delta).into_iter().map(|trigger| match trigger {
+        Trigger::Reconcile(clique) | Trigger::Retry(clique) => format!("{}!", clique.name),
+        Trigger::StatusOnly(clique) => clique.name,
+    });
+    triggers.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_change_of_the_pod_references_of_a_base_gang_triggers_no_scaled_clique() {
+    let mut scaled = clique("llm-0-g-1-p", 1);
+    scaled.labels_mut().insert("grove.io/base-podgang".to_owned(), "llm-0".to_owned());
+    let (cliques, writer) = Cache::with_writer(InformerOptions::default().with_index(BY_BASE_GANG));
+    writer.apply(scaled);
+    let triggered = |old: &PodGang, new: &PodGang| triggered_by_gang(&cliques, &OversizedGangs::default(), old, new);
+    let (old, mut other_minimum) = (gang(&json!([])), PodGang::clone(&gang(&json!([]))));
+    assert_eq!(triggered(&old, &gang(&json!(["a"]))), NAME);
+    other_minimum.spec.podgroups[1].min_replicas = 2;
+    assert_eq!(triggered(&old, &other_minimum), format!("{NAME} llm-0-g-1-p!"));
+    let mut recreated = PodGang::clone(&old);
+    recreated.metadata.uid = Some("other".to_owned());
+    assert_eq!(triggered(&old, &recreated), format!("{NAME}! {EARLIER}! llm-0-g-1-p!"));
+}
+
+#[test]
+fn another_number_of_pod_groups_triggers_all_cliques_of_a_gang_above_the_limit() {
+    let old = gang(&json!([]));
+    let mut new = PodGang::clone(&old);
+    new.spec.podgroups.push(PodGroup { name: "llm-0-last".to_owned(), ..old.spec.podgroups[1].clone() });
+    let of_gang = |pods: usize| cache([clique(EARLIER, pods), clique(NAME, 1)]);
+    let triggered = |pods: usize| {
+        let cliques = of_gang(pods);
+        triggered_by_gang(&cliques, &oversized(&cliques, &old), &old, &new)
+    };
+    assert_eq!(triggered(1), "llm-0-last", "the gang fits");
+    assert_eq!(triggered(MAX_PODS - 1), format!("{NAME} llm-0-last {EARLIER}"), "it no longer fits");
+    let flagged = oversized(&of_gang(MAX_PODS), &old);
+    assert_eq!(triggered_by_gang(&of_gang(1), &flagged, &new, &old), format!("{NAME} llm-0-last {EARLIER}"));
 }

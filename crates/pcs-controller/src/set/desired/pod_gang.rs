@@ -55,9 +55,7 @@ impl ChildKind for PodGangs {
     /// the pod references, which pclq-controller writes, labels and annotations of Grove that another service has set, and
     /// other owner references. The patch has the observed resource version as its precondition.
     fn patch(live: &PodGang, mut desired: PodGang) -> Option<Step> {
-        for group in &mut desired.spec.podgroups {
-            group.pod_references = references(live, group);
-        }
+        retain_references(live.spec.podgroups.iter(), &mut desired.spec.podgroups);
         retain_grove_keys(live, &mut desired);
         let change = change_with_owners(live, &desired, difference(live, &desired, |gang| &gang.spec));
         change.map(|change| Step::merge_patch_with_optimistic_lock(live, change))
@@ -71,15 +69,36 @@ impl ChildKind for PodGangs {
 }
 
 /// The fields of a gang that need a reconcile when they change.
-fn without_references(gang: &PodGang) -> impl PartialEq + use<> {
-    let PodGang { metadata, mut spec, status: _ } = gang.clone();
-    spec.podgroups.iter_mut().for_each(|group| group.pod_references.clear());
-    (spec, metadata.labels, metadata.annotations, metadata.owner_references, metadata.deletion_timestamp)
+fn without_references(gang: &PodGang) -> impl PartialEq {
+    let PodGang { metadata, spec, status: _ } = gang;
+    let PodGangSpec {
+        podgroups,
+        topology_constraint,
+        topology_constraint_group_configs,
+        priority_class_name,
+        reuse_reservation_ref,
+    } = spec;
+    let groups = podgroups.iter().map(|group| {
+        let PodGroup { name, pod_references: _, min_replicas, topology_constraint } = group;
+        (name, min_replicas, topology_constraint)
+    });
+    let groups: Vec<_> = groups.collect();
+    let constraints = (topology_constraint, topology_constraint_group_configs);
+    let of_metadata =
+        (&metadata.labels, &metadata.annotations, &metadata.owner_references, &metadata.deletion_timestamp);
+    (groups, constraints, priority_class_name, reuse_reservation_ref, of_metadata)
 }
 
-fn references(live: &PodGang, group: &PodGroup) -> Vec<NamespacedName> {
-    let of_same_name = live.spec.podgroups.iter().find(|live| live.name == group.name);
-    of_same_name.map(|live| live.pod_references.clone()).unwrap_or_default()
+/// Retains the references of the live pod groups, by the names of the groups. It reads each live pod group once.
+fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut [PodGroup]) {
+    let mut by_name: BTreeMap<&str, &[NamespacedName]> = BTreeMap::new();
+    for group in live {
+        by_name.entry(&group.name).or_insert(&group.pod_references);
+    }
+    for group in desired {
+        let references = by_name.get(group.name.as_str()).copied().unwrap_or_default();
+        group.pod_references = references.to_vec();
+    }
 }
 
 /// Retains labels and annotations of Grove that another service has set on the gang.
@@ -132,4 +151,43 @@ fn pod_group(clique: &Clique<'_>, minima: &RetainedMinima) -> PodGroup {
 fn user_entries(of_set: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let is_user_key = |key: &str| !key.starts_with(GROVE_PREFIX) && key != labels::LAST_APPLIED;
     of_set.into_iter().flatten().filter(|(key, _)| is_user_key(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn group(number: usize, references: usize) -> PodGroup {
+        let reference = NamespacedName { namespace: "prod".to_owned(), name: format!("pod-{number}") };
+        let pod_references = vec![reference; references];
+        PodGroup { name: format!("g-{number}"), pod_references, min_replicas: 1, topology_constraint: None }
+    }
+
+    #[test]
+    fn the_references_of_live_pod_groups_are_retained_by_name_with_one_pass() {
+        let live: Vec<_> = (0..1000).map(|number| group(number, 2)).collect();
+        let mut desired: Vec<_> = (500..1500).rev().map(|number| group(number, 0)).collect();
+        let reads = Cell::new(0);
+        retain_references(live.iter().inspect(|_| reads.set(reads.get() + 1)), &mut desired);
+        assert_eq!(reads.get(), 1000);
+        let expected = (500..1500).rev().map(|number| group(number, if number < 1000 { 2 } else { 0 }));
+        assert_eq!(desired, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_change_of_only_the_pod_references_needs_no_reconcile() {
+        let gang = |groups: &[PodGroup]| {
+            let spec = PodGangSpec { podgroups: groups.to_vec(), ..PodGangSpec::default() };
+            Some(Arc::new(PodGang::new("llm-0", spec)))
+        };
+        let needs_reconcile = |new: &[PodGroup]| {
+            PodGangs::needs_reconcile(&Delta { old: gang(&[group(0, 0), group(1, 0)]), new: gang(new) })
+        };
+        assert!(!needs_reconcile(&[group(0, 0), group(1, 1)]));
+        assert!(needs_reconcile(&[group(1, 0), group(0, 0)]), "another order");
+        assert!(needs_reconcile(&[group(0, 0), PodGroup { min_replicas: 2, ..group(1, 0) }]), "another minimum");
+    }
 }

@@ -64,7 +64,7 @@ fn a_service_name_conflict_blocks_only_its_replica() {
 #[test]
 fn the_status_does_not_name_terminating_objects_with_the_names_of_children() {
     let mut observed = new(SET);
-    observed.name_conflicts = vec![foreign::<PodClique>("llm-0-decode"), foreign::<PodClique>("llm-1-decode")];
+    observed.name_conflicts = vec![foreign::<SlimService>("llm-0"), foreign::<SlimService>("llm-1")];
     for conflict in &mut observed.name_conflicts {
         conflict.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     }
