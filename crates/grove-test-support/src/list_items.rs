@@ -1,6 +1,9 @@
 //! Fuzzes one item of a list: for any content, the other items are readable, and the name of the item is in use.
 
+use std::any::TypeId;
+
 use kube::Resource;
+use kube::core::ClusterResourceScope;
 use serde_json::{Value, json};
 
 use crate::fuzz::{self, FuzzConfig, JsonBytes};
@@ -39,7 +42,7 @@ macro_rules! check_watched_kind {
 }
 
 /// An object of the kind `K` with these fields, and with metadata of each type.
-pub fn object<K: Resource<DynamicType = ()>>(fields: &Value) -> Value {
+pub fn object<K: Resource<DynamicType = (), Scope: 'static>>(fields: &Value) -> Value {
     let owner = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "o", "uid": "ou", "controller": true });
     let mut object = fields.clone();
     object["apiVersion"] = json!(K::api_version(&()));
@@ -52,6 +55,11 @@ pub fn object<K: Resource<DynamicType = ()>>(fields: &Value) -> Value {
         "ownerReferences": [owner],
         "managedFields": [{ "manager": "m", "operation": "Update", "time": "9999-12-31T23:59:59Z", "fieldsV1": { "f:spec": {} } }],
     });
+    if TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>()
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        metadata.remove("namespace");
+    }
     object
 }
 
@@ -66,11 +74,16 @@ pub fn check(object: &Value, states: impl Fn(&[String], &[Key]) -> Vec<Option<bo
         (other["metadata"]["name"], other["metadata"]["uid"]) = (json!(name), json!(name));
         other.to_string()
     };
-    let (others, keys) = (OTHERS.map(other), OTHERS.map(|name| ("ns".to_owned(), name.to_owned())));
+    let namespace = object["metadata"]["namespace"].as_str();
+    let keys = OTHERS.map(|name| (namespace.unwrap_or_default().to_owned(), name.to_owned()));
+    let others = OTHERS.map(other);
     let check = |_seed: u64, JsonBytes(bytes): &JsonBytes| {
         let Some(item) = serde_json::from_slice::<Value>(bytes).ok().filter(Value::is_object) else { return Ok(false) };
         let text = |field: &str| item["metadata"][field].as_str().map(str::to_owned);
-        let key = text("namespace").zip(text("name")).filter(|key| !keys.contains(key));
+        // The API server stores a namespace exactly in the objects of namespaced kinds.
+        let is_storable = text("namespace").is_some() == namespace.is_some();
+        let key = text("name").map(|name| (text("namespace").unwrap_or_default(), name));
+        let key = key.filter(|key| is_storable && !keys.contains(key));
         let keys: Vec<_> = keys.iter().cloned().chain(key).collect();
         let states = states(&[others[0].clone(), item.to_string(), others[1].clone()], &keys);
         match *states {
