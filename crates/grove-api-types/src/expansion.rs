@@ -3,6 +3,9 @@
 //!
 //! The template contains the initial replicas of cliques and scaling groups. Clients then change the replicas of the existing
 //! objects through the scale subresource, so an expansion also needs the current scale.
+//!
+//! The indices of replicas begin at 0. So a scale-in of a set or a scaling group removes the replicas with the highest indices: the
+//! reconcilers delete each child that is no longer in the expansion (`children/child_plan.rs` of grove-controller).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

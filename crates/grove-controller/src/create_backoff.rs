@@ -3,7 +3,8 @@
 //! plan has no creates. So the API server rejects only creates that were sent before the watch event of that namespace.
 //!
 //! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
-//! decides whether that reconcile sends the create. Until the backoff ends, the plan omits the create and requeues the owner.
+//! decides whether that reconcile sends the create. For sets and groups, `children/step_filter.rs` omits it. `rejections.rs` has the
+//! message of the condition. Until the backoff ends, the plan omits the create and requeues the owner.
 
 mod entries;
 

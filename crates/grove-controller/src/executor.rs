@@ -1,6 +1,6 @@
 //! Executes plans, and patches statuses: all writes of the reconcilers. Besides it, only events, leader election and
 //! certificates write to the API server. The executor writes only while the process leads: the end of the leadership cancels the writes
-//! in flight (function `write`).
+//! in flight (function `write`). Events that were queued before are still published.
 //!
 //! The executor retries nothing. If a step fails, the rest of its stage is still executed, except for creates of alike objects
 //! ([`SlowStart`](crate::plan::SlowStart)). Later stages are not executed, at least in the same failure domain, unless the stages of

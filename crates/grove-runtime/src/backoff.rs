@@ -1,5 +1,6 @@
 //! Exponential backoff with jitter: the delays after failed reconciles ([`Backoff::for_objects`]), and after failed lists and watches
-//! ([`Backoff::for_watches`]).
+//! ([`Backoff::for_watches`]). `controller/worker.rs` of grove-controller applies the former, or an earlier deadline of the reconcile, or a
+//! longer `Retry-After` of the API server.
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -1,5 +1,5 @@
 //! The number of objects that a set expands to, without the expansion: replicas that are all below their limits can multiply to
-//! more objects than a cluster can store.
+//! more objects than a cluster can store. `admission/validate/object_count.rs` denies sets above the limits of this file.
 
 use std::collections::BTreeMap;
 
