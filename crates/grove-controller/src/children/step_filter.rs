@@ -89,7 +89,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         if self.omits_create_for_namespace() || is_pending {
             return false;
         }
-        !failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain))
+        let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
+        !is_blocked
     }
 
     fn is_backed_off(&self, kind: &str, name: &str) -> bool {

@@ -57,12 +57,14 @@ impl<'a> StepQueue<'a> {
             self.next = self.steps.len();
             return;
         }
+        let steps = self.steps;
+        let is_create_at = |position: usize| steps.get(position).is_some_and(is_create);
         let concerns_all = self.objects_are_alike && error.reason != ApiError::NAME_CONFLICT;
-        let ends_creates = concerns_all || error.is_quota_rejection();
-        if !ends_creates || !self.steps.get(position).is_some_and(is_create) {
+        if !is_create_at(position) || !(concerns_all || error.is_quota_rejection()) {
             return;
         }
-        match self.alternate.take().filter(|_| position == 0) {
+        // The stage may have fewer creates than the plan, because those in blocked failure domains are omitted.
+        match self.alternate.take().filter(|alternate| position == 0 && is_create_at(*alternate)) {
             Some(alternate) => (self.next, self.batch) = (alternate, Some(1)),
             None => (self.omits_creates, self.batch) = (true, None),
         }
@@ -130,7 +132,8 @@ mod tests {
             let sent = batches(&stage, |position| if position < 70 { rejection() } else { policy() });
             sent.concat().into_iter().filter(|position| *position >= 70).count()
         };
-        assert_eq!([None, Some(SlowStart::for_retry_after_quota(0, 70))].map(patches_of), [40, 40]);
+        let retries = [0, 80].map(|retries| Some(SlowStart::for_retry_after_quota(retries, 110)));
+        assert_eq!([None, retries[0], retries[1]].map(patches_of), [40; 3]);
     }
 
     #[test]

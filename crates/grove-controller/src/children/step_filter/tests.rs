@@ -9,10 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    expectations::ChildKey,
-    plan::{Stage, Target},
-};
+use crate::{expectations::ChildKey, plan::Stage};
 
 fn wanted(name: &str) -> Step {
     let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
