@@ -5,8 +5,8 @@
 //! The executor retries nothing. If a step fails, the rest of its stage is still executed, except for creates after a rejection that
 //! concerns them, too ([`SlowStart`](crate::plan::SlowStart)). Later stages are not executed, at least in the failure domains of steps
 //! that failed or were not sent, unless the stages of the plan are independent. The first response that reports a terminating namespace
-//! ends every plan, and no further step of its stage is sent. The rate limiter of the controller then enqueues the object again; [`create_backoff`](crate::create_backoff) decides when a
-//! rejected create is sent again.
+//! ends every plan, and no further step of its stage is sent. The rate limiter of the controller then enqueues the object again;
+//! [`create_backoff`](crate::create_backoff) decides when a rejected create is sent again.
 
 mod changes;
 mod execution_result;
@@ -102,9 +102,9 @@ impl Executor {
     }
 
     /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan. If
-    /// the plan has failure domains and the server rejects only this object or kind, it blocks only later creates of its domain. So
-    /// does a create that was not sent after the rejection of another one. If the stages are independent, a rejection ends nothing, unless it reports a terminating namespace. After the watch event of that
-    /// namespace, a plan has no creates.
+    /// the plan has failure domains and the server rejects only this object or kind, it blocks only later creates of its domain.
+    /// So does a create that was not sent after the rejection of another one. If the stages are independent, a rejection ends
+    /// nothing, unless it reports a terminating namespace. After the watch event of that namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
         for stage in &plan.stages {
