@@ -1,6 +1,12 @@
-//! Creates of children that the API server rejected, for example with code 403 because of a quota. Each owner retries them with
-//! exponential backoff, and sooner when an object of the namespace is deleted, since that may free quota. In a terminating namespace a
+//! Creates of children that the API server rejected. Each owner retries them with exponential backoff. In a terminating namespace a
 //! plan has no creates. So the API server rejects only creates that were sent before the watch event of that namespace.
+//!
+//! A rejection concerns a kind or one object:
+//! - a quota rejects further objects of the kind, too. Until the backoff ends, nothing of this kind is created for the owner. The retry
+//!   uses slow start, and is earlier when an object of the namespace is deleted, since that may release quota;
+//! - a policy, a webhook or a validation rejects one object. The other objects are created. After many such rejections of a kind,
+//!   nothing of it is created until the backoff ends, so that memory and the number of rejections have a bound;
+//! - if children are alike, every rejection except a name conflict concerns all of them.
 //!
 //! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
 //! decides whether that reconcile sends the create. For sets and groups, `children/step_filter.rs` omits it. `rejections.rs` has the
@@ -8,19 +14,30 @@
 
 mod entries;
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
+    sync::Arc,
+    time::Duration,
+};
 
 use grove_api_types::error_codes;
-use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Delta};
+use grove_runtime::{api_error::ApiError, caches::Delta};
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::entries::{Entries, OwnerVersion, RejectedCreates};
+use self::entries::{BackedOffKind, Entries, KindKey, OwnerVersion, RejectedCreates, Rejections};
 use crate::{
     executor::ExecutionResult,
     plan::{Plan, SlowStart, Target},
 };
+
+/// After this many rejections of objects of one kind, nothing of the kind is created for their owner until the backoff ends. Its retry
+/// has at most as many creates. That is half of a plan, so that other kinds are created, too.
+pub(crate) const MAX_REJECTIONS: usize = 2048;
+/// The same for the bytes of the manifests and of the messages.
+pub(crate) const MAX_REJECTED_BYTES: usize = 4 << 20;
 
 /// The deletion of one object ends the backoff of at most this many owners of its namespace. The released quota suffices for about
 /// one object, and the creates of all other owners would be rejected again.
@@ -29,41 +46,44 @@ const MAX_RETRIES_PER_DELETE: usize = 4;
 /// A child with a rejected create, and the error.
 pub type RejectedCreate = (Target, ApiError);
 
-/// The children of one owner that wait for their retry.
+/// The rejected creates of one owner: those that wait for their retry, and those that this reconcile retries.
 #[derive(Clone, Debug, Default)]
 pub struct BackedOffCreates {
-    /// The children.
+    /// The children that wait.
     pub children: Vec<RejectedCreate>,
-    /// The time until their retry; absent if nothing waits.
+    /// The kinds of which no object is created: a quota rejected one of them, or as many were rejected as memory stores. Objects that
+    /// were not sent wait, too, and are not among `children`.
+    pub blocked_kinds: BTreeSet<String>,
+    /// The time until the next retry; absent if nothing waits.
     pub retry_after: Option<Duration>,
-    /// Whether the backoff has ended, so that this reconcile retries the creates.
-    pub is_retry: bool,
-    /// The number of earlier retries.
-    pub retries: usize,
-    /// The number of creates that the first attempt and the retries sent, and the API server rejected. A retry that cannot send all
-    /// creates begins behind as many of them.
-    pub earlier_rejections: usize,
+    /// The kinds that this reconcile retries after a rejection that concerned the kind, with the number of earlier attempts.
+    pub retried_kinds: BTreeMap<String, usize>,
+    /// The kinds of the single objects that this reconcile retries, with the number of rejections of the earlier attempts.
+    pub retried_objects: BTreeMap<String, usize>,
 }
 
 impl BackedOffCreates {
     /// How to begin the creates of `missing` children if all of them are alike. `None` during the backoff, because the API server
     /// would reject them for the same reason.
     pub fn slow_start(&self, missing: usize) -> Option<SlowStart> {
-        match (self.children.is_empty(), self.is_retry) {
+        match (self.children.is_empty(), self.retried_kinds.values().next()) {
             (false, _) => None,
-            (true, true) => Some(SlowStart::for_retry(self.retries, missing)),
-            (true, false) => Some(SlowStart::INITIAL),
+            (true, Some(retries)) => Some(SlowStart::for_retry(*retries, missing)),
+            (true, None) => Some(SlowStart::INITIAL),
         }
     }
 
-    /// The verb, the object and the error of each failed write: the creates that wait for their retry, then the steps that
-    /// failed in this reconcile.
+    /// The verb, the object and the error of each failed write: the creates that wait for their retry and those that failed in this
+    /// reconcile, by kind and with quotas first, then the other steps that failed. So the order is the same in each retry.
     pub fn failed_writes<'a>(
         &'a self,
         result: &'a ExecutionResult,
     ) -> impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)> {
         let earlier = self.children.iter().map(|(target, error)| ("create", target, error));
-        earlier.chain(result.failed_steps().map(|(step, error)| (step.verb, &step.target, error)))
+        let failed = result.failed_steps().map(|(step, error)| (step.verb, &step.target, error));
+        let (mut creates, others): (Vec<_>, Vec<_>) = earlier.chain(failed).partition(|(verb, _, _)| *verb == "create");
+        creates.sort_by_key(|&(_, target, error)| (target.resource.kind.as_str(), !error.is_quota_rejection()));
+        creates.into_iter().chain(others)
     }
 
     /// The code and the description of each failed write, for `lastErrors` of its owner.
@@ -77,13 +97,29 @@ impl BackedOffCreates {
         })
     }
 
-    /// The plan without the creates of these children, and without the later creates in the same failure domains.
-    pub fn remove_from(&self, plan: Plan) -> Plan {
-        let plan = plan.skip_creates(self.children.iter().map(|(target, _)| target));
-        match self.retry_after {
-            Some(delay) => plan.requeue_after(delay),
-            None => plan,
+    /// The plan with the time of the next retry.
+    #[must_use]
+    pub fn requeue(&self, plan: Plan) -> Plan {
+        self.retry_after.into_iter().fold(plan, Plan::requeue_after)
+    }
+
+    /// Adds the rejected creates of one kind, which wait or are due.
+    fn add(&mut self, key: &KindKey, backed_off: &BackedOffKind, wait: Duration) {
+        let KindKey { kind, concerns_kind } = key.clone();
+        if wait.is_zero() && concerns_kind {
+            self.retried_kinds.insert(kind, backed_off.attempts);
+        } else if wait.is_zero() {
+            self.retried_objects.insert(kind, backed_off.rejections);
+        } else {
+            self.children.extend(backed_off.rejected.children.iter().cloned());
+            self.retry_after = Some(self.retry_after.map_or(wait, |earlier| earlier.min(wait)));
+            self.blocked_kinds.extend(Some(kind).filter(|_| concerns_kind || backed_off.rejected.is_full()));
         }
+    }
+
+    fn is_retry(&self, key: &KindKey) -> bool {
+        let retried = if key.concerns_kind { &self.retried_kinds } else { &self.retried_objects };
+        retried.contains_key(&key.kind)
     }
 }
 
@@ -104,8 +140,8 @@ impl<K> Clone for CreateBackoff<K> {
 }
 
 impl<K> Default for CreateBackoff<K> {
-    /// For children that differ from each other. A rejection concerns one of them, and a change of the owner alone causes no
-    /// retry.
+    /// For children that differ from each other. Only the rejection by a quota concerns more than one of them, and a change of the
+    /// owner alone causes no retry.
     fn default() -> Self {
         Self { entries: Arc::default(), children_are_alike: false, kind: PhantomData }
     }
@@ -121,48 +157,54 @@ impl<K> CreateBackoff<K> {
 }
 
 impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
-    /// The children of `owner` that wait for their retry.
+    /// The rejected creates of `owner`.
     pub fn active(&self, owner: &K) -> BackedOffCreates {
-        let (entries, now) = (self.entries.lock(), Instant::now());
-        let Some(entry) = entries.get(&owner.uid().unwrap_or_default()) else {
-            return BackedOffCreates::default();
-        };
-        let (retries, earlier_rejections) = (entry.retries, entry.rejections);
+        let (entries, now, mut active) = (self.entries.lock(), Instant::now(), BackedOffCreates::default());
+        let Some(entry) = entries.get(&owner.uid().unwrap_or_default()) else { return active };
         let has_changed = self.children_are_alike && entry.owner_version != OwnerVersion::of(owner);
-        if has_changed || entry.due <= now {
-            return BackedOffCreates { is_retry: true, retries, earlier_rejections, ..BackedOffCreates::default() };
+        for (key, backed_off) in &entry.by_kind {
+            let wait = if has_changed { Duration::ZERO } else { backed_off.due.saturating_duration_since(now) };
+            active.add(key, backed_off, wait);
         }
-        let (children, retry_after) = (entry.children.clone(), Some(entry.due.duration_since(now)));
-        BackedOffCreates { children, retry_after, is_retry: false, retries, earlier_rejections }
+        active
     }
 
-    /// Records the rejected creates of a plan from which `active` was removed.
+    /// Records the rejected creates of a plan that was computed from `active`, and ends the backoff of each kind that it retried
+    /// without a failed create.
     pub fn record(&self, owner: &K, active: &BackedOffCreates, result: &ExecutionResult) {
-        let creates = result.failed_steps().filter(|(step, error)| step.verb == "create" && self.is_rejection(error));
-        let rejected: Vec<_> = creates.map(|(step, error)| (step.target.clone(), error.clone())).collect();
-        let (uid, is_retry) = (owner.uid().unwrap_or_default(), active.children.is_empty());
+        let (rejected, uid) = (self.rejected(result), owner.uid().unwrap_or_default());
+        let creates = result.steps.iter().filter(|step| step.verb == "create");
+        let (successes, failures): (Vec<_>, Vec<_>) = creates.partition(|step| step.result.is_ok());
+        let [created_kinds, failed_kinds] = [successes, failures]
+            .map(|steps| steps.into_iter().map(|step| step.target.resource.kind.as_str()).collect::<BTreeSet<_>>());
         let mut entries = self.entries.lock();
-        if rejected.is_empty() && is_retry {
-            // A result without a response of the API server proves nothing.
-            if result.succeeded() {
-                entries.remove(&uid);
-            }
+        // A plan that a failure of the API server ended proves nothing, nor does one without creates of the kind because of a quota.
+        if result.failures().all(ApiError::is_object_specific) {
+            let has_failed = |kind: &str| failed_kinds.contains(kind) || active.blocked_kinds.contains(kind);
+            entries.end(&uid, |key| active.is_retry(key) && !has_failed(&key.kind));
+        }
+        if rejected.is_empty() {
             return;
         }
         let entry = entries.get_or_insert(uid, || RejectedCreates::of(owner));
         entry.owner_version = OwnerVersion::of(owner);
-        if !is_retry {
-            entry.children.extend(rejected);
-            return;
+        for (key, rejections) in rejected {
+            let (is_retry, has_created) = (active.is_retry(&key), created_kinds.contains(key.kind.as_str()));
+            entry.add(key, rejections, is_retry, has_created);
         }
-        let has_created = result.steps.iter().any(|step| step.verb == "create" && step.result.is_ok());
-        if self.children_are_alike && has_created {
-            // A part of the children fits into the quota, so the next delays are short again.
-            entry.backoff = Backoff::for_objects();
+    }
+
+    /// The rejected creates of a result by kind, and by whether the rejection concerns the kind.
+    fn rejected(&self, result: &ExecutionResult) -> BTreeMap<KindKey, Rejections> {
+        let mut rejected: BTreeMap<_, Rejections> = BTreeMap::new();
+        for (step, error) in result.failed_steps() {
+            if step.verb == "create" && self.is_rejection(error) {
+                let concerns_kind = self.children_are_alike || error.is_quota_rejection();
+                let key = KindKey { kind: step.target.resource.kind.clone(), concerns_kind };
+                rejected.entry(key).or_default().push((step.target.clone(), error.clone()), step.bytes);
+            }
         }
-        (entry.due, entry.retries) = (Instant::now() + entry.backoff.next_delay(), active.retries.wrapping_add(1));
-        entry.rejections = active.earlier_rejections.wrapping_add(rejected.len());
-        entry.children = rejected;
+        rejected
     }
 
     /// Whether the error delays the retry of the create.
@@ -175,8 +217,9 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         self.entries.lock().remove(&owner.uid().unwrap_or_default());
     }
 
-    /// Ends the backoff of a few owners in the namespace of a deleted object, and returns these owners: those that have waited
-    /// longest. An owner without a running backoff already has its retry.
+    /// Ends the backoff of a few owners that wait for quota in the namespace of a deleted object, and returns these owners: those that
+    /// have waited longest. An owner without a running backoff already has its retry. The deletion does not change why the API server
+    /// rejected single objects, so their backoff continues.
     pub fn reset_on_delete<C: Resource>(&self, delta: &Delta<C>) -> Vec<ObjectRef<K>> {
         let deleted = delta.old.as_ref().filter(|_| delta.is_delete());
         let namespace = deleted.and_then(|object| object.namespace());
@@ -187,9 +230,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
     pub fn reset_on_delete_in(&self, namespace: &str) -> Vec<ObjectRef<K>> {
         let mut entries = self.entries.lock();
         let owner = |entry: &mut RejectedCreates| {
-            entry.due = Instant::now();
-            // A quota counts a deletion a little later, so the retry may be too early. The next delays are short again.
-            entry.backoff = Backoff::for_objects();
+            entry.end_backoff_of_kinds();
             ObjectRef::new(&entry.name).within(&entry.namespace)
         };
         std::iter::from_fn(|| entries.pop_waiting(namespace).map(owner)).take(MAX_RETRIES_PER_DELETE).collect()

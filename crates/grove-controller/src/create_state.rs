@@ -41,15 +41,14 @@ impl<Owner: Resource<DynamicType = ()>> CreateState<Owner> {
         self.expectations.expect_creations(owner, plan, relists);
     }
 
-    /// Records the UIDs of the created children, and starts the backoff of rejected creates. The plan contained no creates of
-    /// `backed_off`.
+    /// Records the UIDs of the created children, and starts the backoff of rejected creates. The plan was computed from `backed_off`.
     pub fn record(&self, owner: &Owner, backed_off: &BackedOffCreates, result: &ExecutionResult) {
         self.expectations.record_results(owner, result);
         self.backoff.record(owner, backed_off, result);
     }
 
     /// Ends the expectation of a deleted child: one that was created and deleted between two reconciles is in no cache. A
-    /// deletion may release quota, so the owners in its namespace with backed off creates are returned, to be retried.
+    /// deletion may release quota, so owners in its namespace that wait for quota are returned, to be retried.
     pub fn observe_delta<Child: Resource<DynamicType = ()>>(&self, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>> {
         if let Some(deleted) = delta.old.as_deref().filter(|_| delta.is_delete()) {
             self.expectations.drop_deleted(deleted);

@@ -2,11 +2,11 @@
 //! certificates write to the API server. The executor writes only while the process leads: the end of the leadership cancels the writes
 //! in flight (function `write`). Events that were queued before are still published.
 //!
-//! The executor retries nothing. If a step fails, the rest of its stage is still executed, except for creates of alike objects
-//! ([`SlowStart`](crate::plan::SlowStart)). Later stages are not executed, at least in the same failure domain, unless the stages of
-//! the plan are independent. The first response that reports a terminating namespace ends every plan, and no further step of its stage
-//! is sent. The rate limiter of the controller then enqueues the object again; [`create_backoff`](crate::create_backoff) decides when a
-//! rejected create is sent again.
+//! The executor retries nothing. If a step fails, the rest of its stage is still executed, except for creates after a rejection that
+//! concerns them, too ([`SlowStart`](crate::plan::SlowStart)). Later stages are not executed, at least in the failure domains of steps
+//! that failed or were not sent, unless the stages of the plan are independent. The first response that reports a terminating namespace
+//! ends every plan, and no further step of its stage is sent. The rate limiter of the controller then enqueues the object again;
+//! [`create_backoff`](crate::create_backoff) decides when a rejected create is sent again.
 
 mod changes;
 mod execution_result;
@@ -46,6 +46,14 @@ const MAX_IN_FLIGHT_PERMITS: u32 = 32;
 
 /// A step that was sent, and its result.
 type ExecutedStep<'a> = (&'a Step, Result<Effect, ApiError>);
+
+/// The steps of a stage after its execution.
+struct ExecutedStage<'a> {
+    /// The steps that were sent, in the order of the stage.
+    sent: Vec<ExecutedStep<'a>>,
+    /// The steps that were not sent, because the API server would reject them like an earlier one.
+    unsent: Vec<&'a Step>,
+}
 
 /// Executes plans. Cheap to clone; all clones share the limit of writes in flight.
 #[derive(Clone)]
@@ -94,9 +102,9 @@ impl Executor {
     }
 
     /// Executes the plan stage by stage, and publishes the events of the stages about `subject`. A failed step ends the plan. If
-    /// the plan has failure domains and the server rejects only this object, it blocks only later creates of its domain. If the
-    /// stages are independent, a rejection ends nothing, unless it reports a terminating namespace. After the watch event of that
-    /// namespace, a plan has no creates.
+    /// the plan has failure domains and the server rejects only this object or kind, it blocks only later creates of its domain.
+    /// So does a create that was not sent after the rejection of another one. If the stages are independent, a rejection ends
+    /// nothing, unless it reports a terminating namespace. After the watch event of that namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
         for stage in &plan.stages {
@@ -104,11 +112,11 @@ impl Executor {
             if stage.steps.is_empty() {
                 continue;
             }
-            let results = self.execute_steps(&stage).await;
-            self.publish_events(subject, &stage, &results);
-            let failed = results.iter().filter(|(_, result)| result.is_err());
-            blocked_domains.extend(failed.filter_map(|(step, _)| plan.failure_domain_of(step)));
-            execution.steps.extend(results.into_iter().map(|(step, result)| step_result(&stage, step, result)));
+            let ExecutedStage { sent, unsent } = self.execute_steps(&stage).await;
+            self.publish_events(subject, &stage, &sent);
+            let failed = sent.iter().filter(|(_, result)| result.is_err()).map(|(step, _)| *step);
+            blocked_domains.extend(failed.chain(unsent).filter_map(|step| plan.failure_domain_of(step)));
+            execution.steps.extend(sent.into_iter().map(|(step, result)| step_result(&stage, step, result)));
             let is_one_domain = plan.failure_domains.is_empty() && !plan.has_independent_stages;
             let ends_plan = is_one_domain && !execution.succeeded();
             let ends_stages = |error: &ApiError| {
@@ -162,9 +170,8 @@ impl Executor {
         Ok(live.is_none_or(|live| live.uid != target.uid))
     }
 
-    /// The executed steps and their results, in the order of the steps. A future is created only when its write may start, because
-    /// each future is large.
-    async fn execute_steps<'a>(&self, stage: &'a Stage) -> Vec<ExecutedStep<'a>> {
+    /// The steps and their results. A future is created only when its write may start, because each future is large.
+    async fn execute_steps<'a>(&self, stage: &'a Stage) -> ExecutedStage<'a> {
         let (mut queue, mut in_flight) = (StepQueue::of(stage), FuturesUnordered::new());
         let mut results = Vec::with_capacity(stage.steps.len());
         loop {
@@ -176,7 +183,10 @@ impl Executor {
             results.push((position, executed));
         }
         results.sort_unstable_by_key(|(position, _)| *position);
-        results.into_iter().map(|(_, executed)| executed).collect()
+        let positions: BTreeSet<_> = results.iter().map(|(position, _)| *position).collect();
+        let unsent = stage.steps.iter().enumerate().filter(|(position, _)| !positions.contains(position));
+        let unsent = unsent.map(|(_, step)| step).collect();
+        ExecutedStage { sent: results.into_iter().map(|(_, executed)| executed).collect(), unsent }
     }
 
     async fn execute_step_at<'a>(&self, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
@@ -295,11 +305,15 @@ fn span(verb: &str, target: &Target) -> Span {
 
 fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> StepResult {
     let is_changed = matches!(result, Ok(Effect::ChangedBeforeDelete));
+    let bytes = match step {
+        Step::Create(create) => create.object.stored_bytes(),
+        Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => 0,
+    };
     let (target, result) = match result {
         Ok(effect) => (effect.resolve(step.target()), Ok(())),
         Err(error) => (step.target().clone(), Err(error)),
     };
-    StepResult { stage: stage.name, verb: step.verb(), target, result, is_changed }
+    StepResult { stage: stage.name, verb: step.verb(), target, result, is_changed, bytes }
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

@@ -130,7 +130,8 @@ pub struct Stage {
     pub steps: Vec<Step>,
     /// The events about the stage: one about all steps, or one per kind.
     pub events: Vec<StageEvent>,
-    /// How the executor begins the creates of alike objects; `None` sends all steps with full concurrency.
+    /// How the executor begins the creates; `None` sends all steps with full concurrency. In both cases, a quota that rejects a create
+    /// ends the creates of the stage, which are of one kind. Other steps follow.
     pub slow_start: Option<SlowStart>,
 }
 
@@ -140,7 +141,7 @@ impl Stage {
         Self { name, steps: steps.into_iter().collect(), events: vec![], slow_start: None }
     }
 
-    /// Sends the steps, which are creates of alike objects, in growing batches. A rejected create ends the stage.
+    /// Sends the steps in growing batches. Creates come first.
     #[must_use]
     pub fn with_slow_start(self, slow_start: Option<SlowStart>) -> Self {
         Self { slow_start, ..self }

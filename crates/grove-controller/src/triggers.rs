@@ -79,8 +79,8 @@ where
 }
 
 /// The owners to enqueue for the deltas of one kind of child: the current and the previous controller, and the owners that
-/// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries the
-/// owners in its namespace with backed off creates.
+/// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries
+/// owners in its namespace that wait for quota.
 pub fn enqueue_owners<Child, Owner>(
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
     needs_reconcile: fn(&Delta<Child>) -> bool,
@@ -102,7 +102,7 @@ where
 }
 
 /// The owners to enqueue because a child became unreadable, was repaired or was deleted: its controller, and the owners that wait
-/// for its name. A deletion ends the expectation of its create, and retries the owners in its namespace with backed off creates.
+/// for its name. A deletion ends the expectation of its create, and retries owners in its namespace that wait for quota.
 pub fn enqueue_owners_of_unreadable<Child, Owner>(
     children: &Cache<Child>,
     creates: &CreateState<Owner>,
@@ -217,8 +217,14 @@ mod tests {
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
         let create = Step::create(&child);
         child.metadata.uid = Some("created".into());
-        let step =
-            StepResult { stage: "s", verb: "create", target: Target::of(&child), result: Ok(()), is_changed: false };
+        let step = StepResult {
+            stage: "s",
+            verb: "create",
+            target: Target::of(&child),
+            result: Ok(()),
+            is_changed: false,
+            bytes: 0,
+        };
         creates.expect_creations(&owner, &Plan::new().stage(Stage::new("s", [create])), |_| 1);
         creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step] });
         writer.apply_unreadable(UnreadableObject { metadata: child.metadata.clone(), reason: "r".into() });
@@ -236,7 +242,7 @@ mod tests {
         let name_waiters = NameWaiters::new(&Cache::from_objects([]));
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
         let (target, result) = (Target::of(&child), Err(ApiError::new(403, "Forbidden", "exceeded quota")));
-        let rejected = StepResult { stage: "s", verb: "create", target, result, is_changed: false };
+        let rejected = StepResult { stage: "s", verb: "create", target, result, is_changed: false, bytes: 0 };
         let result = ExecutionResult { steps: vec![rejected] };
         let mut owner = ReplicaSet::default();
         (owner.metadata.name, owner.metadata.namespace) = (Some("rejected".into()), Some("ns".into()));

@@ -15,6 +15,10 @@ const UNAUTHORIZED_HINT: &str = "the token of this service is not accepted, it m
 /// The meaning of code 403 for a request that the service always needs.
 const FORBIDDEN_HINT: &str = "the account of this service lacks a rule";
 
+/// The longest message. A validation error may contain the whole invalid value. Logs, conditions and the memory about rejected creates
+/// need only its begin.
+const MAX_MESSAGE: usize = 2048;
+
 /// A request that the API server did not carry out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiError {
@@ -57,6 +61,13 @@ impl ApiError {
         matches!(self.code, 400 | 403 | 404 | 409 | 422) && self.reason != Self::NOT_SERVED
     }
 
+    /// Whether a quota rejects the create. It rejects other objects of the kind, too. The status of a new quota is unknown until the
+    /// quota controller has counted the objects.
+    pub fn is_quota_rejection(&self) -> bool {
+        let texts = ["exceeded quota", "status unknown for quota"];
+        self.code == 403 && texts.iter().any(|text| self.message.contains(text))
+    }
+
     /// Whether the server rejects every request at this time: it is unreachable or overloaded, or it does not accept the
     /// credentials. Code 500 may be the failed call of a webhook for some objects only.
     pub fn is_outage(&self) -> bool {
@@ -91,8 +102,9 @@ impl From<&Status> for ApiError {
         if status.code == 404 && status.reason != "NotFound" {
             return Self::not_served();
         }
+        let message: String = status.message.chars().take(MAX_MESSAGE).collect();
         if status.code == 401 {
-            return Self::new(401, &*status.reason, [&*status.message, UNAUTHORIZED_HINT].join("; "));
+            return Self::new(401, &*status.reason, [&*message, UNAUTHORIZED_HINT].join("; "));
         }
         let causes = status.details.iter().flat_map(|details| &details.causes).collect::<Vec<_>>();
         let missing_namespace = status.code == 404 && status.details.as_ref().is_some_and(|d| d.kind == "namespaces");
@@ -100,7 +112,7 @@ impl From<&Status> for ApiError {
         Self {
             code: status.code,
             reason: status.reason.clone(),
-            message: status.message.clone(),
+            message,
             retry_after: (retry_after > 0).then(|| Duration::from_secs(retry_after.into())),
             is_namespace_terminating: missing_namespace || causes.iter().any(|c| c.reason == "NamespaceTerminating"),
             // A validation error names fields; a failed test of a patch names none.
@@ -165,6 +177,27 @@ mod tests {
         text: &'static str,
         #[source]
         source: Option<Box<Link>>,
+    }
+
+    #[test]
+    fn only_a_quota_rejects_all_objects_of_a_kind() {
+        let forbidden = "podcliques.grove.io \"a\" is forbidden: ";
+        for (code, text, expected) in [
+            (403, "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2", true),
+            (403, "status unknown for quota: small, resources: pods", true),
+            (403, "failed quota: small: must specify limits.cpu", false),
+            (403, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", false),
+            (500, "exceeded quota: small", false),
+        ] {
+            let error = ApiError::new(code, "Forbidden", [forbidden, text].concat());
+            assert_eq!(error.is_quota_rejection(), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_long_message_is_shortened() {
+        let status = Status { code: 422, message: "ä".repeat(5000), ..Status::default() };
+        assert_eq!(ApiError::from(&status).message, "ä".repeat(MAX_MESSAGE));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
 ///   controller, and the groups that wait for the name of the child. A creation and a change of only the status trigger a
 ///   status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
-/// - the deletion of a child anywhere in the namespace, if creates of the group were rejected: it may release quota;
+/// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the group: it may release quota;
 /// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
     let PcsCaches { sets, groups, gangs, terminating_namespaces, .. } = &ctx.caches;

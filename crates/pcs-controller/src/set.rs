@@ -48,7 +48,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 ///   controller, and the sets that wait for the name of the child. A creation, a change of only the status, and a change of
 ///   only the pod references of a gang trigger a status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
-/// - the deletion of a child anywhere in the namespace, if creates of the set were rejected: it may release quota;
+/// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the set: it may release quota;
 /// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
     let sets = &ctx.caches.sets;

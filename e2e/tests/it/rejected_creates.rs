@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Namespace, NamespaceState, events, fixtures, in_namespace, propagation};
+use e2e::{Namespace, NamespaceState, TestCluster, audit, events, fixtures, in_namespace, propagation};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -302,6 +302,34 @@ async fn a_rejected_pod_clique_does_not_block_a_scale_in_that_releases_quota() {
         ns.wait_for("the set reports the rejected create", |state| set_reports_rejection(state, &texts)).await;
         ns.scale::<PodCliqueSet>("llm", 1).await;
         ns.wait_for("the remaining replica is complete", |state| is_settled(state, 1)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_small_quota_rejects_few_creates_of_a_set_with_many_cliques() {
+    const REPLICAS: usize = 120;
+    in_namespace("e2e-rejected-many", async |ns| {
+        create_quota(ns, CLIQUES, 10).await;
+        let cluster = TestCluster::shared();
+        let mark = audit::mark(cluster.dir());
+        let set = fixtures::three_cliques("llm", 120);
+        ns.create_yaml::<PodCliqueSet>(&without_cliques(&set, &["prefill", "decode"])).await;
+        let texts = ["the create of PodClique llm-", "exceeded quota: small"];
+        ns.wait_for("ten cliques exist, and the set reports the rejection", |state| {
+            state.gangs.len() == REPLICAS && state.cliques.len() == 10 && set_reports_rejection(state, &texts)
+        })
+        .await;
+        let creates = audit::creates_since(cluster.dir(), mark, &ns.name);
+        let is_rejected = |create: &&String| create.starts_with("podcliques ") && create.contains("exceeded quota");
+        let rejected = creates.iter().filter(is_rejected).count();
+        // At most 32 creates are in flight when the first one is rejected, and each retry sends two. There are 110 further cliques.
+        assert!((1..=64).contains(&rejected), "{rejected} creates were rejected:\n{}", creates.join("\n"));
+        resize_quota(ns, CLIQUES.0, 120).await;
+        ns.wait_for("all cliques are ready", |state| {
+            state.is_available("llm") && state.cliques.len() == REPLICAS && ready_count(state) == REPLICAS
+        })
+        .await;
     })
     .await;
 }

@@ -75,35 +75,18 @@ impl<O: OwnerKind> ChildKinds<O> {
         expansion: &O::Expansion<'_>,
         mut filter: StepFilter<'_, O::Object>,
     ) -> Plan {
-        let (mut plan, is_cut) = self.stages(children, expansion, &mut filter);
-        if is_cut && filter.skip_earlier_retries() {
-            let (behind, _) = self.stages(children, expansion, &mut filter);
-            // It has no creates if all of them depend on skipped ones.
-            if behind.steps().any(|step| matches!(step, Step::Create(_))) {
-                plan = behind;
-            }
-        }
-        let has_steps = !plan.is_empty();
-        let plan = if has_steps { plan.with_failure_domains(self.failure_domains(expansion)) } else { plan };
-        filter.finish(plan)
-    }
-
-    /// The stages of a plan, and whether its budget is exhausted.
-    fn stages(
-        self,
-        children: &ObservedChildren,
-        expansion: &O::Expansion<'_>,
-        filter: &mut StepFilter<'_, O::Object>,
-    ) -> (Plan, bool) {
         let (mut plan, mut undesired, mut budget) = (Plan::new(), vec![], StepBudget::default());
         for kind in self.0 {
-            let ChildPlan { stage, undesired: deletes, waiting } = kind.plan(children, expansion, &mut budget, filter);
+            let ChildPlan { stage, undesired: deletes, waiting } =
+                kind.plan(children, expansion, &mut budget, &mut filter);
             filter.end_stage();
             plan = plan.stage(stage).waiting(waiting);
             undesired.push(deletes);
         }
-        let deletes = self.delete_stage("scale-in", undesired.into_iter().rev().flatten());
-        (plan.stage(deletes), budget.is_exhausted())
+        let plan = plan.stage(self.delete_stage("scale-in", undesired.into_iter().rev().flatten()));
+        let has_steps = !plan.is_empty();
+        let plan = if has_steps { plan.with_failure_domains(self.failure_domains(expansion)) } else { plan };
+        filter.finish(plan)
     }
 
     /// The plan for a terminating owner: it removes `finalizer` from the owner, and deletes its children that are not terminating, unless

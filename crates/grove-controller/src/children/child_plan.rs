@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use grove_api_types::deletion::is_terminating;
 use kube::Resource;
+use serde::Serialize;
 
 use super::{
-    ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget, StepFilter, step_budget::MAX_STEPS,
+    ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget, StepFilter,
+    step_budget::{MAX_STEPS, StepLimit},
 };
 use crate::plan::{Stage, Step, Waiting};
 
@@ -21,6 +23,13 @@ pub struct ChildPlan {
     pub waiting: BTreeSet<Waiting>,
 }
 
+/// A child to create, and its position among the desired children.
+struct MissingChild<Build> {
+    position: usize,
+    failure_domain: Option<i32>,
+    build: Build,
+}
+
 /// The steps from the observed to the desired children, as far as the filter allows and the budget of the plan suffices. A
 /// terminating child still has its name, so its successor is created after its deletion.
 pub(super) fn plan<C: ChildKind>(
@@ -30,8 +39,10 @@ pub(super) fn plan<C: ChildKind>(
     filter: &mut StepFilter<'_, <C::Owner as OwnerKind>::Object>,
 ) -> ChildPlan {
     let kind = C::Object::kind(&());
-    let (mut steps, mut waiting, mut names): (Vec<Step>, _, _) = (vec![], BTreeSet::new(), BTreeSet::new());
-    for DesiredChild { name, failure_domain, blocked_by, build } in C::desired(expansion) {
+    let (mut waiting, mut names) = (BTreeSet::new(), BTreeSet::new());
+    let (mut steps, mut missing): (Vec<(usize, Step)>, Vec<_>) = (vec![], vec![]);
+    for (position, desired) in C::desired(expansion).enumerate() {
+        let DesiredChild { name, failure_domain, blocked_by, build } = desired;
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
                 if !filter.omits_create_for_namespace() {
@@ -39,29 +50,71 @@ pub(super) fn plan<C: ChildKind>(
                 }
             }
             (None, None) => {
-                if filter.allows_create(&kind, &name, failure_domain) && !budget.is_exhausted() {
-                    let create = filter.adopt_or_create(Step::create(&build()));
-                    budget.spend(&create);
-                    steps.push(create);
+                if filter.allows_create(&kind, &name, failure_domain) {
+                    missing.push(MissingChild { position, failure_domain, build });
                 }
             }
-            (Some(live), _) if budget.is_exhausted() || is_terminating(&**live) => {}
+            (Some(live), _) if budget.patches.is_exhausted() || is_terminating(&**live) => {}
             (Some(live), _) => {
                 let is_patch = |step: &Step| matches!(step, Step::Patch(_));
                 let patch = C::patch(live, build());
                 if let Some(patch) = patch.filter(|step| !is_patch(step) || filter.allows_patch(&kind, &name)) {
-                    budget.spend(&patch);
-                    steps.push(patch);
+                    budget.patches.spend(&patch);
+                    steps.push((position, patch));
                 }
             }
         }
         names.insert(name);
     }
-    let stage = with_create_events::<C>(Stage::new(C::STAGE, steps));
+    steps.extend(creates(&kind, missing, &mut budget.creates, filter));
+    let stage = with_create_events::<C>(stage::<C, _>(steps, filter));
     let is_desired = |child: &C::Object| child.meta().name.as_deref().is_some_and(|name| names.contains(name));
     let undesired =
         active::<C>(children).filter(|child| !is_desired(child)).take(MAX_STEPS).map(Step::delete).collect();
     ChildPlan { stage, undesired, waiting }
+}
+
+/// The creates of missing children, each with its position, as far as the budget and the limit of the kind suffice. The other ones
+/// block later creates of their failure domains. A retry begins behind as many children as earlier retries sent in vain, and after
+/// the last child continues with the first one.
+fn creates<Owner, Child>(
+    kind: &str,
+    mut missing: Vec<MissingChild<impl FnOnce() -> Child>>,
+    budget: &mut StepLimit,
+    filter: &mut StepFilter<'_, Owner>,
+) -> Vec<(usize, Step)>
+where
+    Owner: Resource<DynamicType = ()>,
+    Child: Resource<DynamicType = ()> + Serialize,
+{
+    let (mut limit, mut steps) = (filter.create_limit(kind), vec![]);
+    if let Some(begin) = filter.earlier_rejections(kind).checked_rem(missing.len()) {
+        missing.rotate_left(begin);
+    }
+    for MissingChild { position, failure_domain, build } in missing {
+        if budget.is_exhausted() || limit.is_exhausted() {
+            filter.omit_create(failure_domain);
+            continue;
+        }
+        let create = filter.adopt_or_create(Step::create(&build()));
+        budget.spend(&create);
+        limit.spend(&create);
+        steps.push((position, create));
+    }
+    steps
+}
+
+/// The stage with these steps in the order of their positions. With slow start, creates come first, because a rejected create ends
+/// them, and the other steps follow at full speed.
+fn stage<C: ChildKind, Owner>(mut steps: Vec<(usize, Step)>, filter: &StepFilter<'_, Owner>) -> Stage
+where
+    Owner: Resource<DynamicType = ()>,
+{
+    let is_create = |step: &Step| matches!(step, Step::Create(_));
+    let creates = steps.iter().filter(|(_, step)| is_create(step)).count();
+    let slow_start = filter.slow_start(&C::Object::kind(&()), creates).filter(|_| creates > 0);
+    steps.sort_by_key(|(position, step)| (slow_start.is_some() && !is_create(step), *position));
+    Stage::new(C::STAGE, steps.into_iter().map(|(_, step)| step)).with_slow_start(slow_start)
 }
 
 /// Deletes of the children of the kind that are not terminating: one request per child, for as many as one plan has. The garbage

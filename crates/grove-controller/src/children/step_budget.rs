@@ -1,36 +1,54 @@
-//! The budget of the creates and patches of one plan, so that its memory and its time have a bound. The watch events of these writes
-//! trigger the next plan, which continues with the other children. Pure.
+//! The budgets of the creates and of the patches of one plan, so that its memory and its time have a bound. The watch events of these
+//! writes trigger the next plan, which continues with the other children. Pure.
 
-use crate::plan::Step;
+use crate::{
+    create_backoff::{MAX_REJECTED_BYTES, MAX_REJECTIONS},
+    plan::Step,
+};
 
-/// A thousand children of usual size fit into one plan. The deletes of a plan have the same bound, apart from the creates and patches.
+/// A thousand children of usual size fit into one plan. Creates, patches and deletes of a plan each have this bound.
 pub(super) const MAX_STEPS: usize = 4096;
-/// The manifests and patches of a plan.
-const MAX_BYTES: usize = 8 << 20;
 
-/// The remaining budget of a plan.
-#[derive(Debug)]
-pub struct StepBudget {
+/// A remaining number of steps, and of bytes of their manifests or changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepLimit {
     steps: usize,
     bytes: usize,
 }
 
-impl Default for StepBudget {
-    fn default() -> Self {
-        Self { steps: MAX_STEPS, bytes: MAX_BYTES }
-    }
-}
+impl StepLimit {
+    /// For the creates of a plan.
+    pub(super) const CREATES: Self = Self { steps: MAX_STEPS, bytes: 8 << 20 };
+    /// For the patches of a plan. A policy may reject the same patches in each plan, and creates have a limit of their own.
+    pub(super) const PATCHES: Self = Self { steps: MAX_STEPS, bytes: 4 << 20 };
+    /// For the creates of a kind in its retry after a quota: batches of 1, 2, 4, 8, 16 and 32. If all succeed, the next plan has no
+    /// such limit.
+    pub(super) const AFTER_QUOTA: Self = Self { steps: 63, ..Self::CREATES };
+    /// For the creates of a kind in the retry of rejected objects. The rest of the plan is left for other kinds.
+    pub(super) const AFTER_REJECTIONS: Self = Self { steps: MAX_REJECTIONS, bytes: MAX_REJECTED_BYTES };
 
-impl StepBudget {
-    /// Whether the plan gets no further step. Then no child is built, and none is compared.
+    /// Whether no further step is allowed.
     pub(super) fn is_exhausted(&self) -> bool {
         self.steps == 0 || self.bytes == 0
     }
 
-    /// Subtracts a step of the plan.
+    /// Subtracts a step.
     pub(super) fn spend(&mut self, step: &Step) {
         self.steps = self.steps.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(step.stored_bytes());
+    }
+}
+
+/// The remaining budget of a plan. A child without budget is not built, and not compared.
+#[derive(Debug)]
+pub struct StepBudget {
+    pub(super) creates: StepLimit,
+    pub(super) patches: StepLimit,
+}
+
+impl Default for StepBudget {
+    fn default() -> Self {
+        Self { creates: StepLimit::CREATES, patches: StepLimit::PATCHES }
     }
 }
 
@@ -45,11 +63,11 @@ mod tests {
         serde_json::from_value(json!({ "metadata": { "name": "a" }, "data": { "k": "x".repeat(bytes) } })).unwrap()
     }
 
-    /// How many of these steps a plan has.
-    fn steps_of(step: &Step) -> usize {
-        let (mut budget, mut steps) = (StepBudget::default(), 0);
-        while !budget.is_exhausted() {
-            budget.spend(step);
+    /// How many of these steps the limit allows.
+    fn steps_of(mut limit: StepLimit, step: &Step) -> usize {
+        let mut steps = 0;
+        while !limit.is_exhausted() {
+            limit.spend(step);
             steps += 1;
         }
         steps
@@ -57,9 +75,13 @@ mod tests {
 
     #[test]
     fn a_plan_has_many_small_or_few_large_steps() {
-        assert_eq!(steps_of(&Step::create(&config_map(100))), MAX_STEPS);
-        assert_eq!(steps_of(&Step::create(&config_map(1 << 20))), 8);
-        let change = json!({ "data": { "k": "x".repeat(1 << 20) } });
-        assert_eq!(steps_of(&Step::merge_patch(&config_map(1), change)), 8);
+        let (small, large) = (Step::create(&config_map(100)), Step::create(&config_map(1 << 20)));
+        let patch = Step::merge_patch(&config_map(1), json!({ "data": { "k": "x".repeat(1 << 20) } }));
+        let StepBudget { creates, patches } = StepBudget::default();
+        assert_eq!([steps_of(creates, &small), steps_of(creates, &large)], [MAX_STEPS, 8]);
+        assert_eq!([steps_of(patches, &small), steps_of(patches, &patch)], [MAX_STEPS, 4]);
+        let (after_quota, after_rejections) = (StepLimit::AFTER_QUOTA, StepLimit::AFTER_REJECTIONS);
+        assert_eq!([steps_of(after_quota, &small), steps_of(after_quota, &large)], [63, 8]);
+        assert_eq!([steps_of(after_rejections, &small), steps_of(after_rejections, &large)], [2048, 4]);
     }
 }

@@ -1,27 +1,24 @@
 //! Which creates and patches of children a plan omits. Such a child is not built, and the budget of the plan remains for the other
 //! children. Pure.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Resource;
 
-use super::step_budget::MAX_STEPS;
+use super::step_budget::StepLimit;
 use crate::{
     create_backoff::BackedOffCreates,
     expectations::PendingCreates,
     name_conflict::{NameConflict, NameConflicts},
-    plan::{Plan, Step, Waiting},
+    plan::{Plan, SlowStart, Step, Waiting},
 };
 
 /// Which creates and patches of children a plan omits:
 /// - creates under a name that another object has, and patches of objects that could not be decoded. An orphan of the owner is
 ///   adopted instead. For any other object the plan waits;
-/// - creates that the API server rejected, until their backoff ends. If they are as many as a plan has steps, all creates, so that the
-///   rejections have a bound;
-/// - creates that earlier retries sent, if the plan is a retry without budget for all of them;
+/// - creates that the API server rejected, until their backoff ends;
+/// - all creates of a kind during the backoff after a quota rejected one, or after so many rejections that memory stores no more;
+/// - creates of a kind that exceed the limit of its retry;
 /// - creates in later stages of the failure domains of these creates;
 /// - all creates in a terminating namespace;
 /// - creates with pending watch events. These children exist, so that nothing waits for them.
@@ -30,15 +27,9 @@ pub struct StepFilter<'a, Owner> {
     conflicts: NameConflicts<'a, Owner>,
     /// By kind and name of the child.
     conflicts_by_name: BTreeMap<(&'a str, &'a str), &'a NameConflict>,
+    backed_off: &'a BackedOffCreates,
     /// The rejected creates, by kind and name.
     rejected: BTreeSet<(&'a str, &'a str)>,
-    retry_after: Option<Duration>,
-    /// The number of rejections of earlier retries; absent if the plan is no retry.
-    earlier_rejections: Option<usize>,
-    /// The number of creates that the plan omits because earlier retries sent them.
-    skipped: usize,
-    /// The number of creates that the plan would contain with an unlimited budget, with the skipped ones.
-    creates: usize,
     is_namespace_terminating: bool,
     /// Whether a create is omitted because the namespace is terminating.
     omits_for_namespace: bool,
@@ -65,11 +56,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         Self {
             conflicts_by_name: conflicts.conflicts.iter().rev().map(by_name).collect(),
             conflicts,
+            backed_off,
             rejected: rejected.map(|target| (target.resource.kind.as_str(), target.name.as_str())).collect(),
-            retry_after: backed_off.retry_after,
-            earlier_rejections: backed_off.is_retry.then_some(backed_off.earlier_rejections),
-            skipped: 0,
-            creates: 0,
             is_namespace_terminating: false,
             omits_for_namespace: false,
             pending_creates,
@@ -92,22 +80,49 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             return true;
         }
         self.waiting.extend(conflict.map(|conflict| self.conflicts.waiting(conflict)));
-        let is_rejected = self.rejected.len() >= MAX_STEPS || self.rejected.contains(&(kind, name));
-        if conflict.is_some() || is_rejected {
-            self.failed_domains.extend(failure_domain);
+        // A child with a pending watch event exists.
+        let is_pending = self.pending_creates.contains(kind, name);
+        if conflict.is_some() || (!is_pending && self.is_backed_off(kind, name)) {
+            self.omit_create(failure_domain);
             return false;
         }
-        if self.omits_create_for_namespace() {
+        if self.omits_create_for_namespace() || is_pending {
             return false;
         }
         let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
-        if is_blocked || self.pending_creates.contains(kind, name) {
-            return false;
+        !is_blocked
+    }
+
+    fn is_backed_off(&self, kind: &str, name: &str) -> bool {
+        self.backed_off.blocked_kinds.contains(kind) || self.rejected.contains(&(kind, name))
+    }
+
+    /// The later stages omit creates in this failure domain.
+    pub(super) fn omit_create(&mut self, failure_domain: Option<i32>) {
+        self.failed_domains.extend(failure_domain);
+    }
+
+    /// The limit of the creates of a kind, besides that of the plan.
+    pub(super) fn create_limit(&self, kind: &str) -> StepLimit {
+        let BackedOffCreates { retried_kinds, retried_objects, .. } = self.backed_off;
+        if retried_kinds.contains_key(kind) {
+            StepLimit::AFTER_QUOTA
+        } else if retried_objects.contains_key(kind) {
+            StepLimit::AFTER_REJECTIONS
+        } else {
+            StepLimit::CREATES
         }
-        self.creates += 1;
-        let is_skipped = self.creates <= self.skipped;
-        self.failed_domains.extend(failure_domain.filter(|_| is_skipped));
-        !is_skipped
+    }
+
+    /// The number of objects of this kind that earlier retries sent in vain; 0 if the plan retries none.
+    pub(super) fn earlier_rejections(&self, kind: &str) -> usize {
+        self.backed_off.retried_objects.get(kind).copied().unwrap_or_default()
+    }
+
+    /// How the executor begins the creates of a kind.
+    pub(super) fn slow_start(&self, kind: &str, creates: usize) -> Option<SlowStart> {
+        let retries = self.backed_off.retried_kinds.get(kind)?;
+        Some(SlowStart::for_retry_after_quota(*retries, creates))
     }
 
     /// Whether the plan omits the create of a missing child because the namespace is terminating.
@@ -137,23 +152,10 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.blocked_domains.append(&mut self.failed_domains);
     }
 
-    /// Prepares a second plan for a retry, if the first one has no budget for all creates. The second one begins behind the creates that
-    /// earlier retries sent, and after the last create again with the first one. Otherwise each retry would send the same creates, and
-    /// the other ones would never be sent.
-    pub(super) fn skip_earlier_retries(&mut self) -> bool {
-        let skipped = self.earlier_rejections.and_then(|rejections| rejections.checked_rem(self.creates));
-        let Some(skipped) = skipped.filter(|skipped| *skipped > 0) else { return false };
-        (self.skipped, self.creates, self.omits_for_namespace) = (skipped, 0, false);
-        self.blocked_domains.clear();
-        self.failed_domains.clear();
-        self.waiting.clear();
-        true
-    }
-
     /// Adds to the plan why it omits steps, and when to reconcile the owner again.
     pub(super) fn finish(self, plan: Plan) -> Plan {
         let terminating = self.omits_for_namespace.then(Waiting::for_terminating_namespace);
-        self.retry_after.into_iter().fold(plan.waiting(terminating).waiting(self.waiting), Plan::requeue_after)
+        self.backed_off.requeue(plan.waiting(terminating).waiting(self.waiting))
     }
 }
 

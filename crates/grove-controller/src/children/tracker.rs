@@ -50,7 +50,7 @@ impl<O: OwnerKind> ChildTracker<O> {
         self.kinds.name_conflicts(&self.informers, &self.name_waiters, owner, expansion)
     }
 
-    /// The children that wait for the retry of a rejected create.
+    /// The children with rejected creates, which wait or are retried.
     pub fn backed_off(&self, owner: &O::Object) -> BackedOffCreates {
         self.creates.backoff.active(owner)
     }
@@ -64,7 +64,7 @@ impl<O: OwnerKind> ChildTracker<O> {
         self.creates.expectations.pending(owner, is_cached, |kind| self.relists(kind))
     }
 
-    /// Executes the plan. It contains no creates of `backed_off`.
+    /// Executes the plan, which was computed from `backed_off`.
     pub async fn execute(
         &self,
         executor: &Executor,

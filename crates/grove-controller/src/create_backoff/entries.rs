@@ -1,4 +1,4 @@
-//! The rejected creates of all owners, and the order in which the owners of a namespace wait for released quota.
+//! The rejected creates of all owners by kind, and the order in which the owners of a namespace wait for released quota.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use tokio::time::Instant;
 
-use super::RejectedCreate;
+use super::{MAX_REJECTED_BYTES, MAX_REJECTIONS, RejectedCreate};
 
 /// The parts of an owner that alike children are created from: they copy its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,20 +24,74 @@ impl OwnerVersion {
     }
 }
 
-/// The children of one owner with rejected creates, and their backoff.
+/// The kind of rejected creates, and whether their rejection concerns the kind or single objects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct KindKey {
+    pub(super) kind: String,
+    pub(super) concerns_kind: bool,
+}
+
+/// Rejected creates.
+#[derive(Debug, Default)]
+pub(super) struct Rejections {
+    pub(super) children: Vec<RejectedCreate>,
+    /// The bytes of their manifests and of the messages of the API server.
+    bytes: usize,
+}
+
+impl Rejections {
+    pub(super) fn push(&mut self, rejected: RejectedCreate, manifest_bytes: usize) {
+        let (_, error) = &rejected;
+        self.bytes = self.bytes.saturating_add(manifest_bytes).saturating_add(error.message.len());
+        self.children.push(rejected);
+    }
+
+    fn append(&mut self, later: Self) {
+        self.bytes = self.bytes.saturating_add(later.bytes);
+        self.children.extend(later.children);
+    }
+
+    /// Whether no further ones may be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.children.len() >= MAX_REJECTIONS || self.bytes >= MAX_REJECTED_BYTES
+    }
+}
+
+/// The rejected creates with one key, and their backoff.
+#[derive(Debug)]
+pub(super) struct BackedOffKind {
+    pub(super) rejected: Rejections,
+    backoff: Backoff,
+    pub(super) due: Instant,
+    /// The number of attempts: the first one and the retries.
+    pub(super) attempts: usize,
+    /// The number of rejections in these attempts.
+    pub(super) rejections: usize,
+}
+
+impl BackedOffKind {
+    fn new() -> Self {
+        let (rejected, backoff) = (Rejections::default(), Backoff::for_objects());
+        Self { rejected, backoff, due: Instant::now(), attempts: 0, rejections: 0 }
+    }
+
+    /// Begins the backoff after an attempt.
+    fn begin(&mut self, rejected: Rejections) {
+        self.due = Instant::now() + self.backoff.next_delay();
+        self.attempts = self.attempts.wrapping_add(1);
+        self.rejections = self.rejections.wrapping_add(rejected.children.len());
+        self.rejected = rejected;
+    }
+}
+
+/// The rejected creates of one owner.
 #[derive(Debug)]
 pub(super) struct RejectedCreates {
     pub(super) namespace: String,
     pub(super) name: String,
     /// The owner at the time of the rejection, as far as its children depend on it.
     pub(super) owner_version: OwnerVersion,
-    pub(super) children: Vec<RejectedCreate>,
-    pub(super) backoff: Backoff,
-    pub(super) due: Instant,
-    /// The number of retries.
-    pub(super) retries: usize,
-    /// The number of rejections in the first attempt and in the retries.
-    pub(super) rejections: usize,
+    pub(super) by_kind: BTreeMap<KindKey, BackedOffKind>,
     /// The position among the owners of the namespace that wait.
     ticket: u64,
 }
@@ -48,13 +102,38 @@ impl RejectedCreates {
             namespace: owner.namespace().unwrap_or_default(),
             name: owner.name_any(),
             owner_version: OwnerVersion::of(owner),
-            children: vec![],
-            backoff: Backoff::for_objects(),
-            due: Instant::now(),
-            retries: 0,
-            rejections: 0,
+            by_kind: BTreeMap::new(),
             ticket: 0,
         }
+    }
+
+    /// Adds the rejections of the first attempt or of a retry, which begin a backoff. Those of another plan share the retry of the
+    /// earlier ones. `has_created` is whether objects of the kind were created, too.
+    pub(super) fn add(&mut self, key: KindKey, rejected: Rejections, is_retry: bool, has_created: bool) {
+        let concerns_kind = key.concerns_kind;
+        let backed_off = self.by_kind.entry(key).or_insert_with(BackedOffKind::new);
+        if backed_off.attempts > 0 && !is_retry {
+            backed_off.rejected.append(rejected);
+            return;
+        }
+        if concerns_kind && has_created {
+            // A part of the children fits into the quota, so the next delays are short again.
+            backed_off.backoff = Backoff::for_objects();
+        }
+        backed_off.begin(rejected);
+    }
+
+    /// Ends the backoff of the kinds that wait for quota. A quota counts a deletion a little later, so the retry may be too early. The
+    /// next delays are short again.
+    pub(super) fn end_backoff_of_kinds(&mut self) {
+        for (_, backed_off) in self.by_kind.iter_mut().filter(|(key, _)| key.concerns_kind) {
+            (backed_off.due, backed_off.backoff) = (Instant::now(), Backoff::for_objects());
+        }
+    }
+
+    /// Whether a deletion may end a backoff.
+    fn awaits_quota(&self, now: Instant) -> bool {
+        self.by_kind.iter().any(|(key, backed_off)| key.concerns_kind && backed_off.due > now)
     }
 }
 
@@ -100,13 +179,22 @@ impl Entries {
         }
     }
 
-    /// The owner with a running backoff that waits longest in the namespace. It does not wait any more.
+    /// Ends the backoffs of an owner that are selected by `is_ended`.
+    pub(super) fn end(&mut self, uid: &str, is_ended: impl Fn(&KindKey) -> bool) {
+        let Some(entry) = self.by_owner_uid.get_mut(uid) else { return };
+        entry.by_kind.retain(|key, _| !is_ended(key));
+        if entry.by_kind.is_empty() {
+            self.remove(uid);
+        }
+    }
+
+    /// The owner that waits longest for quota in the namespace. It does not wait any more.
     pub(super) fn pop_waiting(&mut self, namespace: &str) -> Option<&mut RejectedCreates> {
         let now = Instant::now();
         let of_namespace = self.waiting.get_mut(namespace)?;
         let mut popped = None;
         while let Some((_, uid)) = of_namespace.pop_first() {
-            if self.by_owner_uid.get(&uid).is_some_and(|entry| entry.due > now) {
+            if self.by_owner_uid.get(&uid).is_some_and(|entry| entry.awaits_quota(now)) {
                 popped = Some(uid);
                 break;
             }

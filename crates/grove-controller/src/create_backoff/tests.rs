@@ -11,43 +11,68 @@ fn object(name: &str) -> ConfigMap {
     serde_json::from_value(config_map(name, 1, "owner")).unwrap()
 }
 
+/// The result of the create of one config map with a manifest of this size.
+fn step(name: &str, rejection: Option<ApiError>, bytes: usize) -> StepResult {
+    let (target, result) = (Target::of(&object(name)), rejection.map_or(Ok(()), Err));
+    StepResult { stage: "s", verb: "create", target, result, is_changed: false, bytes }
+}
+
 fn result(results: &[(&str, Option<u16>)]) -> ExecutionResult {
-    let step = |(name, code): &(&str, Option<u16>)| {
-        let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
-        StepResult { stage: "s", verb: "create", target: Target::of(&object(name)), result, is_changed: false }
-    };
-    ExecutionResult { steps: results.iter().map(step).collect() }
+    let rejection = |code: Option<u16>| code.map(|code| ApiError::new(code, "Forbidden", "no"));
+    ExecutionResult { steps: results.iter().map(|(name, code)| step(name, rejection(*code), 1)).collect() }
+}
+
+fn quota() -> ApiError {
+    ApiError::new(403, "Forbidden", "exceeded quota: small")
+}
+
+/// The result of creates, of which a quota rejected the last one.
+fn quota_result(names: &[&str]) -> ExecutionResult {
+    let rejection = |at: usize| (at + 1 == names.len()).then(quota);
+    ExecutionResult { steps: names.iter().enumerate().map(|(at, name)| step(name, rejection(at), 1)).collect() }
+}
+
+/// Records the result of a plan that begins now.
+fn record(backoff: &CreateBackoff<ConfigMap>, result: &ExecutionResult) {
+    backoff.record(&object("o"), &backoff.active(&object("o")), result);
+}
+
+/// Waits until the next retry is due.
+async fn wait_for_retry(backoff: &CreateBackoff<ConfigMap>) -> Duration {
+    let wait = backoff.active(&object("o")).retry_after.unwrap();
+    tokio::time::advance(wait).await;
+    wait
 }
 
 fn names(backoff: &CreateBackoff<ConfigMap>) -> Vec<String> {
     backoff.active(&object("o")).children.into_iter().map(|(target, _)| target.name).collect()
 }
 
+/// Whether nothing of the kind is created.
+fn is_blocked(backoff: &CreateBackoff<ConfigMap>) -> bool {
+    backoff.active(&object("o")).blocked_kinds.contains("ConfigMap")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rejected_create_is_retried_with_exponential_backoff() {
     let backoff = CreateBackoff::default();
     for longest in [500, 1000, 2000, 4000] {
-        backoff.record(
-            &object("o"),
-            &BackedOffCreates::default(),
-            &result(&[("a", Some(403)), ("b", None), ("c", Some(422))]),
-        );
-        assert_eq!(names(&backoff), ["a", "c"]);
-        let wait = backoff.active(&object("o")).retry_after.unwrap();
+        record(&backoff, &result(&[("a", Some(403)), ("b", None), ("c", Some(422))]));
+        assert_eq!((names(&backoff), is_blocked(&backoff)), (vec!["a".to_owned(), "c".to_owned()], false));
+        let wait = wait_for_retry(&backoff).await;
         assert!(wait <= Duration::from_millis(longest) && wait >= Duration::from_millis(longest / 2), "{wait:?}");
-        tokio::time::advance(wait).await;
         assert_eq!(names(&backoff), Vec::<String>::new());
     }
-    backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", None)]));
+    record(&backoff, &result(&[("a", None)]));
     assert!(backoff.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_create_that_is_rejected_during_the_backoff_shares_its_retry() {
     let backoff = CreateBackoff::default();
-    backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
+    record(&backoff, &result(&[("a", Some(403))]));
     let active = backoff.active(&object("o"));
-    backoff.record(&object("o"), &active, &result(&[("b", Some(403))]));
+    record(&backoff, &result(&[("b", Some(403))]));
     assert_eq!(
         (names(&backoff), backoff.active(&object("o")).retry_after),
         (vec!["a".to_owned(), "b".to_owned()], active.retry_after)
@@ -56,42 +81,125 @@ async fn a_create_that_is_rejected_during_the_backoff_shares_its_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn the_rejections_of_each_retry_are_counted_and_those_during_its_backoff_are_not() {
-    let (backoff, owner) = (CreateBackoff::default(), object("o"));
+    let backoff = CreateBackoff::default();
     for expected in [2, 4, 6] {
-        let two_of_three = result(&[("a", Some(403)), ("b", None), ("c", Some(422))]);
-        backoff.record(&owner, &backoff.active(&owner), &two_of_three);
-        backoff.record(&owner, &backoff.active(&owner), &result(&[("d", Some(403))]));
-        let active = backoff.active(&owner);
-        assert_eq!((active.children.len(), active.earlier_rejections), (3, expected));
-        tokio::time::advance(active.retry_after.unwrap()).await;
-        assert_eq!(backoff.active(&owner).earlier_rejections, expected);
+        record(&backoff, &result(&[("a", Some(403)), ("b", None), ("c", Some(422))]));
+        record(&backoff, &result(&[("d", Some(403))]));
+        assert_eq!(names(&backoff).len(), 3);
+        wait_for_retry(&backoff).await;
+        let retried = backoff.active(&object("o")).retried_objects;
+        assert_eq!(retried, BTreeMap::from([("ConfigMap".to_owned(), expected)]));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_in_the_namespace_ends_the_backoff() {
+async fn a_quota_blocks_its_kind_until_a_retry_succeeds() {
     let backoff = CreateBackoff::default();
-    backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
+    record(&backoff, &quota_result(&["a", "b"]));
+    assert!(is_blocked(&backoff));
+    for retries in 1..4 {
+        wait_for_retry(&backoff).await;
+        let active = backoff.active(&object("o"));
+        assert_eq!(active.retried_kinds, BTreeMap::from([("ConfigMap".to_owned(), retries)]));
+        assert_eq!((active.blocked_kinds.len(), active.children.len(), active.retry_after), (0, 0, None));
+        record(&backoff, &quota_result(&["b"]));
+        assert!(is_blocked(&backoff));
+    }
+    wait_for_retry(&backoff).await;
+    record(&backoff, &result(&[("b", None), ("c", Some(422))]));
+    assert_eq!(
+        backoff.active(&object("o")).retried_kinds.len(),
+        1,
+        "the rejected create proves nothing about the quota"
+    );
+    record(&backoff, &result(&[("b", None)]));
+    assert_eq!((names(&backoff), backoff.active(&object("o")).retried_kinds.len()), (vec!["c".to_owned()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_created_child_shortens_the_next_delay_of_a_quota_and_not_that_of_a_policy() {
+    let backoff = CreateBackoff::default();
+    for _ in 0..6 {
+        record(&backoff, &quota_result(&["b"]));
+        wait_for_retry(&backoff).await;
+    }
+    record(&backoff, &quota_result(&["a", "b"]));
+    assert_eq!(backoff.active(&object("o")).retry_after, Some(Duration::from_millis(500)));
+    let policy = CreateBackoff::default();
+    for _ in 0..6 {
+        record(&policy, &result(&[("b", Some(422))]));
+        wait_for_retry(&policy).await;
+    }
+    record(&policy, &result(&[("a", None), ("b", Some(422))]));
+    assert!(policy.active(&object("o")).retry_after > Some(Duration::from_secs(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_one_kind_and_the_policy_of_another_have_their_own_backoff() {
+    let backoff = CreateBackoff::default();
+    let of_kind = |kind: &str, mut step: StepResult| {
+        step.target.resource.kind = kind.to_owned();
+        ExecutionResult { steps: vec![step] }
+    };
+    for _ in 0..6 {
+        record(&backoff, &of_kind("Service", step("a", Some(quota()), 1)));
+        wait_for_retry(&backoff).await;
+    }
+    record(&backoff, &of_kind("Service", step("a", Some(quota()), 1)));
+    let of_quota = backoff.active(&object("o")).retry_after;
+    record(&backoff, &of_kind("ConfigMap", step("b", Some(ApiError::new(422, "Invalid", "no")), 1)));
+    assert!(of_quota > Some(Duration::from_secs(5)));
+    assert_eq!(wait_for_retry(&backoff).await, Duration::from_millis(500));
+    let active = backoff.active(&object("o"));
+    assert_eq!((names(&backoff), active.blocked_kinds), (vec!["a".to_owned()], ["Service".to_owned()].into()));
+    assert_eq!(active.retried_objects, BTreeMap::from([("ConfigMap".to_owned(), 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_or_large_rejected_objects_block_their_kind_and_a_retry_ends_that() {
+    for (count, bytes, expected) in
+        [(MAX_REJECTIONS - 1, 1, false), (MAX_REJECTIONS, 1, true), (3, 1 << 20, false), (4, 1 << 20, true)]
+    {
+        let backoff = CreateBackoff::default();
+        let rejected = |nth: usize| step(&format!("m{nth}"), Some(ApiError::new(422, "Invalid", "no")), bytes);
+        let result = ExecutionResult { steps: (0..count).map(rejected).collect() };
+        record(&backoff, &result);
+        assert_eq!(is_blocked(&backoff), expected, "{count} objects of {bytes} bytes");
+        record(&backoff, &ExecutionResult { steps: vec![rejected(count)] });
+        wait_for_retry(&backoff).await;
+        assert_eq!((is_blocked(&backoff), names(&backoff).len()), (false, 0));
+        record(&backoff, &result);
+        assert_eq!((is_blocked(&backoff), names(&backoff).len()), (expected, count), "earlier ones are dropped");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_in_the_namespace_ends_the_backoff_of_a_quota_and_not_that_of_a_policy() {
+    let backoff = CreateBackoff::default();
+    record(&backoff, &quota_result(&["a"]));
     let deletion = |namespace: &str| {
         let object = json!({ "metadata": { "name": "x", "namespace": namespace } });
         Delta { old: Some(Arc::new(serde_json::from_value::<ConfigMap>(object).unwrap())), new: None }
     };
+    record(&backoff, &result(&[("b", Some(422))]));
     assert_eq!(backoff.reset_on_delete(&deletion("other")), []);
     assert_eq!(backoff.reset_on_delete(&deletion("ns")), [ObjectRef::new("o").within("ns")]);
-    assert_eq!(names(&backoff), Vec::<String>::new());
-    assert_eq!(backoff.active(&object("o")).retry_after, None);
+    assert_eq!((names(&backoff), is_blocked(&backoff)), (vec!["b".to_owned()], false));
+    assert_eq!(backoff.reset_on_delete(&deletion("ns")), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn delays_are_short_again_after_a_deletion() {
     let backoff = CreateBackoff::default();
     for _ in 0..6 {
-        backoff.record(&object("o"), &BackedOffCreates::default(), &result(&[("a", Some(403))]));
+        record(&backoff, &quota_result(&["a"]));
+        wait_for_retry(&backoff).await;
     }
+    record(&backoff, &quota_result(&["a"]));
     assert!(backoff.active(&object("o")).retry_after > Some(Duration::from_secs(5)));
     let deleted = Delta { old: Some(Arc::new(object("x"))), new: None };
     assert_eq!(backoff.reset_on_delete(&deleted).len(), 1);
-    backoff.record(&object("o"), &backoff.active(&object("o")), &result(&[("a", Some(403))]));
+    record(&backoff, &quota_result(&["a"]));
     assert_eq!(backoff.active(&object("o")).retry_after, Some(Duration::from_millis(500)));
 }
 
@@ -127,7 +235,8 @@ async fn alike_children_are_not_created_during_the_backoff_and_its_retry_starts_
     assert_eq!(max_creates(&backoff, 1), 1, "a result without a response of the API server proves nothing");
     backoff.record(&of_generation(1), &backoff.active(&of_generation(1)), &result(&[("c", Some(422))]));
     assert_eq!(max_creates(&backoff, 1), 0);
-    backoff.record(&of_generation(1), &BackedOffCreates::default(), &result(&[("c", None)]));
+    tokio::time::advance(backoff.active(&of_generation(1)).retry_after.unwrap()).await;
+    backoff.record(&of_generation(1), &backoff.active(&of_generation(1)), &result(&[("c", None)]));
     assert_eq!(max_creates(&backoff, 1), SlowStart::INITIAL.first_batch);
     assert!(backoff.is_empty());
 }
@@ -188,9 +297,10 @@ async fn each_deletion_ends_the_backoff_of_a_few_owners_in_the_order_in_which_th
 async fn each_retry_counts_and_a_created_child_shortens_the_next_delay() {
     let backoff = alike(403);
     for retries in 1..6 {
-        assert_eq!(backoff.active(&of_generation(1)).retries, retries);
         tokio::time::advance(backoff.active(&of_generation(1)).retry_after.unwrap()).await;
-        backoff.record(&of_generation(1), &backoff.active(&of_generation(1)), &result(&[("a", Some(403))]));
+        let active = backoff.active(&of_generation(1));
+        assert_eq!(active.retried_kinds["ConfigMap"], retries);
+        backoff.record(&of_generation(1), &active, &result(&[("a", Some(403))]));
     }
     let retry_after = || backoff.active(&of_generation(1)).retry_after.unwrap();
     assert!(retry_after() > Duration::from_secs(5));
@@ -225,6 +335,25 @@ async fn the_deletion_of_an_owner_does_not_end_the_backoff_of_its_successor() {
     backoff.record(&successor, &BackedOffCreates::default(), &result(&[("a", Some(403))]));
     backoff.forget(&object("o"));
     assert_eq!(backoff.active(&successor).children.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_creates_have_the_same_order_while_they_wait_and_when_they_are_retried() {
+    let order = |active: &BackedOffCreates, result: &ExecutionResult| {
+        active.failed_writes(result).map(|(_, target, _)| target.name.clone()).collect::<Vec<_>>()
+    };
+    let rejected = ExecutionResult {
+        steps: vec![step("policy", Some(ApiError::new(422, "Invalid", "no")), 1), step("quota", Some(quota()), 1)],
+    };
+    let backoff = CreateBackoff::default();
+    record(&backoff, &rejected);
+    let (active, nothing) = (backoff.active(&object("o")), ExecutionResult::default());
+    assert_eq!(order(&BackedOffCreates::default(), &rejected), ["quota", "policy"]);
+    assert_eq!(order(&active, &nothing), ["quota", "policy"]);
+    let retried = BackedOffCreates { children: vec![active.children[0].clone()], ..BackedOffCreates::default() };
+    let ExecutionResult { mut steps } = rejected;
+    steps.retain(|step| step.target != active.children[0].0);
+    assert_eq!(order(&retried, &ExecutionResult { steps }), ["quota", "policy"]);
 }
 
 #[tokio::test(start_paused = true)]

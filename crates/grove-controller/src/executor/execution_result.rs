@@ -7,7 +7,7 @@ use crate::plan::Target;
 /// The result of a plan's execution.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionResult {
-    /// The results of the executed steps, in the order of the plan. Steps that a failed step blocked are missing.
+    /// The results of the steps that were sent, in the order of the plan.
     pub steps: Vec<StepResult>,
 }
 
@@ -59,6 +59,8 @@ pub struct StepResult {
     pub result: Result<(), ApiError>,
     /// The object was not deleted, because it has another version than the observed one.
     pub is_changed: bool,
+    /// The bytes of the manifest of a create; 0 for any other step.
+    pub bytes: usize,
 }
 
 /// A write that failed.

@@ -12,16 +12,18 @@ pub(super) struct StepQueue<'a> {
     next: usize,
     /// The size of the next batch, which starts when no write is in flight. Without a batch, each response starts the next write.
     batch: Option<usize>,
-    has_slow_start: bool,
     alternate: Option<usize>,
+    objects_are_alike: bool,
+    /// Whether the creates that are left are not sent.
+    omits_creates: bool,
 }
 
 impl<'a> StepQueue<'a> {
     pub(super) fn of(stage: &'a Stage) -> Self {
-        let SlowStart { first_batch, alternate } =
-            stage.slow_start.unwrap_or(SlowStart { first_batch: MAX_IN_FLIGHT_WRITES, alternate: None });
+        let at_once = SlowStart { first_batch: MAX_IN_FLIGHT_WRITES, alternate: None, objects_are_alike: false };
+        let SlowStart { first_batch, alternate, objects_are_alike } = stage.slow_start.unwrap_or(at_once);
         let batch = Some(first_batch).filter(|batch| *batch < MAX_IN_FLIGHT_WRITES);
-        Self { steps: &stage.steps, next: 0, batch, has_slow_start: stage.slow_start.is_some(), alternate }
+        Self { steps: &stage.steps, next: 0, batch, alternate, objects_are_alike, omits_creates: false }
     }
 
     /// Removes the steps that may be sent while `in_flight` of the stage are in flight, each with its position.
@@ -34,32 +36,51 @@ impl<'a> StepQueue<'a> {
                 batch
             }
         };
-        let (begin, end) = (self.next, self.next.saturating_add(allowed).min(self.steps.len()));
-        self.next = end;
-        (begin..end).zip(self.steps.get(begin..end).unwrap_or_default())
+        let mut taken = Vec::new();
+        while taken.len() < allowed
+            && let Some(step) = self.steps.get(self.next)
+        {
+            if !(self.omits_creates && is_create(step)) {
+                taken.push((self.next, step));
+            }
+            self.next += 1;
+        }
+        taken.into_iter()
     }
 
-    /// Ends the queue if the namespace is terminating, or if the server rejected a create of alike objects. If it rejected the first
-    /// one of a retry, the alternate and the steps behind it remain. A name conflict concerns one name only.
+    /// Ends the queue if the namespace is terminating. Ends the creates if a quota rejected one, or if the objects are alike and the
+    /// server rejected one for another reason than a name conflict. If it rejected the first one of a retry, the alternate and the
+    /// steps behind it remain.
     pub(super) fn observe(&mut self, position: usize, result: &Result<Effect, ApiError>) {
         let Err(error) = result else { return };
         if error.is_namespace_terminating {
             self.next = self.steps.len();
             return;
         }
-        if !self.has_slow_start || error.reason == ApiError::NAME_CONFLICT {
+        let steps = self.steps;
+        let is_create_at = |position: usize| steps.get(position).is_some_and(is_create);
+        let concerns_all = self.objects_are_alike && error.reason != ApiError::NAME_CONFLICT;
+        if !is_create_at(position) || !(concerns_all || error.is_quota_rejection()) {
             return;
         }
-        match self.alternate.take().filter(|_| position == 0) {
-            Some(alternate) => (self.next, self.batch) = (alternate, Some(1)),
-            None => self.next = self.steps.len(),
+        // The stage may have fewer creates than the plan, because those in blocked failure domains are omitted.
+        let alternate = self.alternate.take().filter(|alternate| position == 0 && is_create_at(*alternate));
+        if let Some(alternate) = alternate {
+            (self.next, self.batch) = (alternate, Some(1));
+        } else {
+            (self.omits_creates, self.batch) = (true, None);
         }
     }
+}
+
+fn is_create(step: &Step) -> bool {
+    matches!(step, Step::Create(_))
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
 
     use super::*;
 
@@ -87,17 +108,49 @@ mod tests {
         Err(ApiError::new(403, "Forbidden", "exceeded quota"))
     }
 
+    fn policy() -> Result<Effect, ApiError> {
+        Err(ApiError::new(422, "Invalid", "denied request"))
+    }
+
+    fn sizes(stage: &Stage, answer: impl Fn(usize) -> Result<Effect, ApiError>) -> Vec<usize> {
+        batches(stage, answer).iter().map(Vec::len).collect()
+    }
+
     #[test]
-    fn a_stage_without_slow_start_sends_as_many_steps_as_may_be_in_flight_and_ignores_rejections() {
-        let sizes: Vec<_> = batches(&stage(70, None), |_| rejection()).iter().map(Vec::len).collect();
-        assert_eq!(sizes, [32, 32, 6]);
+    fn a_stage_without_slow_start_sends_as_many_steps_as_may_be_in_flight_until_a_quota_rejects_one() {
+        let stage = stage(70, None);
+        assert_eq!(sizes(&stage, |_| Ok(Effect::Applied)), [32, 32, 6]);
+        assert_eq!(sizes(&stage, |_| policy()), [32, 32, 6]);
+        assert_eq!(sizes(&stage, |_| rejection()), [32]);
+        let quota_of_40 = |position: usize| if position < 40 { Ok(Effect::Applied) } else { rejection() };
+        assert_eq!(sizes(&stage, quota_of_40), [32, 32]);
+    }
+
+    #[test]
+    fn a_quota_ends_the_creates_of_a_stage_and_no_other_step() {
+        let patches_of = |slow_start: Option<SlowStart>| {
+            let mut stage = stage(70, slow_start);
+            stage.steps.extend((0..40).map(|_| Step::merge_patch(&ConfigMap::default(), json!({}))));
+            let sent = batches(&stage, |position| if position < 70 { rejection() } else { policy() });
+            sent.concat().into_iter().filter(|position| *position >= 70).count()
+        };
+        let retries = [0, 80].map(|retries| Some(SlowStart::for_retry_after_quota(retries, 110)));
+        assert_eq!([None, retries[0], retries[1]].map(patches_of), [40; 3]);
+    }
+
+    #[test]
+    fn a_retry_after_a_quota_ends_at_the_quota_and_not_at_a_policy() {
+        let stage = stage(10, Some(SlowStart::for_retry_after_quota(5, 10)));
+        assert_eq!(batches(&stage, |_| policy()), [vec![0], vec![1, 2], vec![3, 4, 5, 6], vec![7, 8, 9]]);
+        assert_eq!(batches(&stage, |_| rejection()), [vec![0], vec![6]]);
+        let one_more = |position: usize| if position == 0 { Ok(Effect::Applied) } else { rejection() };
+        assert_eq!(batches(&stage, one_more), [vec![0], vec![1, 2]]);
     }
 
     #[test]
     fn batches_of_a_slow_start_double_up_to_the_limit_of_writes_in_flight() {
         let stage = stage(100, Some(SlowStart::INITIAL));
-        let sizes: Vec<_> = batches(&stage, |_| Ok(Effect::Applied)).iter().map(Vec::len).collect();
-        assert_eq!(sizes, [8, 16, 32, 32, 12]);
+        assert_eq!(sizes(&stage, |_| Ok(Effect::Applied)), [8, 16, 32, 32, 12]);
         let mut queue = StepQueue::of(&stage);
         assert_eq!([0, 3, 0, 5, 0].map(|in_flight| queue.take(in_flight).count()), [8, 0, 16, 0, 32]);
     }

@@ -75,7 +75,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         .waiting(references_waiting);
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
     let plan = plan.continue_after(has_more.then_some(NEXT_PLAN_DELAY));
-    observed.backed_off.remove_from(replacement_delay.into_iter().fold(plan, Plan::requeue_after))
+    observed.backed_off.requeue(replacement_delay.into_iter().fold(plan, Plan::requeue_after))
 }
 
 fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage {

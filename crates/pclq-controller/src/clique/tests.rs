@@ -129,7 +129,8 @@ fn backed_off(names: &[Value], is_retry: bool) -> BackedOffCreates {
     };
     let retry_after = (!names.is_empty()).then_some(Duration::from_secs(8));
     let children = names.iter().map(rejected).collect();
-    BackedOffCreates { children, retry_after, is_retry, ..BackedOffCreates::default() }
+    let retried_kinds = is_retry.then(|| ("Pod".to_owned(), 0)).into_iter().collect();
+    BackedOffCreates { children, retry_after, retried_kinds, ..BackedOffCreates::default() }
 }
 
 fn delayed_replacement(index: &Value) -> (i32, Duration) {

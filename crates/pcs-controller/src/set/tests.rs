@@ -28,6 +28,7 @@ mod fuzzed_objects;
 mod groups;
 mod minima;
 mod name_conflicts;
+mod quota;
 mod rejections;
 mod service;
 mod status;

@@ -1,5 +1,7 @@
 //! Names that are in use, rejected creates, and pending ones.
 
+use std::time::Duration;
+
 use expect_test::{Expect, expect};
 use grove_runtime::{api_error::ApiError, caches::UnreadableObject};
 use grove_test_support::mock_api_server::config_map;
@@ -7,10 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    expectations::ChildKey,
-    plan::{Stage, Target},
-};
+use crate::{expectations::ChildKey, plan::Stage};
 
 fn wanted(name: &str) -> Step {
     let object: ConfigMap = serde_json::from_value(config_map(name, 1, "u")).unwrap();
@@ -72,29 +71,36 @@ fn a_rejected_create_blocks_later_stages_of_its_failure_domain_and_a_pending_one
 }
 
 #[test]
-fn nothing_is_created_during_the_backoff_of_as_many_rejections_as_a_plan_has_steps() {
+fn a_blocked_kind_is_not_created_and_blocks_later_stages_of_the_missing_children_only() {
+    let (owner, labels) = (owner(), BTreeMap::new());
+    let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
+    let blocked_kinds = BTreeSet::from(["Service".to_owned()]);
+    let backed_off = BackedOffCreates { blocked_kinds, ..BackedOffCreates::default() };
+    let pending = ChildKey { kind: "Service".to_owned(), name: "1".to_owned() };
+    let pending_creates = PendingCreates { children: vec![pending] };
+    let mut filter = StepFilter::new(none, &backed_off, &pending_creates);
+    // The service 0 is missing, the watch event of 1 is pending, and 2 exists.
+    assert_eq!([0, 1].map(|index| filter.allows_create("Service", &index.to_string(), Some(index))), [false; 2]);
+    assert!(filter.allows_create("Secret", "0", Some(0)), "the same stage");
+    filter.end_stage();
+    let allowed = [0, 1, 2].map(|index| filter.allows_create("Pod", &index.to_string(), Some(index)));
+    assert_eq!(allowed, [false, true, true]);
+}
+
+#[test]
+fn the_retry_of_a_kind_has_a_limit_and_begins_behind_the_rejected_objects() {
     let (owner, labels, pending_creates) = (owner(), BTreeMap::new(), PendingCreates::default());
     let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
-    let of_kind = wanted("x").target().clone();
-    let filtered = |rejections: usize| {
-        let target = |nth: usize| Target { name: format!("rejected-{nth}"), ..of_kind.clone() };
-        let children = (0..rejections).map(|nth| (target(nth), ApiError::new(403, "Forbidden", "no"))).collect();
-        let retry_after = Some(Duration::from_secs(8));
-        let backed_off = BackedOffCreates { children, retry_after, ..BackedOffCreates::default() };
-        filtered(StepFilter::new(none.clone(), &backed_off, &pending_creates))
+    let backed_off = BackedOffCreates {
+        retried_kinds: BTreeMap::from([("Service".to_owned(), 3)]),
+        retried_objects: BTreeMap::from([("Pod".to_owned(), 7)]),
+        ..BackedOffCreates::default()
     };
-    expect![[r"
-        services: create ConfigMap 0-service
-        services: create ConfigMap 1-service
-        workers: create ConfigMap 0-worker
-        workers: create ConfigMap 1-worker
-        requeue: after 8s
-    "]]
-    .assert_eq(&filtered(MAX_STEPS - 1));
-    expect![[r"
-        requeue: after 8s
-    "]]
-    .assert_eq(&filtered(MAX_STEPS));
+    let filter = StepFilter::new(none, &backed_off, &pending_creates);
+    let retry = |kind: &str| (filter.create_limit(kind), filter.slow_start(kind, 9), filter.earlier_rejections(kind));
+    assert_eq!(retry("Service"), (StepLimit::AFTER_QUOTA, Some(SlowStart::for_retry_after_quota(3, 9)), 0));
+    assert_eq!(retry("Pod"), (StepLimit::AFTER_REJECTIONS, None, 7));
+    assert_eq!(retry("Secret"), (StepLimit::CREATES, None, 0));
 }
 
 #[test]

@@ -135,7 +135,14 @@ impl Cluster {
                 }
                 Step::Patch(_) | Step::Adopt(_) => {}
             }
-            done.steps.push(StepResult { stage: "pods", verb: step.verb(), target, result: Ok(()), is_changed: false });
+            done.steps.push(StepResult {
+                stage: "pods",
+                verb: step.verb(),
+                target,
+                result: Ok(()),
+                is_changed: false,
+                bytes: 0,
+            });
         }
         memory.record(&observed.clique, 1, &plan, &done);
         self.own_writes = memory.write_history.of_clique("clique-uid", std::iter::empty(), &observed.pending_creates);

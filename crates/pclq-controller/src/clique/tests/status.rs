@@ -21,7 +21,7 @@ fn status_of(row: &str, result: &ExecutionResult, second: i64) -> PodCliqueStatu
 fn rejected(message: &str) -> ExecutionResult {
     let failure = ApiError::new(403, "Forbidden", message);
     let target = Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]);
-    let step = StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false };
+    let step = StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false, bytes: 0 };
     ExecutionResult { steps: vec![step.clone(), step] }
 }
 

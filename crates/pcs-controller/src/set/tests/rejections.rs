@@ -1,5 +1,6 @@
 //! Rejected creates of children: they block only the later stages of their replica, and the status has their message.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -8,20 +9,22 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::name_conflict::NameConflict;
-use grove_controller::plan::{Plan, Target};
+use grove_controller::plan::{Plan, SlowStart, Target};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
 use super::{SET, change, child, executed, new, plan, status_of, without_children};
-use crate::set::desired::SlimService;
+use crate::set::desired::{SlimAutoscaler, SlimService};
 use crate::set::observed::Observed;
+use crate::tests::GROUPED;
 
 const QUOTA: &str = "podcliques.grove.io \"x\" is forbidden: exceeded quota: small";
+const POLICY: &str = "podcliques.grove.io \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no";
 
-/// The snapshot shortly after the API server rejected the create of `child`.
+/// The snapshot shortly after a policy rejected the create of `child`.
 fn with_rejected<K: Resource<DynamicType = ()>>(mut observed: Observed, child: &K) -> Observed {
-    observed.backed_off.children.push((Target::of(child), ApiError::new(403, "Forbidden", QUOTA)));
+    observed.backed_off.children.push((Target::of(child), ApiError::new(403, "Forbidden", POLICY)));
     observed.backed_off.retry_after = Some(Duration::from_secs(8));
     observed
 }
@@ -65,7 +68,7 @@ fn children_that_are_not_created_use_no_budget_of_the_plan() {
     let target = |replica: i32| Target { name: format!("llm-{replica}"), ..Target::of(&*service) };
     let mut observed = without_children();
     observed.set.spec.replicas = 3000;
-    let rejected = (0..1500).map(|replica| (target(replica), ApiError::new(403, "Forbidden", QUOTA)));
+    let rejected = (0..1500).map(|replica| (target(replica), ApiError::new(403, "Forbidden", POLICY)));
     observed.backed_off.children = rejected.collect();
     let foreign = |replica: i32| {
         let mut foreign = SlimService::default();
@@ -84,28 +87,137 @@ fn children_that_are_not_created_use_no_budget_of_the_plan() {
     .assert_eq(&Plan { waiting: vec![], ..plan }.to_string());
 }
 
-/// The first create of a retry for a set of 20,000 missing children, after this number of rejections in the earlier retries.
-fn first_create_of_retry(earlier_rejections: usize) -> String {
+/// A snapshot during the backoff in which nothing of this kind is created.
+fn with_blocked_kind(observed: Observed, kind: &str) -> Observed {
+    let (blocked_kinds, retry_after) = (BTreeSet::from([kind.to_owned()]), Some(Duration::from_secs(8)));
+    let backed_off = BackedOffCreates { blocked_kinds, retry_after, ..BackedOffCreates::default() };
+    Observed { backed_off, ..observed }
+}
+
+#[test]
+fn the_quota_of_a_kind_delays_only_this_kind_and_the_later_ones_of_its_replicas() {
+    check(
+        &with_blocked_kind(without_children(), "PodClique"),
+        &expect![[r"
+            services: create Service llm-0
+            services: create Service llm-1
+            gangs: create PodGang llm-0
+            gangs: create PodGang llm-1
+            requeue: after 8s
+        "]],
+    );
+    let mut observed = executed(without_children());
+    observed.children.by_name_mut::<SlimService>().remove("llm-0");
+    for clique in ["llm-0-prefill", "llm-1-prefill"] {
+        observed.children.by_name_mut::<PodClique>().remove(clique);
+    }
+    check(
+        &with_blocked_kind(observed, "Service"),
+        &expect![[r"
+            cliques: create PodClique llm-1-prefill
+            requeue: after 8s
+        "]],
+    );
+}
+
+#[test]
+fn rejected_autoscalers_delay_no_gang_during_their_backoff_and_in_their_retry() {
+    let mut observed = executed(new(GROUPED));
+    observed.children.by_name_mut::<PodGang>().remove("m-0-g-1");
+    observed.children.by_name_mut::<SlimAutoscaler>().clear();
+    let observed = with_blocked_kind(observed, "HorizontalPodAutoscaler");
+    check(
+        &observed,
+        &expect![[r"
+            gangs: create PodGang m-0-g-1
+            requeue: after 8s
+        "]],
+    );
+    let retried = BTreeMap::from([("HorizontalPodAutoscaler".to_owned(), 5001)]);
+    for (retried_kinds, retried_objects) in [(retried.clone(), BTreeMap::new()), (BTreeMap::new(), retried)] {
+        let backed_off = BackedOffCreates { retried_kinds, retried_objects, ..BackedOffCreates::default() };
+        let plan = plan(&Observed { backed_off, ..observed.clone() });
+        let stages: Vec<_> = plan.stages.iter().map(|stage| (stage.name, stage.steps.len())).collect();
+        assert_eq!(stages, [("gangs", 1), ("autoscalers", 2)]);
+    }
+}
+
+/// The stages of a plan: name, number of steps and slow start.
+fn stages(observed: &Observed) -> Vec<(&'static str, usize, Option<SlowStart>)> {
+    plan(observed).stages.iter().map(|stage| (stage.name, stage.steps.len(), stage.slow_start)).collect()
+}
+
+#[test]
+fn a_new_set_has_no_slow_start_and_a_retry_after_a_quota_has_few_creates_of_the_kind() {
+    let mut observed = without_children();
+    observed.set.spec.replicas = 500;
+    assert_eq!(stages(&observed), [("services", 500, None), ("gangs", 500, None), ("cliques", 1000, None)]);
+    observed.backed_off.retried_kinds = BTreeMap::from([("PodGang".to_owned(), 2)]);
+    let slow_start = Some(SlowStart::for_retry_after_quota(2, 63));
+    assert_eq!(stages(&observed), [("services", 500, None), ("gangs", 63, slow_start), ("cliques", 126, None)]);
+}
+
+#[test]
+fn a_retry_after_a_quota_sends_creates_before_patches() {
+    let mut observed = executed(without_children());
+    observed.children.by_name_mut::<PodClique>().remove("llm-1-decode");
+    change::<PodClique>(&mut observed, "llm-0-decode", |clique| clique.spec.min_available = Some(9));
+    observed.backed_off.retried_kinds = BTreeMap::from([("PodClique".to_owned(), 1)]);
+    check(
+        &observed,
+        &expect![[r#"
+            cliques: create PodClique llm-1-decode
+            cliques: patch PodClique llm-0-decode {"spec":{"minAvailable":1}}
+        "#]],
+    );
+    let observed = Observed { children: executed(without_children()).children, ..observed };
+    assert!(plan(&observed).is_empty());
+}
+
+/// Whether a retry after this number of rejected services creates the first service, the one at position 2048, and the last one.
+fn services_of_retry(rejections: usize) -> [bool; 3] {
     let mut observed = without_children();
     observed.set.spec.replicas = 5000;
-    observed.backed_off = BackedOffCreates { is_retry: true, earlier_rejections, ..BackedOffCreates::default() };
-    plan(&observed).steps().next().map(ToString::to_string).unwrap_or_default()
+    observed.backed_off.retried_objects = BTreeMap::from([("Service".to_owned(), rejections)]);
+    let plan = plan(&observed);
+    assert_eq!(plan.stages[0].steps.len(), 2048);
+    assert_eq!(plan.steps().count(), 4096, "the rest of the plan is left for other kinds");
+    [0, 2048, 4999].map(|replica| {
+        let name = format!("llm-{replica}");
+        plan.stages[0].steps.iter().any(|step| step.target().name == name)
+    })
 }
 
 #[test]
-fn a_retry_without_budget_for_all_creates_begins_behind_those_of_the_earlier_retries() {
-    assert_eq!(first_create_of_retry(0), "create Service llm-0");
-    assert_eq!(first_create_of_retry(4096), "create Service llm-4096");
-    assert_eq!(first_create_of_retry(20_000 + 7), "create Service llm-7", "after the last create, it begins again");
-    assert_eq!(first_create_of_retry(6000), "create Service llm-0", "the gangs wait for the services");
+fn retries_of_rejected_objects_reach_all_objects_of_the_kind() {
+    assert_eq!(services_of_retry(0), [true, false, false]);
+    assert_eq!(services_of_retry(2048), [false, true, false]);
+    assert_eq!(services_of_retry(4096), [true, false, true], "the retry continues with the first one");
+    assert_eq!(services_of_retry(5000), [true, false, false]);
 }
 
 #[test]
-fn a_retry_with_budget_for_all_creates_sends_all_of_them() {
+fn a_retry_of_few_rejected_objects_sends_all_of_them_in_their_order() {
     let mut observed = without_children();
-    let all = plan(&observed).steps().count();
-    observed.backed_off = BackedOffCreates { is_retry: true, earlier_rejections: 3, ..BackedOffCreates::default() };
-    assert_eq!(plan(&observed).steps().count(), all);
+    let all = plan(&observed).to_string();
+    let kinds = ["Service", "PodGang", "PodClique"].map(|kind| (kind.to_owned(), 3));
+    observed.backed_off.retried_objects = BTreeMap::from(kinds);
+    assert_eq!(plan(&observed).to_string(), all);
+}
+
+#[test]
+fn patches_use_no_budget_of_creates() {
+    let mut observed = without_children();
+    observed.set.spec.replicas = 2100;
+    let mut observed = executed(executed(executed(observed)));
+    for clique in &mut observed.set.spec.template.cliques {
+        clique.labels.insert("team".into(), "y".into());
+    }
+    observed.children.by_name_mut::<PodClique>().remove("llm-2099-decode");
+    let plan = plan(&observed);
+    assert_eq!(plan.steps().filter(|step| step.verb() == "patch").count(), 4096);
+    let creates = plan.steps().filter(|step| step.verb() == "create").map(ToString::to_string);
+    assert_eq!(creates.collect::<Vec<_>>(), ["create PodClique llm-2099-decode"]);
 }
 
 #[test]
@@ -173,6 +285,7 @@ fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
         target: target(name),
         result: Err(failure.clone()),
         is_changed: false,
+        bytes: 0,
     };
     let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");
