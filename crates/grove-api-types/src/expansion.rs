@@ -19,7 +19,9 @@ use crate::v1alpha1::{
     PodCliqueTemplateSpec,
 };
 
+pub mod dependency_count;
 pub mod object_count;
+pub mod size_limit;
 mod startup;
 mod template_index;
 
