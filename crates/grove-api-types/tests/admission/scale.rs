@@ -85,7 +85,7 @@ fn a_group_is_not_scaled_above_the_limit_of_startup_dependencies() {
     let group = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a group");
     let message =
         |to| validate_scale(ScaleTarget::Group(&group, Some(&set)), to, &set_facts(&RowFacts::default())).message();
-    // Each replica has 4950 dependencies. The other replica of the set has one of them.
+    // Each replica of the group has 4950 dependencies. The group of the other replica of the set has one replica.
     assert_eq!(message(100), None);
     assert_eq!(
         message(101).as_deref(),
