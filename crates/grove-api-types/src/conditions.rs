@@ -46,6 +46,8 @@ pub mod available {
     /// The set expands to more objects than a set may have, or the clique has more replicas than a clique may have; Grove changes
     /// nothing until it is smaller.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
+    /// The cliques of the set have more startup dependencies than they may have; Grove changes nothing until it is smaller.
+    pub const TOO_MANY_STARTUP_DEPENDENCIES: &str = "TooManyStartupDependencies";
     /// The `PodCliqueSet` that controls a group does not exist.
     pub const POD_CLIQUE_SET_NOT_FOUND: &str = "PodCliqueSetNotFound";
     /// The `PodGang` of a clique or of a replica of a group does not exist.

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use kube::ResourceExt;
 
@@ -21,8 +22,14 @@ use crate::v1alpha1::{
     PodCliqueTemplateSpec,
 };
 
+pub mod dependency_count;
 pub mod object_count;
+pub mod size_limit;
 mod startup;
+mod template_index;
+
+use startup::Member;
+use template_index::TemplateIndex;
 
 /// The replicas of the existing cliques and scaling groups, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,8 +112,8 @@ pub struct Clique<'a> {
     pub template: &'a PodCliqueTemplateSpec,
     /// The number of pods: that of the existing object, otherwise that of the template.
     pub replicas: i32,
-    /// The cliques that must have ready pods before its pods start.
-    pub starts_after: Vec<PodCliqueName>,
+    /// The cliques that must have ready pods before its pods start. The cliques of the base gang with the same template share the names.
+    pub starts_after: Arc<[PodCliqueName]>,
 }
 
 /// A gang: pods that the scheduler places together or not at all.
@@ -192,19 +199,13 @@ impl<'a> ScalingGroup<'a> {
 
 /// All replicas of `set`, with the current scale of scaling groups and cliques.
 pub fn expand<'a>(set: &'a PodCliqueSet, live: &CurrentScale) -> Vec<SetReplica<'a>> {
-    (0..set.spec.replicas).map(|index| replica(set, index, live)).collect()
+    let template = TemplateIndex::of(&set.spec.template);
+    (0..set.spec.replicas).map(|index| ReplicaExpander::new(set, &template, index, live).replica()).collect()
 }
 
 /// One replica of `set`; the index may exceed the replicas of the set.
 pub fn replica<'a>(set: &'a PodCliqueSet, index: i32, live: &CurrentScale) -> SetReplica<'a> {
-    let expander = ReplicaExpander { set, name: PodCliqueSetName::new(set.name_any()), index, live };
-    SetReplica {
-        index,
-        service_name: HeadlessServiceName::of_replica(&expander.name, index),
-        base_gang: PodGangName::base(&expander.name, index),
-        cliques: expander.standalone_cliques(),
-        groups: expander.groups(),
-    }
+    ReplicaExpander::new(set, &TemplateIndex::of(&set.spec.template), index, live).replica()
 }
 
 /// The hostnames of a clique with this number of replicas, by pod index.
@@ -214,47 +215,45 @@ pub fn hostnames(clique: &PodCliqueName, replicas: i32) -> impl Iterator<Item = 
 
 /// Expands one replica of a set.
 struct ReplicaExpander<'a, 'l> {
-    set: &'a PodCliqueSet,
+    template: &'l TemplateIndex<'a>,
     name: PodCliqueSetName,
     index: i32,
     live: &'l CurrentScale,
 }
 
+impl<'a, 'l> ReplicaExpander<'a, 'l> {
+    fn new(set: &PodCliqueSet, template: &'l TemplateIndex<'a>, index: i32, live: &'l CurrentScale) -> Self {
+        Self { template, name: PodCliqueSetName::new(set.name_any()), index, live }
+    }
+}
+
 impl<'a> ReplicaExpander<'a, '_> {
-    fn configs(&self) -> &'a [PodCliqueScalingGroupConfig] {
-        &self.set.spec.template.pod_clique_scaling_groups
-    }
-
-    fn templates(&self) -> &'a [PodCliqueTemplateSpec] {
-        &self.set.spec.template.cliques
-    }
-
-    /// The scaling group of the clique.
-    fn group_of(&self, clique: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
-        self.configs().iter().find(|config| config.clique_names.iter().any(|name| name == clique))
+    fn replica(&self) -> SetReplica<'a> {
+        SetReplica {
+            index: self.index,
+            service_name: HeadlessServiceName::of_replica(&self.name, self.index),
+            base_gang: PodGangName::base(&self.name, self.index),
+            cliques: self.standalone_cliques(),
+            groups: self.template.groups().map(|config| self.group(config)).collect(),
+        }
     }
 
     fn standalone_cliques(&self) -> Vec<Clique<'a>> {
-        let standalone = self.templates().iter().filter(|template| self.group_of(&template.name).is_none());
         let clique = |template: &'a PodCliqueTemplateSpec| {
             let name = PodCliqueName::standalone(&self.name, self.index, &template.name);
-            self.clique(name, template, None)
+            self.clique(name, template, self.in_base_gang(&template.name))
         };
-        standalone.map(clique).collect()
+        self.template.standalone_cliques().map(clique).collect()
     }
 
     fn clique(
         &self,
         name: PodCliqueName,
         template: &'a PodCliqueTemplateSpec,
-        scaled: Option<startup::ScaledReplica<'_>>,
+        starts_after: Arc<[PodCliqueName]>,
     ) -> Clique<'a> {
         let replicas = self.live.clique(&name, template.spec.replicas);
-        Clique { name, template, replicas, starts_after: self.parents(template, scaled) }
-    }
-
-    fn groups(&self) -> Vec<ScalingGroup<'a>> {
-        self.configs().iter().map(|config| self.group(config)).collect()
+        Clique { name, template, replicas, starts_after }
     }
 
     fn group_name(&self, config: &PodCliqueScalingGroupConfig) -> PodCliqueScalingGroupName {
@@ -264,32 +263,32 @@ impl<'a> ReplicaExpander<'a, '_> {
     fn group(&self, config: &'a PodCliqueScalingGroupConfig) -> ScalingGroup<'a> {
         let name = self.group_name(config);
         let replica_count = self.live.group(&name, config.replicas());
-        let replicas = (0..replica_count).map(|index| self.group_replica(&name, config, index)).collect();
-        let template_pods = self.templates_of(config).map(|template| template.spec.replicas).sum();
+        let members = self.members(config, config.min_available().min(replica_count));
+        let replicas = (0..replica_count).map(|index| self.group_replica(&name, config, index, &members)).collect();
+        let template_pods = members.iter().map(|member| member.template.spec.replicas).sum();
         ScalingGroup { name, config, replica_count, template_pods, replicas }
-    }
-
-    /// The templates of the cliques of the scaling group.
-    fn templates_of(&self, config: &'a PodCliqueScalingGroupConfig) -> impl Iterator<Item = &'a PodCliqueTemplateSpec> {
-        let templates = self.templates();
-        config.clique_names.iter().filter_map(move |name| templates.iter().find(|template| template.name == *name))
     }
 
     fn group_replica(
         &self,
         group: &PodCliqueScalingGroupName,
-        config: &'a PodCliqueScalingGroupConfig,
+        config: &PodCliqueScalingGroupConfig,
         index: i32,
+        members: &[Member<'a, '_>],
     ) -> GroupReplica<'a> {
         let base = PodGangName::base(&self.name, self.index);
         let beyond = index.saturating_sub(config.min_available());
         let (gang, base_gang) =
             if beyond < 0 { (base, None) } else { (PodGangName::scaled(group, beyond), Some(base)) };
-        let scaled = base_gang.is_some().then_some(startup::ScaledReplica { group, config, index });
-        let clique = |template: &'a PodCliqueTemplateSpec| {
-            self.clique(PodCliqueName::member(group, index, &template.name), template, scaled)
+        let clique = |member: &Member<'a, '_>| {
+            let name = PodCliqueName::member(group, index, &member.template.name);
+            let starts_after = match &base_gang {
+                None => Arc::clone(&member.in_base_gang),
+                Some(_) => member.in_scaled_replica(group, index),
+            };
+            self.clique(name, member.template, starts_after)
         };
-        let cliques = self.templates_of(config).map(clique).collect();
+        let cliques = members.iter().map(clique).collect();
         let topology_group = TopologyGroupName::of_replica(group, index);
         GroupReplica { index, gang, base_gang, topology_group, cliques }
     }

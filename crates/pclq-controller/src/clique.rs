@@ -23,7 +23,6 @@ use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
 use crate::gang_pods::{PODS_BY_GANG, cliques_after_scaling};
 use crate::informers::PclqCaches;
-use crate::scaled_cliques::scaled_cliques_after_scheduling;
 
 mod desired;
 mod observe;
@@ -59,9 +58,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
 ///   that its labels name;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
-///   only for a status update), and the scaled cliques of the gang unless only pod references changed;
-/// - a change of the number of replicas or of scheduled pods of another clique, if this one is a scaled clique of the gang of that
-///   clique;
+///   only for a status update);
+/// - a change after which its base gang is scheduled, is no longer scheduled, exists or does not exist (see `base_gangs`);
 /// - a change of the number of replicas of another clique of the same gang, if the gang has or had more pods than it can have references,
 ///   and the pod group of this clique gets more or fewer of them;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
@@ -72,8 +70,9 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let PclqCaches { cliques, pods, gangs, terminating_namespaces, .. } = &ctx.caches;
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
-    let all_gangs = gangs.clone();
+    let [all_gangs, gangs_of_cliques] = [(); 2].map(|()| gangs.clone());
     let [oversized, oversized_gangs] = [(); 2].map(|()| ctx.oversized_gangs.clone());
+    let [base_gangs, base_gangs_of_cliques] = [(); 2].map(|()| ctx.base_gangs.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
@@ -84,10 +83,13 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             let clique = clique_of_unreadable_pod(&pod.metadata).map(Trigger::Reconcile);
             stream::iter(retries.chain(clique))
         }))
-        .watches(gangs.subscribe().flat_map(move |delta| stream::iter(cliques_of_gang(&for_gangs, &oversized, &delta))))
+        .watches(gangs.subscribe().flat_map(move |delta| {
+            let scaled = base_gangs.observe_gang(&for_gangs, &all_gangs, &delta).into_iter().map(Trigger::Reconcile);
+            stream::iter(scaled.chain(cliques_of_gang(&for_gangs, &oversized, &delta)))
+        }))
         .watches(cliques.subscribe().flat_map(move |delta| {
-            let scaled = scaled_cliques_after_scheduling(&for_cliques, &delta).into_iter();
-            let of_gang = cliques_after_scaling(&for_cliques, &all_gangs, &oversized_gangs, &delta);
+            let scaled = base_gangs_of_cliques.observe_clique(&for_cliques, &delta).into_iter();
+            let of_gang = cliques_after_scaling(&for_cliques, &gangs_of_cliques, &oversized_gangs, &delta);
             stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
@@ -121,7 +123,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 10] = [
+const STATE_MAPS: [NamedCount<Context>; 11] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
@@ -132,6 +134,7 @@ const STATE_MAPS: [NamedCount<Context>; 10] = [
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
     ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
     ("oversized_gangs", |ctx| ctx.oversized_gangs.len()),
+    ("base_gangs", |ctx| ctx.base_gangs.len()),
 ];
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods, unless its deletion orphaned them.
@@ -143,6 +146,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     ctx.oversized_gangs.forget(&ctx.caches.cliques, deleted);
+    ctx.base_gangs.forget(&ctx.caches.cliques, deleted);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }

@@ -12,6 +12,7 @@ use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
+use crate::base_gangs::BaseGangs;
 use crate::gang_pods::OversizedGangs;
 use crate::informers::PclqCaches;
 use crate::replacement_backoff::ReplacementBackoff;
@@ -23,6 +24,7 @@ pub(crate) struct Context {
     pub(crate) creates: CreateState<PodClique>,
     pub(crate) write_history: WriteHistory,
     pub(crate) replacements: ReplacementBackoff,
+    pub(crate) base_gangs: BaseGangs,
     pub(crate) oversized_gangs: OversizedGangs,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
@@ -40,6 +42,7 @@ impl Context {
             creates: CreateState::new(CreateBackoff::of_alike_children()),
             write_history: WriteHistory::default(),
             replacements: ReplacementBackoff::default(),
+            base_gangs: BaseGangs::default(),
             oversized_gangs: OversizedGangs::default(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,

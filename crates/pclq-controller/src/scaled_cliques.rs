@@ -2,11 +2,10 @@
 //! scheduled.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::{Cache, Delta, Index};
+use grove_runtime::caches::{Cache, Index};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
@@ -26,20 +25,6 @@ pub(crate) fn has_scaled_cliques(cliques: &Cache<PodClique>, namespace: &str, ga
     cliques.has_index_value(&BY_BASE_GANG, &gang_key(namespace, gang))
 }
 
-/// The cliques to reconcile after a change of a clique: if the number of its scheduled pods or of its replicas changed, the scaled
-/// cliques of its gang.
-pub(crate) fn scaled_cliques_after_scheduling(
-    cliques: &Cache<PodClique>,
-    delta: &Delta<PodClique>,
-) -> Vec<ObjectRef<PodClique>> {
-    let counts = |clique: &Option<Arc<PodClique>>| {
-        clique.as_deref().map(|clique| (scheduled_replicas(clique), clique.spec.replicas))
-    };
-    let changed = delta.object().filter(|_| counts(&delta.old) != counts(&delta.new));
-    let gang = changed.and_then(|clique| Some((clique.namespace()?, clique.labels().get(labels::POD_GANG)?)));
-    gang.map(|(namespace, gang)| scaled_cliques_of(cliques, &namespace, gang)).unwrap_or_default()
-}
-
 fn base_gang(clique: &PodClique) -> Vec<Cow<'_, str>> {
     let gang = clique.labels().get(labels::BASE_POD_GANG);
     let key = |gang| Cow::Owned(gang_key(clique.metadata.namespace.as_deref().unwrap_or_default(), gang));
@@ -49,8 +34,4 @@ fn base_gang(clique: &PodClique) -> Vec<Cow<'_, str>> {
 /// Namespace and name of a gang; neither contains a slash.
 pub(crate) fn gang_key(namespace: &str, gang: &str) -> String {
     format!("{namespace}/{gang}")
-}
-
-fn scheduled_replicas(clique: &PodClique) -> i32 {
-    clique.status.as_ref().map_or(0, |status| status.scheduled_replicas)
 }

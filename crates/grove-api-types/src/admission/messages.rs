@@ -1,6 +1,7 @@
 //! Messages that the rules share with the CRDs. The API server validates an object against its CRD before it calls the
 //! validating webhook, and also when no webhook is installed.
 
+use crate::expansion::dependency_count::{MAX_DEPENDENCIES, MAX_DEPENDENCIES_OF_CLIQUE};
 use crate::expansion::object_count::{MAX_GANG_SIZE, MAX_OBJECTS};
 
 pub(crate) const NO_CLIQUES: &str = "at least one PodClique must be defined";
@@ -57,5 +58,21 @@ pub(crate) fn too_large(objects: u64) -> String {
     format!(
         "the set would expand to {objects} objects, pods included, and a set may have at most {MAX_OBJECTS}; lower the \
          replicas of the set, of its scaling groups or of its cliques, or split the set"
+    )
+}
+
+/// The message about a clique with too many startup dependencies.
+pub(crate) fn too_many_dependencies_of_clique(dependencies: u64) -> String {
+    format!(
+        "a PodClique of the set would have {dependencies} startup dependencies, and a PodClique may have at most \
+         {MAX_DEPENDENCIES_OF_CLIQUE}; lower the minAvailable of the scaling groups, or remove names from startsAfter"
+    )
+}
+
+/// The message about a set with too many startup dependencies.
+pub(crate) fn too_many_dependencies(dependencies: u64) -> String {
+    format!(
+        "the PodCliques of the set would have {dependencies} startup dependencies, and those of a set may have at most \
+         {MAX_DEPENDENCIES}; lower the replicas of the set, or the replicas or minAvailable of its scaling groups, or split the set"
     )
 }

@@ -60,6 +60,8 @@ rules! {
     StartsAfter = "starts-after",
     /// With explicit startup, the dependencies of cliques are not circular.
     StartupCycle = "startup-cycle",
+    /// A `PodClique` has at most 2,000 startup dependencies, and all `PodClique`s of a set together have at most 500,000.
+    StartupDependencies = "startup-dependencies",
     /// All pods of a set have the same scheduler.
     OneScheduler = "one-scheduler",
     /// The scheduler is one of the configured ones.

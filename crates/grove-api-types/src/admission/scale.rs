@@ -1,14 +1,15 @@
 //! The rule of the scale subresource: the new number of replicas is 0 or at least `minAvailable`, hostnames keep their length
-//! limit, and the set keeps its size limit.
+//! limit, and the set keeps its size limits.
 
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
 use super::error_collector::ErrorCollector;
-use super::messages::{gang_too_large, too_large};
+use super::messages::{gang_too_large, too_large, too_many_dependencies};
 use super::validate::warnings;
 use super::{Facts, FieldPath, Rule, ValidationResult, validate_update};
+use crate::expansion::dependency_count::{self, MAX_DEPENDENCIES};
 use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 use crate::syntax::MAX_LABEL_LENGTH;
@@ -50,6 +51,7 @@ pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> 
                     |set| growth_of_group(set, &group.name_any(), replicas),
                     &mut errors,
                 );
+                validate_dependency_count(replicas, &group.name_any(), set, &mut errors);
                 validate_hostname(replicas, &longest_hostname_of_group(group, set, replicas), &mut errors);
             }
         }
@@ -129,11 +131,26 @@ fn validate_gang_size(
     }
 }
 
+/// Counts the startup dependencies of the set with the replicas of its template, except for the scaled group. A clique of a scaled gang
+/// has no more dependencies than one of the base gang, so the limit of a clique needs no check.
+fn validate_dependency_count(replicas: i32, group: &str, set: Option<&PodCliqueSet>, errors: &mut ErrorCollector) {
+    let Some(set) = set else { return };
+    let config = group_config(set, group);
+    let growth = config.map_or(0, |config| dependency_count::growth(&set.spec.template, &config.name, replicas));
+    let total = dependency_count::of_template(set).total().saturating_add(growth);
+    if growth > 0 && total > MAX_DEPENDENCIES {
+        errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, too_many_dependencies(total));
+    }
+}
+
 fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let template = &set.spec.template;
+    group_config(set, name).map_or(0, |config| ObjectCount::of(&set.spec.template).growth(&config.name, replicas))
+}
+
+/// The template of a scaling group. The name is `<set>-<replica>-<group>`.
+fn group_config<'a>(set: &'a PodCliqueSet, name: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
     let part = suffix_after(name, &set.name_any());
-    let config = template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name));
-    config.map_or(0, |config| ObjectCount::of(template).growth(&config.name, replicas))
+    set.spec.template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name))
 }
 
 /// The number of pods that the clique gets in addition to those of its template.

@@ -14,6 +14,7 @@ use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTem
 
 mod claims;
 mod cliques;
+mod dependency_count;
 mod groups;
 mod mnnvl;
 mod name_collisions;

@@ -1,57 +1,54 @@
-//! The names of the `PodClique`s that must have ready pods before the pods of a clique start.
+//! The startup dependencies of a clique: the names of the `PodClique`s that must have ready pods before its pods start.
+//!
+//! In a base gang, the cliques of all replicas of a scaling group wait for the same `PodClique`s. They share one list of names, because
+//! the lists of all replicas have a total length that is quadratic in the number of replicas.
+
+use std::sync::Arc;
 
 use super::ReplicaExpander;
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName};
-use crate::v1alpha1::{CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
+use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
-/// A replica of a scaling group with a scaled gang. Its cliques wait only for each other, because the base gang already runs.
-#[derive(Clone, Copy)]
-pub(super) struct ScaledReplica<'e> {
-    pub(super) group: &'e PodCliqueScalingGroupName,
-    pub(super) config: &'e PodCliqueScalingGroupConfig,
-    pub(super) index: i32,
+/// A clique of a scaling group, and its startup dependencies.
+pub(super) struct Member<'a, 'e> {
+    pub(super) template: &'a PodCliqueTemplateSpec,
+    /// Its dependencies in the base gang; empty if the base gang contains no replica of the group.
+    pub(super) in_base_gang: Arc<[PodCliqueName]>,
+    /// Its parents in the same group, by their names in the template.
+    parents: &'e [&'a str],
 }
 
-impl ReplicaExpander<'_, '_> {
-    /// The parents of a clique with this template: in the same replica of the group if it has a scaled gang, otherwise in the
-    /// base gang.
-    pub(super) fn parents(
-        &self,
-        template: &PodCliqueTemplateSpec,
-        scaled: Option<ScaledReplica<'_>>,
-    ) -> Vec<PodCliqueName> {
-        let named = self.named_parents(template);
-        let parents = named.iter().flat_map(|parent| match scaled {
-            Some(replica) => in_scaled_replica(parent, replica),
-            None => self.in_base_gang(parent),
-        });
-        parents.collect()
+impl Member<'_, '_> {
+    /// The dependencies in a replica of the group with a scaled gang: only cliques of the same replica, because the base gang already
+    /// runs.
+    pub(super) fn in_scaled_replica(&self, group: &PodCliqueScalingGroupName, index: i32) -> Arc<[PodCliqueName]> {
+        self.parents.iter().map(|parent| PodCliqueName::member(group, index, parent)).collect()
+    }
+}
+
+impl<'a> ReplicaExpander<'a, '_> {
+    /// The cliques of a scaling group with this number of replicas in the base gang.
+    pub(super) fn members(&self, group: &'a PodCliqueScalingGroupConfig, in_base_gang: i32) -> Vec<Member<'a, '_>> {
+        let member = |template: &'a PodCliqueTemplateSpec| Member {
+            template,
+            in_base_gang: if in_base_gang > 0 { self.in_base_gang(&template.name) } else { Arc::default() },
+            parents: self.template.parents_in_group(&template.name, &group.name),
+        };
+        self.template.members(group).map(member).collect()
     }
 
-    /// The names of the parents in the template.
-    fn named_parents(&self, template: &PodCliqueTemplateSpec) -> Vec<String> {
-        match self.set.spec.template.clique_startup_type {
-            CliqueStartupType::AnyOrder => Vec::new(),
-            CliqueStartupType::Explicit => template.spec.starts_after.clone(),
-            CliqueStartupType::InOrder => {
-                let before = self.templates().iter().take_while(|other| other.name != template.name);
-                before.last().map(|parent| parent.name.clone()).into_iter().collect()
-            }
-        }
+    /// The dependencies of a clique of this name that is in the base gang.
+    pub(super) fn in_base_gang(&self, clique: &str) -> Arc<[PodCliqueName]> {
+        self.template.parents(clique).iter().flat_map(|parent| self.cliques_in_base_gang(parent)).collect()
     }
 
     /// The `PodClique`s of a parent: for a clique of a scaling group, one per replica of the group in the base gang.
-    fn in_base_gang(&self, parent: &str) -> Vec<PodCliqueName> {
-        let Some(config) = self.group_of(parent) else {
+    fn cliques_in_base_gang(&self, parent: &str) -> Vec<PodCliqueName> {
+        let Some(config) = self.template.group_of(parent) else {
             return vec![PodCliqueName::standalone(&self.name, self.index, parent)];
         };
         let group = self.group_name(config);
         let replicas = config.min_available().min(self.live.group(&group, config.replicas()));
         (0..replicas).map(|index| PodCliqueName::member(&group, index, parent)).collect()
     }
-}
-
-fn in_scaled_replica(parent: &str, replica: ScaledReplica<'_>) -> Vec<PodCliqueName> {
-    let is_member = replica.config.clique_names.iter().any(|name| name == parent);
-    is_member.then(|| PodCliqueName::member(replica.group, replica.index, parent)).into_iter().collect()
 }

@@ -65,6 +65,39 @@ fn a_group_is_not_scaled_above_the_object_limit_of_its_set() {
 }
 
 #[test]
+fn a_group_is_not_scaled_above_the_limit_of_startup_dependencies() {
+    let name = |index: i32| format!("c-{index}");
+    let clique = |index: i32| {
+        let starts_after: Vec<_> = (0..index).map(name).collect();
+        let spec = json!({ "replicas": 1, "minAvailable": 1, "startsAfter": starts_after, "podSpec": {} });
+        json!({ "name": name(index), "spec": spec })
+    };
+    let names: Vec<_> = (0..100).map(name).collect();
+    let group = json!({ "name": "model", "cliqueNames": names, "replicas": 1, "minAvailable": 1 });
+    let mut set = object("set");
+    let template = &mut set["spec"]["template"];
+    template["cliqueStartupType"] = json!("CliqueStartupTypeExplicit");
+    template["cliques"] = json!((0..100).map(clique).collect::<Vec<_>>());
+    template["podCliqueScalingGroups"] = json!([group]);
+    let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
+    let metadata = json!({ "name": "serve-0-model", "namespace": "team" });
+    let spec = json!({ "replicas": 1, "minAvailable": 1, "cliqueNames": names });
+    let group = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a group");
+    let message =
+        |to| validate_scale(ScaleTarget::Group(&group, Some(&set)), to, &set_facts(&RowFacts::default())).message();
+    // Each replica of the group has 4950 dependencies. The group of the other replica of the set has one replica.
+    assert_eq!(message(100), None);
+    assert_eq!(
+        message(101).as_deref(),
+        Some(
+            "spec.replicas: Invalid value: 101: the PodCliques of the set would have 504900 startup dependencies, and those of a set \
+             may have at most 500000; lower the replicas of the set, or the replicas or minAvailable of its scaling groups, or split \
+             the set"
+        )
+    );
+}
+
+#[test]
 fn a_clique_is_matched_with_its_template_by_its_whole_name() {
     let mut set = object("set");
     let other = json!({ "name": "0-worker", "spec": { "replicas": 3_000, "minAvailable": 1, "podSpec": {} } });

@@ -11,6 +11,7 @@ use grove_api_types::{admission, expansion};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+mod dependency_count;
 mod groups;
 mod names;
 mod object_count;

@@ -1,8 +1,11 @@
 //! The startup dependencies between cliques.
 
-use expect_test::expect;
+use std::collections::BTreeMap;
 
-use super::check;
+use expect_test::expect;
+use grove_api_types::expansion::{self, CurrentScale};
+
+use super::{check, set};
 
 /// Standalone `a`, then group `g` of `b` and `c`, then standalone `d`.
 fn in_order(startup: &str) -> String {
@@ -116,4 +119,16 @@ fn replicas_removed_by_a_scale_in_are_not_parents() {
           gang s-0: s-0-a, s-0-d, s-0-g-0-b, s-0-g-0-c
     "]],
     );
+}
+
+#[test]
+fn the_cliques_of_a_base_gang_share_the_names_of_their_parents() {
+    let spec = in_order("CliqueStartupTypeInOrder");
+    let set = set("s", &spec.replace("replicas: 3, minAvailable: 2", "replicas: 2000, minAvailable: 2000"));
+    let expanded = expansion::expand(&set, &CurrentScale::default());
+    let lists = || expanded[0].all_cliques().map(|clique| &clique.starts_after);
+    let dependencies: usize = lists().map(|list| list.len()).sum();
+    assert_eq!(dependencies, 2000 + 2000 * 2000 + 2000, "those of b, c and d");
+    let distinct: BTreeMap<_, _> = lists().map(|list| (list.as_ptr(), list.len())).collect();
+    assert_eq!(distinct.into_values().sum::<usize>(), 1 + 2000 + 2000, "the number of names in memory");
 }

@@ -4,21 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api_types::admission::default;
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::is_adoptable;
-use grove_api_types::scheduler_v1alpha1::PodGroup;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, UnreadableObject};
 use kube::ResourceExt;
 
-use super::observed::{BaseGang, BaseGroup, Observed};
+use super::observed::{BaseGang, Observed};
 use crate::context::Context;
 use crate::gang_pods::pods_of_earlier_groups;
-use crate::informers::PclqCaches;
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::has_scaled_cliques;
 
@@ -48,7 +45,10 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let pods_of_earlier_groups = gang
         .as_deref()
         .map_or(0, |gang| pods_of_earlier_groups(&caches.cliques, &ctx.oversized_gangs, gang, &clique.name_any()));
-    let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| base_gang(caches, &namespace, gang));
+    let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| {
+        let state = ctx.base_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
+        BaseGang { name: PodGangName::new(gang), state }
+    });
     let has_scaled_cliques = has_scaled_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
     let backed_off =
@@ -99,18 +99,4 @@ fn with_defaults(clique: &PodClique) -> PodClique {
     default::pod_clique_spec(&mut clique.spec);
     clique.spec.replicas = replicas;
     clique
-}
-
-/// How many pods of each pod group must be scheduled, and how many are.
-pub(super) fn base_gang(caches: &PclqCaches, namespace: &str, name: &str) -> BaseGang {
-    let group = |group: &PodGroup| {
-        let clique = caches.cliques.get(namespace, &group.name);
-        let replicas = clique.as_deref().map_or(i32::MAX, |clique| clique.spec.replicas.max(0));
-        let status = clique.as_deref().and_then(|clique| clique.status.as_ref());
-        let scheduled = status.map_or(0, |status| status.scheduled_replicas);
-        BaseGroup { name: group.name.clone(), required: group.min_replicas.min(replicas), scheduled }
-    };
-    let gang = caches.gangs.get(namespace, name).filter(|gang| !is_terminating(&**gang));
-    let groups = gang.map(|gang| gang.spec.podgroups.iter().map(group).collect());
-    BaseGang { name: PodGangName::new(name), groups }
 }

@@ -16,6 +16,7 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 use kube::ResourceExt;
 
+use crate::base_gangs::BaseGangState;
 use crate::write_history::CliqueWrites;
 
 /// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
@@ -58,25 +59,13 @@ pub(crate) struct Observed {
     pub(crate) is_namespace_terminating: bool,
 }
 
-/// A base gang: how many of its pods are scheduled.
+/// A base gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaseGang {
     /// Its name.
     pub(crate) name: PodGangName,
-    /// Its pod groups; `None` if the gang does not exist.
-    pub(crate) groups: Option<Vec<BaseGroup>>,
-}
-
-/// One pod group of a base gang.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BaseGroup {
-    /// The name of the pod group and of its clique.
-    pub(crate) name: String,
-    /// The number of its pods that the gang requires. A user can scale a clique below the minimum of its pod group, also to zero; then
-    /// these are all pods of the clique.
-    pub(crate) required: i32,
-    /// The number of scheduled pods that the clique reports.
-    pub(crate) scheduled: i32,
+    /// Whether it is scheduled.
+    pub(crate) state: BaseGangState,
 }
 
 /// The position of a clique in its set, from its labels.
@@ -128,13 +117,15 @@ impl Observed {
 
     /// Why the pods of the clique keep their scheduling gate; `None` if the gate is to be removed.
     pub(crate) fn gating_reason(&self) -> Option<String> {
-        let BaseGang { name, groups } = self.base_gang.as_ref()?;
-        let Some(groups) = groups else {
-            return Some(format!("PodGang {name} must be scheduled first and does not exist"));
-        };
-        let lacking = groups.iter().find(|group| group.scheduled < group.required)?;
-        let BaseGroup { name: clique, required, scheduled } = lacking;
-        Some(format!("PodGang {name} must be scheduled first: {clique} has {scheduled} of {required} pods scheduled"))
+        let BaseGang { name, state } = self.base_gang.as_ref()?;
+        match state {
+            BaseGangState::NotFound => Some(format!("PodGang {name} must be scheduled first and does not exist")),
+            // Without numbers: the clique is not triggered when they change.
+            BaseGangState::NotScheduled => {
+                Some(format!("PodGang {name} must be scheduled first; a PodClique of it has too few scheduled pods"))
+            }
+            BaseGangState::Scheduled => None,
+        }
     }
 
     /// The position of the clique in its set, or the first label that is missing or invalid.

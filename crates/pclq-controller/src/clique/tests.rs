@@ -20,7 +20,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::observed::{BaseGang, BaseGroup, Observed};
+use super::observed::{BaseGang, Observed};
+use crate::base_gangs::BaseGangState;
 use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod adoption;
@@ -212,12 +213,13 @@ fn pod(row: &Value) -> Arc<SlimPod> {
 
 /// The base gang `llm-0`: pods scheduled by clique, each clique requires 2; null if the gang does not exist.
 fn base_gang(row: &Value) -> BaseGang {
-    let group = |(name, scheduled): (&String, &Value)| {
-        let scheduled = scheduled.as_i64().and_then(|count| i32::try_from(count).ok()).expect("a count");
-        BaseGroup { name: name.clone(), required: 2, scheduled }
+    let is_scheduled = |scheduled: &Value| scheduled.as_i64().expect("a count") >= 2;
+    let state = match row.as_object() {
+        None => BaseGangState::NotFound,
+        Some(groups) if groups.values().all(is_scheduled) => BaseGangState::Scheduled,
+        Some(_) => BaseGangState::NotScheduled,
     };
-    let groups = row.as_object().map(|groups| groups.iter().map(group).collect());
-    BaseGang { name: PodGangName::new("llm-0"), groups }
+    BaseGang { name: PodGangName::new("llm-0"), state }
 }
 
 fn gang(listed: &Value) -> Arc<PodGang> {

@@ -18,7 +18,7 @@ use kube::{Resource, ResourceExt};
 
 use crate::gang_pods::{OversizedGangs, has_limited_references};
 use crate::pod::labelled_clique;
-use crate::scaled_cliques::{has_scaled_cliques, scaled_cliques_of};
+use crate::scaled_cliques::has_scaled_cliques;
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
@@ -67,9 +67,8 @@ fn gates_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> b
     gang.is_some_and(|(namespace, gang)| has_scaled_cliques(cliques, &namespace, &gang))
 }
 
-/// The cliques of the changed pod groups, and the scaled cliques of the gang. The cliques of the pod groups need a reconcile
-/// if the gang was created or deleted; another change of their pod groups only changes their status. The gates of scaled cliques do not
-/// depend on pod references, so a change of only these triggers no scaled clique.
+/// The cliques of the changed pod groups. They need a reconcile if the gang was created or deleted; another change of their pod groups
+/// only changes their status.
 pub(super) fn cliques_of_gang(
     cliques: &Cache<PodClique>,
     oversized: &OversizedGangs,
@@ -80,14 +79,8 @@ pub(super) fn cliques_of_gang(
     let has_other_count = pod_groups(old).len() != pod_groups(new).len();
     let gang = delta.object();
     let changes_all = has_other_count && gang.is_some_and(|gang| has_limited_references(cliques, oversized, gang));
-    let changes_gates = is_replaced || !requirements(old).eq(requirements(new));
-    let scaled = gang.filter(|_| changes_gates).map(|gang| {
-        let namespace = gang.namespace().unwrap_or_default();
-        scaled_cliques_of(cliques, &namespace, &gang.name_any())
-    });
     let gang_cliques = cliques_of_changed_pod_groups(delta, changes_all).into_iter();
-    let gang_cliques = gang_cliques.map(|clique| Trigger::new(is_replaced, clique));
-    gang_cliques.chain(scaled.into_iter().flatten().map(Trigger::Reconcile)).collect()
+    gang_cliques.map(|clique| Trigger::new(is_replaced, clique)).collect()
 }
 
 /// The gang if it exists and is not terminating.
@@ -101,11 +94,6 @@ fn uid(gang: Option<&PodGang>) -> Option<&str> {
 
 fn pod_groups(gang: Option<&PodGang>) -> &[PodGroup] {
     gang.map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default()
-}
-
-/// The fields of the pod groups that the gates of scaled cliques depend on.
-fn requirements(gang: Option<&PodGang>) -> impl Iterator<Item = (&str, i32)> {
-    pod_groups(gang).iter().map(|group| (group.name.as_str(), group.min_replicas))
 }
 
 /// The cliques of the pod groups that were added, removed, moved or changed, or of a replaced gang: the uid of the gang and the position

@@ -4,7 +4,8 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{self, CurrentScale, ScalingGroup, object_count};
+use grove_api_types::expansion::size_limit::SizeLimit;
+use grove_api_types::expansion::{self, CurrentScale, ScalingGroup};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
@@ -102,11 +103,11 @@ impl Observed {
         labels::base(&PodCliqueSetName::new(set))
     }
 
-    /// Whether its replica of the set expands to more objects than any cluster holds. Such a replica is not expanded at
-    /// all, because the expansion would exhaust the memory.
-    pub(crate) fn is_too_large(&self) -> bool {
-        let replica = self.set.as_ref().zip(set_replica(&self.group));
-        replica.is_some_and(|(set, index)| object_count::is_replica_too_large(set, index, &self.current_scale))
+    /// The limit that the size of its replica of the set exceeds. Such a replica is not expanded at all, because the expansion would
+    /// exhaust the memory.
+    pub(crate) fn exceeded_limit(&self) -> Option<SizeLimit> {
+        let (set, index) = self.set.as_ref().zip(set_replica(&self.group))?;
+        SizeLimit::exceeded_by_replica(set, index, &self.current_scale)
     }
 
     /// The minima of the existing cliques of which the template omits the minimum.
@@ -126,7 +127,7 @@ impl Observed {
     pub(crate) fn expand(&self) -> Option<GroupExpansion<'_>> {
         let set = self.set.as_ref()?;
         let set_replica = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
-        if self.is_too_large() {
+        if self.exceeded_limit().is_some() {
             return None;
         }
         let name = self.name();

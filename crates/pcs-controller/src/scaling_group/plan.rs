@@ -21,8 +21,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         return CHILD_KINDS.plan_for_terminating_owner(group, finalizers::SCALING_GROUP, children, *orphans_children);
     }
     let Some(set) = &observed.set else { return Plan::new().waiting([set_not_found()]) };
-    if observed.is_too_large() {
-        return Plan::new().waiting([too_large::waiting()]);
+    if let Some(limit) = observed.exceeded_limit() {
+        return Plan::new().waiting([too_large::waiting(limit)]);
     }
     // A set that is terminating, or no longer has the group, deletes the group.
     let expansion = observed.expand().filter(|_| !is_terminating(set));

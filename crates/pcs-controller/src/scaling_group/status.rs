@@ -2,6 +2,7 @@
 
 use grove_api_types::conditions::{self, available, min_available_breached};
 use grove_api_types::expansion::Clique;
+use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroupStatus};
@@ -38,8 +39,8 @@ pub(crate) fn status(
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
     let old = observed.group.status.clone().unwrap_or_default();
-    if observed.is_too_large() {
-        return too_large_status(observed, old, now);
+    if let Some(limit) = observed.exceeded_limit() {
+        return too_large_status(observed, old, limit, now);
     }
     let expansion = observed.expand();
     let counts = expansion.as_ref().map(|expansion| replica_counts(observed, expansion)).unwrap_or_default();
@@ -65,14 +66,15 @@ pub(crate) fn status(
     }
 }
 
-/// The status of a group that exceeds the object limit. Its existing cliques stay and are not counted.
+/// The status of a group that exceeds a limit. Its existing cliques stay and are not counted.
 fn too_large_status(
     observed: &Observed,
     old: PodCliqueScalingGroupStatus,
+    limit: SizeLimit,
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
     let (mut conditions, observed_generation) = (old.conditions, observed.group.metadata.generation);
-    set_status_condition(&mut conditions, too_large::available_condition(observed_generation), now);
+    set_status_condition(&mut conditions, too_large::available_condition(limit, observed_generation), now);
     let replicas = Some(observed.group.spec.replicas);
     PodCliqueScalingGroupStatus { observed_generation, replicas, conditions, ..old }
 }

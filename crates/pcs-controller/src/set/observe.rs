@@ -31,7 +31,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         pending_creates,
         is_namespace_terminating: ctx.caches.terminating_namespaces.contains(&namespace),
     };
-    if !observed.is_terminating() && !observed.is_too_large() {
+    if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
         let cached_clique = |name: &PodCliqueName| ctx.caches.cliques.get(&namespace, name.as_str());
         observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);

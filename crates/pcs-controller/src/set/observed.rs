@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{self, CurrentScale, SetReplica, object_count};
+use grove_api_types::expansion::size_limit::SizeLimit;
+use grove_api_types::expansion::{self, CurrentScale, SetReplica};
 use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler::Scheduler;
@@ -78,14 +79,15 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Whether the set expands to more objects than any cluster holds. Such a set is not expanded at all, because the
-    /// expansion would exhaust the memory.
-    pub(crate) fn is_too_large(&self) -> bool {
+    /// The limit that the size of the set exceeds. Such a set is not expanded at all, because the expansion would exhaust the memory.
+    pub(crate) fn exceeded_limit(&self) -> Option<SizeLimit> {
         let groups = self.groups().map(|group| group.spec.replicas);
         let cliques = self.cliques().map(|clique| clique.spec.replicas);
         let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
-        object_count::may_be_too_large(&self.set, clique, group)
-            && object_count::is_too_large(&self.set, &self.current_scale())
+        if !SizeLimit::may_be_exceeded(&self.set, clique, group) {
+            return None;
+        }
+        SizeLimit::exceeded(&self.set, &self.current_scale())
     }
 
     /// Whether a clique or a scaling group of the set could not be decoded, and has no earlier state: then its number of replicas
@@ -164,7 +166,7 @@ impl Observed {
         retained
     }
 
-    /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
+    /// What the set expands to. Do not call it if the set [exceeds a limit](Self::exceeded_limit).
     pub(crate) fn expand(&self) -> SetExpansion<'_> {
         let replicas = expansion::expand(&self.set, &self.current_scale());
         SetExpansion {

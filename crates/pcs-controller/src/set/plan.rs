@@ -20,8 +20,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         let Observed { set, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(set, finalizers::POD_CLIQUE_SET, children, *orphans_children);
     }
-    if observed.is_too_large() {
-        return Plan::new().waiting([too_large::waiting()]);
+    if let Some(limit) = observed.exceeded_limit() {
+        return Plan::new().waiting([too_large::waiting(limit)]);
     }
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);

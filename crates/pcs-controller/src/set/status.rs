@@ -1,6 +1,7 @@
 //! The status of a set: replica counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{self, available};
+use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
@@ -21,8 +22,8 @@ mod outdated;
 /// The status of the set after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
     let old = observed.set.status.clone().unwrap_or_default();
-    if observed.is_too_large() {
-        return too_large_status(observed, old, now);
+    if let Some(limit) = observed.exceeded_limit() {
+        return too_large_status(observed, old, limit, now);
     }
     let expansion = observed.expand();
     let (replicas, hashes) = (&expansion.replicas, expansion.template_hashes());
@@ -71,10 +72,15 @@ pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> 
     StatusChange::Significant
 }
 
-/// The status of a set that exceeds the object limit. Its existing children stay and are not counted.
-fn too_large_status(observed: &Observed, old: PodCliqueSetStatus, now: Timestamp) -> PodCliqueSetStatus {
+/// The status of a set that exceeds a limit. Its existing children stay and are not counted.
+fn too_large_status(
+    observed: &Observed,
+    old: PodCliqueSetStatus,
+    limit: SizeLimit,
+    now: Timestamp,
+) -> PodCliqueSetStatus {
     let (mut conditions, observed_generation) = (old.conditions, observed.set.metadata.generation);
-    set_status_condition(&mut conditions, too_large::available_condition(observed_generation), now);
+    set_status_condition(&mut conditions, too_large::available_condition(limit, observed_generation), now);
     PodCliqueSetStatus { observed_generation, conditions, replicas: Some(observed.set.spec.replicas), ..old }
 }
 

@@ -1,4 +1,4 @@
-//! Sets above the object limit that were stored without validation: Grove creates no objects for them, reports the reason,
+//! Sets above the limits of their size that were stored without validation: Grove creates no objects for them, reports the reason,
 //! reconciles other sets, and reconciles them once they are smaller.
 
 use e2e::kubectl::kubectl_on;
@@ -15,6 +15,13 @@ const OVERSIZED: [(&str, &str, &str); 3] = [
     ("deep", "roleName: d, replicas: 3", "roleName: d, replicas: 2147483647"),
     ("long", "      replicas: 3\n", "      replicas: 2147483647\n"),
 ];
+
+/// The same for the set that has too many startup dependencies. Its `minAvailable` is immutable.
+const DEPENDENT: (&str, &str, &str) = (
+    "chained",
+    "      replicas: 3\n      minAvailable: 1\n",
+    "      replicas: 2000\n      minAvailable: 2000\n    cliqueStartupType: CliqueStartupTypeInOrder\n",
+);
 
 fn valid_set(name: &str) -> String {
     let set = fixtures::with_scaling_group(name, 1, "");
@@ -43,10 +50,10 @@ async fn store(ns: &Namespace, set: &str) {
     e2e::poll::poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
 }
 
-fn reports_too_many_objects(state: &NamespaceState, set: &str) -> bool {
+fn reports(state: &NamespaceState, set: &str, reason: &str) -> bool {
     let status = state.sets.get(set).and_then(|set| set.status.as_ref());
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    conditions.iter().any(|c| c.type_ == "Available" && c.status == "False" && c.reason == "TooManyObjects")
+    conditions.iter().any(|c| c.type_ == "Available" && c.status == "False" && c.reason == reason)
 }
 
 fn is_ready(state: &NamespaceState, replicas: usize) -> bool {
@@ -72,14 +79,15 @@ async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_small
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-oversized-sets").await;
     disable_validation(&cluster, &client).await;
-    for (name, usual, oversized) in OVERSIZED {
+    for (name, usual, oversized) in OVERSIZED.into_iter().chain([DEPENDENT]) {
         let set = valid_set(name);
         assert!(set.contains(usual), "{usual:?} is not in\n{set}");
         store(&ns, &set.replacen(usual, oversized, 1)).await;
     }
     let reported = ns
-        .wait_for("each set reports TooManyObjects", |state| {
-            OVERSIZED.iter().all(|(name, ..)| reports_too_many_objects(state, name))
+        .wait_for("each set reports the exceeded limit", |state| {
+            OVERSIZED.iter().all(|(name, ..)| reports(state, name, "TooManyObjects"))
+                && reports(state, DEPENDENT.0, "TooManyStartupDependencies")
         })
         .await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 3)).await;
@@ -94,11 +102,12 @@ async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_small
     ns.scale::<PodCliqueSet>("llm", 2).await;
     let state = ns.wait_for("the other set has two replicas", |state| is_ready(state, 2)).await;
     assert!(has_only_llm(&state), "{state}");
-    for (name, ..) in OVERSIZED {
+    for (name, ..) in OVERSIZED.into_iter().chain([DEPENDENT]) {
         let versions = [&reported, &state].map(|state| state.sets[name].resource_version());
         assert_eq!(versions[0], versions[1], "the status of {name} is written once");
     }
 
+    ns.delete_object::<PodCliqueSet>(DEPENDENT.0).await;
     for (name, ..) in OVERSIZED {
         let valid: Value = serde_saphyr::from_str(&valid_set(name)).expect("YAML");
         ns.patch::<PodCliqueSet>(name, json!({ "spec": valid["spec"] })).await;

@@ -63,7 +63,7 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
     let ctx = Context::new(&manager, caches, CONTROLLER);
 
-    let clique = Arc::new(snapshot("{replicas: 5}").clique);
+    let clique = Arc::new(snapshot("{replicas: 5, labels: {grove.io/base-podgang: llm-9}}").clique);
     clique_writer.apply((*clique).clone());
     // With this clique, the gang is too large.
     let mut other = snapshot("{replicas: 8000}").clique;

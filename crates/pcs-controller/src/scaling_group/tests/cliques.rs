@@ -345,3 +345,18 @@ fn a_group_above_the_object_limit_is_left_unchanged() {
     assert!(plan.is_empty(), "{plan}");
     assert_eq!(plan.waiting[0].reason, "TooManyObjects");
 }
+
+#[test]
+fn a_group_above_the_limit_of_startup_dependencies_is_left_unchanged() {
+    let mut observed = executed(new(3));
+    let set = observed.set.as_mut().expect("a set");
+    set.spec.template.pod_clique_scaling_groups[0].min_available = Some(2000);
+    observed.group.spec.replicas = 2000;
+    let observed = resized(observed);
+    let plan = plan(&observed);
+    assert!(plan.is_empty(), "{plan}");
+    assert_eq!(plan.waiting[0].reason, "TooManyStartupDependencies");
+    let status = status_of(&observed, Timestamp::UNIX_EPOCH);
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("the condition");
+    assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "TooManyStartupDependencies"));
+}

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{SET, change, executed, new, plan, status_of};
 use crate::set::observed::Observed;
+use crate::tests::GROUPED;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a time")
@@ -110,4 +111,20 @@ fn a_set_above_the_object_limit_is_left_unchanged() {
     assert_eq!((status.replicas, status.available_replicas), (Some(100_000), 2));
     observed.set.status = Some(status.clone());
     assert_eq!(status_of(&observed, &ExecutionResult::default(), at(3)), status);
+}
+
+#[test]
+fn a_set_above_the_limit_of_startup_dependencies_is_left_unchanged() {
+    let mut observed = new(GROUPED);
+    let group = &mut observed.set.spec.template.pod_clique_scaling_groups[0];
+    (group.replicas, group.min_available) = (Some(2000), Some(2000));
+    assert_eq!(
+        plan(&observed).to_string(),
+        "wait: TooManyStartupDependencies the PodCliques of the set have more than 500000 startup dependencies, or one of them has more \
+         than 2000; Grove creates and deletes nothing until the set or its scaling groups have fewer replicas, or the set is created \
+         again with a smaller minAvailable\n"
+    );
+    let status = status_of(&observed, &ExecutionResult::default(), at(2));
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("the condition");
+    assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "TooManyStartupDependencies"));
 }
