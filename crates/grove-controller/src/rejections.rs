@@ -85,7 +85,7 @@ fn without_object_name<'a>(name: &str, error: &'a ApiError) -> &'a str {
 
 fn remedy(error: &ApiError) -> Option<&'static str> {
     let contains = |text: &str| error.code == 403 && error.message.contains(text);
-    if contains("exceeded quota") {
+    if error.is_quota_rejection() && contains("exceeded quota: ") {
         Some("raise the quota or release some of it; Grove then creates the missing objects")
     } else if contains("cannot") && contains("User \"system:serviceaccount:") {
         Some("apply the rules of this service in deploy/base; Grove then retries")
@@ -127,6 +127,14 @@ mod tests {
         let named = counted.replace("2 ConfigMaps", "ConfigMap a-1 (and 1 more)");
         let named = named.replacen("1 ConfigMap:", "ConfigMap a-3:", 1).replacen("1 ConfigMap:", "ConfigMap a-4:", 1);
         assert_eq!(message(&rejected, RejectedObjects::Named), Some(named));
+    }
+
+    #[test]
+    fn only_the_quota_of_a_namespace_has_a_remedy() {
+        let remedy = |message: &str| remedy(&ApiError::new(403, "Forbidden", message)).is_some();
+        assert!(remedy("configmaps \"a\" is forbidden: exceeded quota: small"));
+        assert!(!remedy("configmaps \"a\" is forbidden: status unknown for quota: small"));
+        assert!(!remedy("admission webhook \"w\" denied the request: team exceeded quota: 8 GPUs"));
     }
 
     #[test]

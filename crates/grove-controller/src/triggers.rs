@@ -241,7 +241,8 @@ mod tests {
         let creates = CreateState::<ReplicaSet>::new(CreateBackoff::default());
         let name_waiters = NameWaiters::new(&Cache::from_objects([]));
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
-        let (target, result) = (Target::of(&child), Err(ApiError::new(403, "Forbidden", "exceeded quota")));
+        let quota = ApiError::new(403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: small");
+        let (target, result) = (Target::of(&child), Err(quota));
         let rejected = StepResult { stage: "s", verb: "create", target, result, is_changed: false, bytes: 0 };
         let result = ExecutionResult { steps: vec![rejected] };
         let mut owner = ReplicaSet::default();

@@ -62,10 +62,14 @@ impl ApiError {
     }
 
     /// Whether a quota rejects the create. It rejects other objects of the kind, too. The status of a new quota is unknown until the
-    /// quota controller has counted the objects.
+    /// quota controller has counted the objects. The message of Kubernetes has the object first, and then the reason. A webhook or a
+    /// policy may write of a quota in its own message, which follows another reason and concerns one object.
     pub fn is_quota_rejection(&self) -> bool {
-        let texts = ["exceeded quota", "status unknown for quota"];
-        self.code == 403 && texts.iter().any(|text| self.message.contains(text))
+        let reasons = ["exceeded quota: ", "status unknown for quota: "];
+        let is_of_quota = |(object, reason): (&str, &str)| {
+            !object.contains(": ") && reasons.iter().any(|prefix| reason.starts_with(prefix))
+        };
+        self.code == 403 && self.message.split_once(" is forbidden: ").is_some_and(is_of_quota)
     }
 
     /// Whether the server rejects every request at this time: it is unreachable or overloaded, or it does not accept the
@@ -182,6 +186,21 @@ mod tests {
     #[test]
     fn only_a_quota_rejects_all_objects_of_a_kind() {
         let forbidden = "podcliques.grove.io \"a\" is forbidden: ";
+        let quota = "exceeded quota: small, requested: pods=1";
+        let policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
+        let webhook = "admission webhook \"gpu.example.com\" denied the request: ";
+        for (message, expected) in [
+            (["", "pods is forbidden: ", quota], true),
+            (["", "", quota], false),
+            (["", webhook, "team exceeded quota: 8 GPUs"], false),
+            (["", webhook, "status unknown for quota: team"], false),
+            ([webhook, forbidden, quota], false),
+            ([forbidden, policy, quota], false),
+            ([forbidden, policy, "pods is forbidden: exceeded quota: small"], false),
+        ] {
+            let error = ApiError::new(403, "Forbidden", message.concat());
+            assert_eq!(error.is_quota_rejection(), expected, "{error}");
+        }
         for (code, text, expected) in [
             (403, "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2", true),
             (403, "status unknown for quota: small, resources: pods", true),

@@ -23,7 +23,7 @@ fn result(results: &[(&str, Option<u16>)]) -> ExecutionResult {
 }
 
 fn quota() -> ApiError {
-    ApiError::new(403, "Forbidden", "exceeded quota: small")
+    ApiError::new(403, "Forbidden", "configmaps \"a\" is forbidden: exceeded quota: small")
 }
 
 /// The result of creates, of which a quota rejected the last one.

@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn rejection() -> Result<Effect, ApiError> {
-        Err(ApiError::new(403, "Forbidden", "exceeded quota"))
+        Err(ApiError::new(403, "Forbidden", "configmaps \"m\" is forbidden: exceeded quota: small"))
     }
 
     fn policy() -> Result<Effect, ApiError> {

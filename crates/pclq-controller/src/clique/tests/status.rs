@@ -114,13 +114,13 @@ fn starting_pods_are_no_breach_and_crashed_pods_are() {
 fn a_rejected_create_is_a_condition_with_the_message_of_the_api_server() {
     check(
         "{replicas: 2, gang: []}",
-        &rejected("exceeded quota: pods=1"),
+        &rejected("pods \"llm-0-decode-a\" is forbidden: exceeded quota: pods=1"),
         &expect![[r#"
             replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
             Available=False FailedCreate: 0 of 2 pods ready, 2 to be created; the API server rejected the create of 2 Pods: exceeded quota: pods=1; raise the quota or release some of it; Grove then creates the missing objects
             MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
             PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
-            error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: exceeded quota: pods=1
+            error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: pods "llm-0-decode-a" is forbidden: exceeded quota: pods=1
         "#]],
     );
 }

@@ -325,7 +325,7 @@ async fn the_snapshot_of_a_group_contains_the_minima_of_existing_cliques() {
 fn a_backed_off_clique_is_not_created_and_blocks_no_delete() {
     let mut observed = executed(new(3));
     let clique = observed.children.by_name_mut::<PodClique>().remove("m-0-g-0-d").expect("a clique");
-    let quota = ApiError::new(403, "Forbidden", "exceeded quota: small");
+    let quota = ApiError::new(403, "Forbidden", "\"m-0-g-0-d\" is forbidden: exceeded quota: small");
     observed.backed_off.children.push((Target::of(&*clique), quota));
     observed.group.spec.replicas = 2;
     check(
