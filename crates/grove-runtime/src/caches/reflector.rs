@@ -47,7 +47,7 @@ pub(super) enum Event<K> {
     ReplaceAfterRestore(Vec<DecodedObject<K>>),
     /// The API server does not serve the kind.
     NotServed,
-    /// The account of the service may not read the kind, and the informer is optional.
+    /// The account of the service may not list the kind, and the informer is optional.
     Forbidden,
     /// A list or a watch failed for this reason.
     Error(String),
@@ -167,12 +167,10 @@ where
                     self.is_interrupted = true;
                     self.was_unreachable |= error.is_without_answer();
                     let is_forbidden = self.is_optional && error.is_forbidden();
-                    // After a malformed event, the next watch would receive the same event again.
+                    // After a malformed event, the next watch would receive the same event again. Without a watch, the objects of an
+                    // optional informer would stay for ever, so the next list decides whether they may still be read.
                     if error.is_expired() || error.is_not_served() || error.is_malformed() || is_forbidden {
                         self.version = None;
-                    }
-                    if is_forbidden {
-                        sink(Event::Forbidden);
                     }
                     (error.to_string(), error.retry_after())
                 }
@@ -217,6 +215,9 @@ where
         let list = self.list().await;
         if list.as_ref().is_err_and(Error::is_not_served) {
             sink(Event::NotServed);
+        }
+        if self.is_optional && list.as_ref().is_err_and(Error::is_forbidden) {
+            sink(Event::Forbidden);
         }
         let (version, objects) = list?;
         self.was_unreachable = false;

@@ -127,6 +127,25 @@ async fn the_cache_of_an_optional_kind_is_empty_and_ready_while_the_kind_may_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_cache_of_an_optional_kind_retains_its_objects_while_only_its_watch_is_forbidden() {
+    let removed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let server = Arc::clone(&removed);
+    let mut informer = start(InformerOptions::default().optional(), move |request| {
+        match (request.is_watch(), server.load(Ordering::SeqCst)) {
+            (true, _) => MockResponse::error(403, "Forbidden"),
+            (false, false) => config_maps(5, &[map("a", 1)]),
+            (false, true) => config_maps(6, &[]),
+        }
+    });
+    assert_eq!(informer.next().await, "+a");
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(informer.names(), ["a"]);
+    assert_eq!(informer.deltas.next().now_or_never().flatten().map(|delta| text(&delta)), None);
+    removed.store(true, Ordering::SeqCst);
+    assert_eq!(informer.next().await, "-a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_cache_of_a_required_kind_is_not_ready_and_retains_its_objects_while_the_kind_may_not_be_read() {
     let allowed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let server = Arc::clone(&allowed);
