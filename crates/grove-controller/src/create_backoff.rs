@@ -169,8 +169,8 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         active
     }
 
-    /// Records the rejected creates of a plan that was computed from `active`, and ends the backoff of each kind that it retried
-    /// without a failed create.
+    /// Records the rejected creates of a plan that was computed from `active`. Ends the backoff of each kind that it retried without a
+    /// failed create, and that after a quota if the retry created an object and no quota rejected one.
     pub fn record(&self, owner: &K, active: &BackedOffCreates, result: &ExecutionResult) {
         let (rejected, uid) = (self.rejected(result), owner.uid().unwrap_or_default());
         let creates = result.steps.iter().filter(|step| step.verb == "create");
@@ -179,10 +179,17 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
             .map(|steps| steps.into_iter().map(|step| step.target.resource.kind.as_str()).collect::<BTreeSet<_>>());
         let mut entries = self.entries.lock();
         // A plan that a failure of the API server ended proves nothing, nor does one without creates of the kind because of a quota.
-        if result.failures().all(ApiError::is_object_specific) {
-            let has_failed = |kind: &str| failed_kinds.contains(kind) || active.blocked_kinds.contains(kind);
-            entries.end(&uid, |key| active.is_retry(key) && !has_failed(&key.kind));
-        }
+        let has_answers = result.failures().all(ApiError::is_object_specific);
+        let has_failed = |kind: &str| failed_kinds.contains(kind) || active.blocked_kinds.contains(kind);
+        entries.end(&uid, |key| {
+            let is_ended = if key.concerns_kind && created_kinds.contains(key.kind.as_str()) {
+                // The failures of other kinds and of single objects do not concern the quota. The next plan ends at its first rejection.
+                !rejected.contains_key(key)
+            } else {
+                has_answers && !has_failed(&key.kind)
+            };
+            active.is_retry(key) && is_ended
+        });
         if rejected.is_empty() {
             return;
         }

@@ -1,0 +1,39 @@
+//! Which retry ends the backoff of a kind.
+
+use super::*;
+
+fn of_kind(kind: &str, mut step: StepResult) -> StepResult {
+    step.target.resource.kind = kind.to_owned();
+    step
+}
+
+/// Whether the backoff after a quota continues after a retry with these results.
+async fn continues(retried: Vec<StepResult>) -> bool {
+    let backoff = CreateBackoff::default();
+    record(&backoff, &quota_result(&["a"]));
+    wait_for_retry(&backoff).await;
+    record(&backoff, &ExecutionResult { steps: retried });
+    let active = backoff.active(&object("o"));
+    active.retried_kinds.contains_key("ConfigMap") || active.blocked_kinds.contains("ConfigMap")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_creates_an_object_ends_the_backoff_of_a_quota_despite_other_failures() {
+    let created = || step("a", None, 1);
+    let failed = |code: u16| step("b", Some(ApiError::new(code, "Failed", "no")), 1);
+    let of_service = |step: StepResult| of_kind("Service", step);
+    for (retried, expected) in [
+        (vec![created()], false),
+        (vec![created(), failed(422)], false),
+        (vec![created(), failed(500)], false),
+        (vec![created(), of_service(failed(500))], false),
+        (vec![created(), of_service(step("b", Some(quota()), 1))], false),
+        (vec![created(), step("b", Some(quota()), 1)], true),
+        (vec![failed(422)], true),
+        (vec![of_service(step("a", None, 1)), failed(500)], true),
+        (vec![of_service(failed(500))], true),
+    ] {
+        let text = format!("{retried:?}");
+        assert_eq!(continues(retried).await, expected, "{text}");
+    }
+}
