@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use self::entries::{BackedOffKind, Entries, KindKey, OwnerVersion, RejectedCreates, Rejections};
 use crate::{
     executor::ExecutionResult,
-    plan::{Plan, SlowStart, Target},
+    plan::{Plan, SlowStart, Step, Target},
 };
 
 /// After this many rejections of objects of one kind, nothing of the kind is created for their owner until the backoff ends. Its retry
@@ -101,6 +101,23 @@ impl BackedOffCreates {
     #[must_use]
     pub fn requeue(&self, plan: Plan) -> Plan {
         self.retry_after.into_iter().fold(plan, Plan::requeue_after)
+    }
+
+    /// The retries of the executed plan, without those of kinds of which it sent no create although objects are missing: the budget of
+    /// the plan was used up, or their failure domains are blocked. They prove nothing, so their backoff continues.
+    pub(crate) fn attempted(&self, plan: &Plan, result: &ExecutionResult) -> Self {
+        let planned =
+            plan.steps().filter(|step| matches!(step, Step::Create(_))).map(|step| &step.target().resource.kind);
+        let missing: BTreeSet<_> = planned.chain(&plan.omitted_kinds).map(String::as_str).collect();
+        let creates = result.steps.iter().filter(|step| step.verb == "create");
+        let sent: BTreeSet<_> = creates.map(|step| step.target.resource.kind.as_str()).collect();
+        let retain = |retried: &BTreeMap<String, usize>| {
+            let is_attempted = |kind: &str| sent.contains(kind) || !missing.contains(kind);
+            let attempted = retried.iter().filter(|(kind, _)| is_attempted(kind.as_str()));
+            attempted.map(|(kind, count)| (kind.clone(), *count)).collect::<BTreeMap<_, _>>()
+        };
+        let (retried_kinds, retried_objects) = (retain(&self.retried_kinds), retain(&self.retried_objects));
+        Self { blocked_kinds: self.blocked_kinds.clone(), retried_kinds, retried_objects, ..Self::default() }
     }
 
     /// Adds the rejected creates of one kind, which wait or are due.

@@ -5,7 +5,7 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Display, Formatter},
     sync::Arc,
     time::Duration,
@@ -45,6 +45,8 @@ pub struct Plan {
     pub failure_domains: BTreeMap<String, i32>,
     /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
     pub has_independent_stages: bool,
+    /// The kinds of which the plan omits creates of missing objects.
+    pub omitted_kinds: BTreeSet<String>,
 }
 
 impl Plan {

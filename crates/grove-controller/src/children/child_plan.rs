@@ -93,7 +93,7 @@ where
     }
     for MissingChild { position, failure_domain, build } in missing {
         if budget.is_exhausted() || limit.is_exhausted() {
-            filter.omit_create(failure_domain);
+            filter.omit_create(kind, failure_domain);
             continue;
         }
         let create = filter.adopt_or_create(Step::create(&build()));

@@ -38,6 +38,8 @@ pub struct StepFilter<'a, Owner> {
     blocked_domains: BTreeSet<i32>,
     /// The failure domains with an omitted create in the current stage.
     failed_domains: BTreeSet<i32>,
+    /// The kinds with an omitted create.
+    omitted_kinds: BTreeSet<String>,
     waiting: Vec<Waiting>,
 }
 
@@ -63,6 +65,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             pending_creates,
             blocked_domains: BTreeSet::new(),
             failed_domains: BTreeSet::new(),
+            omitted_kinds: BTreeSet::new(),
             waiting: Vec::new(),
         }
     }
@@ -83,13 +86,16 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         // A child with a pending watch event exists.
         let is_pending = self.pending_creates.contains(kind, name);
         if conflict.is_some() || (!is_pending && self.is_backed_off(kind, name)) {
-            self.omit_create(failure_domain);
+            self.omit_create(kind, failure_domain);
             return false;
         }
         if self.omits_create_for_namespace() || is_pending {
             return false;
         }
         let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
+        if is_blocked {
+            self.add_omitted_kind(kind);
+        }
         !is_blocked
     }
 
@@ -97,9 +103,16 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.backed_off.blocked_kinds.contains(kind) || self.rejected.contains(&(kind, name))
     }
 
-    /// The later stages omit creates in this failure domain.
-    pub(super) fn omit_create(&mut self, failure_domain: Option<i32>) {
+    /// The plan omits a create of this kind, so its later stages omit creates in this failure domain.
+    pub(super) fn omit_create(&mut self, kind: &str, failure_domain: Option<i32>) {
         self.failed_domains.extend(failure_domain);
+        self.add_omitted_kind(kind);
+    }
+
+    fn add_omitted_kind(&mut self, kind: &str) {
+        if !self.omitted_kinds.contains(kind) {
+            self.omitted_kinds.insert(kind.to_owned());
+        }
     }
 
     /// The limit of the creates of a kind, besides that of the plan.
@@ -155,7 +168,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     /// Adds to the plan why it omits steps, and when to reconcile the owner again.
     pub(super) fn finish(self, plan: Plan) -> Plan {
         let terminating = self.omits_for_namespace.then(Waiting::for_terminating_namespace);
-        self.backed_off.requeue(plan.waiting(terminating).waiting(self.waiting))
+        let plan = self.backed_off.requeue(plan.waiting(terminating).waiting(self.waiting));
+        Plan { omitted_kinds: self.omitted_kinds, ..plan }
     }
 }
 

@@ -88,6 +88,24 @@ fn a_blocked_kind_is_not_created_and_blocks_later_stages_of_the_missing_children
 }
 
 #[test]
+fn a_plan_has_the_kinds_of_its_omitted_creates() {
+    let (owner, labels, pending_creates) = (owner(), BTreeMap::new(), PendingCreates::default());
+    let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
+    let blocked_kinds = BTreeSet::from(["Service".to_owned()]);
+    let backed_off = BackedOffCreates { blocked_kinds, ..BackedOffCreates::default() };
+    let mut filter = StepFilter::new(none, &backed_off, &pending_creates);
+    assert!(!filter.allows_create("Service", "0", Some(0)));
+    filter.end_stage();
+    assert!(!filter.allows_create("Pod", "0", Some(0)), "blocked by the service");
+    assert!(filter.allows_create("Secret", "1", Some(1)));
+    filter.omit_create("ConfigMap", None);
+    assert_eq!(
+        filter.finish(Plan::new()).omitted_kinds,
+        BTreeSet::from(["ConfigMap", "Pod", "Service"].map(String::from))
+    );
+}
+
+#[test]
 fn the_retry_of_a_kind_has_a_limit_and_begins_behind_the_rejected_objects() {
     let (owner, labels, pending_creates) = (owner(), BTreeMap::new(), PendingCreates::default());
     let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };

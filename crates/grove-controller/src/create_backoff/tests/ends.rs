@@ -1,6 +1,7 @@
 //! Which retry ends the backoff of a kind.
 
 use super::*;
+use crate::plan::Stage;
 
 fn of_kind(kind: &str, mut step: StepResult) -> StepResult {
     step.target.resource.kind = kind.to_owned();
@@ -35,5 +36,25 @@ async fn a_retry_that_creates_an_object_ends_the_backoff_of_a_quota_despite_othe
     ] {
         let text = format!("{retried:?}");
         assert_eq!(continues(retried).await, expected, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_which_no_create_was_sent_does_not_end_its_backoff() {
+    let empty = Plan::new();
+    let omitted = Plan { omitted_kinds: BTreeSet::from(["ConfigMap".to_owned()]), ..Plan::new() };
+    let planned = Plan::new().stage(Stage::new("s", [Step::create(&object("a"))]));
+    let (nothing, sent) = (ExecutionResult::default(), ExecutionResult { steps: vec![step("a", None, 1)] });
+    for (plan, result, is_ended) in
+        [(&omitted, &nothing, false), (&planned, &nothing, false), (&planned, &sent, true), (&empty, &nothing, true)]
+    {
+        for rejection in [quota(), ApiError::new(422, "Invalid", "no")] {
+            let backoff = CreateBackoff::default();
+            record(&backoff, &ExecutionResult { steps: vec![step("a", Some(rejection), 1)] });
+            wait_for_retry(&backoff).await;
+            let attempted = backoff.active(&object("o")).attempted(plan, result);
+            backoff.record(&object("o"), &attempted, result);
+            assert_eq!(backoff.is_empty(), is_ended, "{plan:?} {result:?}");
+        }
     }
 }
