@@ -81,27 +81,42 @@ async fn a_set_with_its_own_finalizer_that_is_deleted_with_cascade_orphan_keeps_
     .await;
 }
 
+/// The garbage collector watches each kind separately. Several sets, because it receives their changes in different orders.
 #[tokio::test]
 async fn a_foreground_deletion_ends_after_the_last_pod() {
+    const SETS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
     in_namespace("e2e-delete-foreground", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
+        for set in SETS {
+            ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group(set, 1, "")).await;
+        }
         let state = ns
             .wait_for("all pods are ready", |state| {
-                state.is_available("m") && state.active_pods().filter(|pod| is_ready(pod)).count() == 14
+                SETS.iter().all(|set| state.is_available(set))
+                    && state.active_pods().filter(|pod| is_ready(pod)).count() == 14 * SETS.len()
             })
             .await;
-        let held = state.pods.keys().find(|name| name.starts_with("m-0-g-1-d-")).expect("a pod of the scaling group");
-        ns.patch::<Pod>(held, json!({ "metadata": { "finalizers": [HOLD] } })).await;
-        delete_set(ns, "m", &DeleteParams::foreground()).await;
+        let pod_of = |set: &str| state.pods.keys().find(|name| name.starts_with(&format!("{set}-0-g-1-d-")));
+        let held = SETS.map(|set| pod_of(set).expect("a pod of the scaling group"));
+        for pod in held {
+            ns.patch::<Pod>(pod, json!({ "metadata": { "finalizers": [HOLD] } })).await;
+        }
+        for set in SETS {
+            delete_set(ns, set, &DeleteParams::foreground()).await;
+        }
         let state = ns
-            .wait_for("only the held pod exists", |state| {
-                state.pods.len() == 1 && state.pods.get(held).is_some_and(is_terminating)
+            .wait_for("only the held pods exist", |state| {
+                state.pods.len() == held.len() && state.pods.values().all(is_terminating)
             })
             .await;
-        let exists =
-            [state.sets.contains_key("m"), state.groups.contains_key("m-0-g"), state.cliques.contains_key("m-0-g-1-d")];
-        assert_eq!(exists, [true; 3], "the set, the scaling group and the clique wait for the pod\n{state}");
-        release::<Pod>(ns, held).await;
+        for set in SETS {
+            let (group, clique) = (format!("{set}-0-g"), format!("{set}-0-g-1-d"));
+            let exists =
+                [state.sets.contains_key(set), state.groups.contains_key(&group), state.cliques.contains_key(&clique)];
+            assert_eq!(exists, [true; 3], "the set {set}, the scaling group and the clique wait for the pod\n{state}");
+        }
+        for pod in held {
+            release::<Pod>(ns, pod).await;
+        }
         ns.wait_for("no objects exist", NamespaceState::is_empty).await;
     })
     .await;
