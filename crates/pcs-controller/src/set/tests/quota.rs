@@ -158,7 +158,9 @@ async fn the_rest_of_a_large_set_follows_at_full_speed_after_the_retry() {
     limit.store(usize::MAX, Ordering::SeqCst);
     simulation.wait_for_retry().await;
     assert_eq!(simulation.reconcile().await, (63, 0));
-    assert!(plan(&simulation.observed).stages.iter().all(|stage| stage.steps.len() == 137));
+    simulation.observed.backed_off = simulation.backoff.active(&simulation.observed.set);
+    let slow_starts = plan(&simulation.observed).stages.into_iter().map(|stage| (stage.steps.len(), stage.slow_start));
+    assert_eq!(slow_starts.collect::<Vec<_>>(), [(137, None)]);
     assert_eq!(simulation.reconcile().await, (137, 0));
     assert!(simulation.is_complete());
 }
