@@ -74,6 +74,26 @@ fn a_gang_has_a_limited_number_of_pod_references() {
     .assert_eq(&plan(&observed).to_string().replace(NAME, "~"));
 }
 
+#[test]
+fn stored_references_to_retained_pods_are_not_removed_because_of_the_limit() {
+    let plan_of = |stored: &str, pods: &str| {
+        let mut observed = snapshot(&format!("{{replicas: 3, gang: {stored}, pods: {pods}}}"));
+        observed.pods_of_earlier_groups = MAX_PODS;
+        plan(&observed).to_string().replace(NAME, "~")
+    };
+    let pods = "[{i: 0, name: a}, {i: 1, name: b}, {i: 2, name: c}]";
+    expect!["nothing to do\n"].assert_eq(&plan_of("[a, b, c]", pods));
+    expect![[r"
+        wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 1 pods of the clique have no reference
+    "]]
+    .assert_eq(&plan_of("[a, b]", pods));
+    expect![[r#"
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"},{"name":"~-b","namespace":"prod"}]}]
+        wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 1 pods of the clique have no reference
+    "#]]
+    .assert_eq(&plan_of("[b, c, deleted]", pods));
+}
+
 const EARLIER: &str = "llm-0-prefill";
 
 fn clique(name: &str, replicas: usize) -> PodClique {
