@@ -4,7 +4,7 @@
 //! Admission denies such a gang, so nearly all gangs fit. The cache of cliques has the number of the desired pods of each gang. So
 //! neither an event nor a reconcile of a clique reads the other cliques of its gang, unless the gang does not fit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
@@ -21,28 +21,48 @@ use crate::scaled_cliques::gang_key;
 /// The number of the desired pods of each gang.
 pub(crate) const PODS_BY_GANG: Sum<PodClique> = Sum { name: "gang-pods", value: key_of_gang, amount: desired_pods };
 
-/// The gangs that did not fit when one of their cliques was reconciled, by namespace and name. Cliques of such a gang may have too few
-/// references. A clone shares the gangs.
+/// The cliques that have fewer references than desired pods because their gang does not fit, by namespace and name of the gang. A clone
+/// shares them.
 ///
-/// An entry ends with the first decrease after which the gang fits, at the latest with the last clique of the gang.
+/// An entry ends with the next reconcile of the clique that finds no such gang, at the latest with the clique.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OversizedGangs(Arc<Mutex<BTreeSet<String>>>);
+pub(crate) struct OversizedGangs(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
 impl OversizedGangs {
-    /// The number of gangs.
+    /// The number of cliques.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().values().map(BTreeSet::len).sum()
     }
 
-    /// Drops the gang of a deleted clique if it has no desired pods.
-    pub(crate) fn forget(&self, cliques: &Cache<PodClique>, deleted: &PodClique) {
-        if let Some(gang) = key_of_gang(deleted).filter(|gang| cliques.sum(&PODS_BY_GANG, gang) == 0) {
-            self.0.lock().remove(&gang);
+    /// Drops a deleted clique. Its label may have named several gangs.
+    pub(crate) fn forget(&self, deleted: &PodClique) {
+        let (namespace, name) =
+            (gang_key(deleted.metadata.namespace.as_deref().unwrap_or_default(), ""), deleted.name_any());
+        self.0.lock().retain(|gang, cliques| {
+            let was_removed = gang.starts_with(&namespace) && cliques.remove(&name);
+            !was_removed || !cliques.is_empty()
+        });
+    }
+
+    fn insert(&self, gang: &str, clique: &str) {
+        self.0.lock().entry(gang.to_owned()).or_default().insert(clique.to_owned());
+    }
+
+    fn remove(&self, gang: &str, clique: &str) {
+        let mut gangs = self.0.lock();
+        let Some(cliques) = gangs.get_mut(gang) else { return };
+        cliques.remove(clique);
+        if cliques.is_empty() {
+            gangs.remove(gang);
         }
     }
 
-    fn contains(&self, gang: &str) -> bool {
-        self.0.lock().contains(gang)
+    fn remove_gang(&self, gang: &str) {
+        self.0.lock().remove(gang);
+    }
+
+    fn of_gang(&self, gang: &str) -> BTreeSet<String> {
+        self.0.lock().get(gang).cloned().unwrap_or_default()
     }
 }
 
@@ -58,18 +78,25 @@ pub(crate) fn pods_of_earlier_groups(
     let (namespace, groups) = (gang.metadata.namespace.as_deref().unwrap_or_default(), &gang.spec.podgroups);
     let key = gang_key(namespace, &gang.name_any());
     if fits(cliques, &key, groups.len()) {
+        oversized.remove(&key, clique);
         return 0;
     }
-    // Before the cliques are read: each later decrease triggers this clique.
-    oversized.0.lock().insert(key);
+    // Before the cliques are read: each later decrease that gives this clique more references triggers it.
+    oversized.insert(&key, clique);
     let earlier = groups.iter().take_while(|group| group.name != clique);
-    earlier.map(|group| pods_of_group(cliques, namespace, group)).sum()
+    let earlier: usize = earlier.map(|group| pods_of_group(cliques, namespace, group)).sum();
+    let share = max_references(groups).saturating_sub(earlier);
+    let has_all = |group: &PodGroup| share.max(group.pod_references.len()) >= pods_of_group(cliques, namespace, group);
+    if groups.iter().find(|group| group.name == clique).is_none_or(has_all) {
+        oversized.remove(&key, clique);
+    }
+    earlier
 }
 
-/// The cliques to reconcile after a change of the number of replicas of another clique of their gang: those that get other references. An
-/// increase takes references from later pod groups if the gang does not fit. After a decrease, pod groups with too few references get
-/// more, if the gang did not fit. The cache may already contain changes of other cliques, so the number of pods that the gang had is
-/// unknown, but the first decrease after which it fits triggers all of them.
+/// The cliques to reconcile after a change of the number of replicas of another clique of their gang: those that get more references. An
+/// increase takes no references from other cliques. After a decrease, cliques with too few references get more, if the gang did not fit.
+/// The cache may already contain changes of other cliques, so the number of pods that the gang had is unknown, but the first decrease
+/// after which it fits triggers all of them.
 pub(crate) fn cliques_after_scaling(
     cliques: &Cache<PodClique>,
     gangs: &Cache<PodGang>,
@@ -77,36 +104,45 @@ pub(crate) fn cliques_after_scaling(
     delta: &Delta<PodClique>,
 ) -> Vec<ObjectRef<PodClique>> {
     let [before, after] = [&delta.old, &delta.new].map(|clique| clique.as_deref().map_or(0, desired_pods));
-    let Some(scaled) = delta.object().filter(|_| before != after) else { return Vec::new() };
+    let Some(scaled) = delta.object().filter(|_| after < before) else { return Vec::new() };
     let (namespace, name) = (scaled.namespace().unwrap_or_default(), scaled.name_any());
     let gang = scaled.labels().get(labels::POD_GANG).and_then(|gang| gangs.get(&namespace, gang));
     let Some(gang) = gang else { return Vec::new() };
-    let (groups, key) = (&gang.spec.podgroups, gang_key(&namespace, &gang.name_any()));
-    let fits = fits(cliques, &key, groups.len());
-    let clique = |group: &PodGroup| ObjectRef::new(&group.name).within(&namespace);
-    if after > before && fits {
-        return Vec::new();
+    let below_share = groups_below_share(cliques, oversized, &gang);
+    let key = gang_key(&namespace, &gang.name_any());
+    if fits(cliques, &key, gang.spec.podgroups.len()) {
+        oversized.remove_gang(&key);
     }
-    if after > before {
-        let later = groups.iter().skip_while(|group| group.name != name).skip(1);
-        return later.filter(|group| !group.pod_references.is_empty()).map(clique).collect();
-    }
-    if !oversized.contains(&key) {
-        return Vec::new();
-    }
-    if fits {
-        oversized.0.lock().remove(&key);
-    }
-    let gets_more = |group: &&PodGroup| {
-        group.name != name && group.pod_references.len() < pods_of_group(cliques, &namespace, group)
-    };
-    groups.iter().filter(gets_more).map(clique).collect()
+    let others = below_share.into_iter().filter(|group| group.name != name);
+    others.map(|group| ObjectRef::new(&group.name).within(&namespace)).collect()
 }
 
-/// Whether another number of pod groups changes the shares of all cliques of the gang.
-pub(crate) fn has_limited_references(cliques: &Cache<PodClique>, oversized: &OversizedGangs, gang: &PodGang) -> bool {
-    let key = gang_key(gang.metadata.namespace.as_deref().unwrap_or_default(), &gang.name_any());
-    oversized.contains(&key) || !fits(cliques, &key, gang.spec.podgroups.len())
+/// The pod groups of the cliques that had too few references because of the limit, and have fewer than their share now.
+pub(crate) fn groups_below_share<'a>(
+    cliques: &Cache<PodClique>,
+    oversized: &OversizedGangs,
+    gang: &'a PodGang,
+) -> Vec<&'a PodGroup> {
+    let (namespace, groups) = (gang.metadata.namespace.as_deref().unwrap_or_default(), &gang.spec.podgroups);
+    let limited = oversized.of_gang(&gang_key(namespace, &gang.name_any()));
+    if limited.is_empty() {
+        return Vec::new();
+    }
+    let mut left = max_references(groups);
+    let is_below_share = |group: &&PodGroup| {
+        if left == 0 {
+            return false;
+        }
+        let share = pods_of_group(cliques, namespace, group).min(left);
+        left -= share;
+        limited.contains(&group.name) && group.pod_references.len() < share
+    };
+    groups.iter().filter(is_below_share).collect()
+}
+
+/// The number of references that fit into a gang beside its pod groups.
+fn max_references(groups: &[PodGroup]) -> usize {
+    MAX_GANG_SIZE.saturating_sub(groups.len())
 }
 
 /// Whether references to all desired pods fit into the gang beside its pod groups.
