@@ -60,8 +60,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update);
 /// - a change after which its base gang is scheduled, is no longer scheduled, exists or does not exist (see `base_gangs`);
-/// - a decrease of the number of replicas of another clique of the same gang, or another number of pod groups, if this clique has too few
-///   pod references because the gang had too many pods, and gets more;
+/// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
+///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;

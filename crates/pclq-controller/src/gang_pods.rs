@@ -66,31 +66,34 @@ impl OversizedGangs {
     }
 }
 
-/// The number of desired pods of the pod groups before that of `clique`, or 0 if the gang fits. A clique that does not exist has no pods.
-/// The number does not depend on the references that the other cliques have written, so that the share of each clique is the same in any
-/// order of writes.
-pub(crate) fn pods_of_earlier_groups(
-    cliques: &Cache<PodClique>,
+/// The gang of `clique`, and the number of references that the clique may have, or `None` if the gang fits. The pod groups before that of
+/// the clique have precedence, with the desired pods of their cliques; a clique that does not exist has none. The references that the
+/// other pod groups already have stay, so the clique gets at most the rest.
+pub(crate) fn limited_references(
+    (cliques, gangs): (&Cache<PodClique>, &Cache<PodGang>),
     oversized: &OversizedGangs,
-    gang: &PodGang,
+    (namespace, gang): (&str, &str),
     clique: &str,
-) -> usize {
-    let (namespace, groups) = (gang.metadata.namespace.as_deref().unwrap_or_default(), &gang.spec.podgroups);
-    let key = gang_key(namespace, &gang.name_any());
-    if fits(cliques, &key, groups.len()) {
+) -> (Option<Arc<PodGang>>, Option<usize>) {
+    let (observed, key) = (gangs.get(namespace, gang), gang_key(namespace, gang));
+    if observed.as_deref().is_none_or(|gang| fits(cliques, &key, gang.spec.podgroups.len())) {
         oversized.remove(&key, clique);
-        return 0;
+        return (observed, None);
     }
-    // Before the cliques are read: each later decrease that gives this clique more references triggers it.
+    // Before the gang and the cliques are read: each later change that gives this clique more references triggers it.
     oversized.insert(&key, clique);
+    let observed = gangs.get(namespace, gang);
+    let groups = observed.as_deref().map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default();
     let earlier = groups.iter().take_while(|group| group.name != clique);
     let earlier: usize = earlier.map(|group| pods_of_group(cliques, namespace, group)).sum();
-    let share = max_references(groups).saturating_sub(earlier);
-    let has_all = |group: &PodGroup| share.max(group.pod_references.len()) >= pods_of_group(cliques, namespace, group);
+    let others = groups.iter().filter(|group| group.name != clique);
+    let of_others: usize = others.map(|group| group.pod_references.len()).sum();
+    let limit = max_references(groups).saturating_sub(earlier.max(of_others));
+    let has_all = |group: &PodGroup| limit.max(group.pod_references.len()) >= pods_of_group(cliques, namespace, group);
     if groups.iter().find(|group| group.name == clique).is_none_or(has_all) {
         oversized.remove(&key, clique);
     }
-    earlier
+    (observed, Some(limit))
 }
 
 /// The cliques to reconcile after a change of the number of replicas of another clique of their gang: those that get more references. An
@@ -117,18 +120,20 @@ pub(crate) fn cliques_after_scaling(
     others.map(|group| ObjectRef::new(&group.name).within(&namespace)).collect()
 }
 
-/// The pod groups of the cliques that had too few references because of the limit, and have fewer than their share now.
+/// The pod groups of the cliques that had too few references because of the limit, and have fewer than their share now. There are none
+/// while other pod groups use all references: if these get fewer, an event of the gang reports it.
 pub(crate) fn groups_below_share<'a>(
     cliques: &Cache<PodClique>,
     oversized: &OversizedGangs,
     gang: &'a PodGang,
 ) -> Vec<&'a PodGroup> {
     let (namespace, groups) = (gang.metadata.namespace.as_deref().unwrap_or_default(), &gang.spec.podgroups);
-    let limited = oversized.of_gang(&gang_key(namespace, &gang.name_any()));
-    if limited.is_empty() {
+    let key = gang_key(namespace, &gang.name_any());
+    let limited = oversized.of_gang(&key);
+    let mut left = max_references(groups);
+    if limited.is_empty() || (references(groups) >= left && !fits(cliques, &key, groups.len())) {
         return Vec::new();
     }
-    let mut left = max_references(groups);
     let is_below_share = |group: &&PodGroup| {
         if left == 0 {
             return false;
@@ -143,6 +148,11 @@ pub(crate) fn groups_below_share<'a>(
 /// The number of references that fit into a gang beside its pod groups.
 fn max_references(groups: &[PodGroup]) -> usize {
     MAX_GANG_SIZE.saturating_sub(groups.len())
+}
+
+/// The number of references of all pod groups.
+pub(crate) fn references(groups: &[PodGroup]) -> usize {
+    groups.iter().map(|group| group.pod_references.len()).sum()
 }
 
 /// Whether references to all desired pods fit into the gang beside its pod groups.

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::gang_pods::{OversizedGangs, groups_below_share};
+use crate::gang_pods::{OversizedGangs, groups_below_share, references};
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::has_scaled_cliques;
 
@@ -67,8 +67,8 @@ fn gates_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> b
     gang.is_some_and(|(namespace, gang)| has_scaled_cliques(cliques, &namespace, &gang))
 }
 
-/// The cliques of the changed pod groups, and those with a larger share after a change of the number of pod groups. They need a reconcile
-/// if the gang was created or deleted; another change of their pod groups only changes their status.
+/// The cliques of the changed pod groups, and those that get more references because the gang has another number of pod groups or fewer
+/// references. They need a reconcile if the gang was created or deleted; another change of their pod groups only changes their status.
 pub(super) fn cliques_of_gang(
     cliques: &Cache<PodClique>,
     oversized: &OversizedGangs,
@@ -76,9 +76,11 @@ pub(super) fn cliques_of_gang(
 ) -> Vec<Trigger<PodClique>> {
     let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
     let is_replaced = uid(old) != uid(new);
-    let has_other_count = pod_groups(old).len() != pod_groups(new).len();
+    let (old_groups, new_groups) = (pod_groups(old), pod_groups(new));
+    let has_other_count = old_groups.len() != new_groups.len();
+    let has_free_references = has_other_count || references(new_groups) < references(old_groups);
     let mut names = changed_pod_groups(delta);
-    if let Some(gang) = new.filter(|_| has_other_count) {
+    if let Some(gang) = new.filter(|_| has_free_references) {
         names.extend(groups_below_share(cliques, oversized, gang).into_iter().map(|group| group.name.as_str()));
     }
     let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();

@@ -26,8 +26,8 @@ pub(super) struct ReferencesUpdate {
 /// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
 /// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_SIZE`] pod groups and
 /// references, because the API server rejects larger objects. The pod groups get references in their order, and those of the highest
-/// indices are omitted. A clique with more references than its share keeps the number of those to retained pods: the stored gang contains
-/// them, so they fit.
+/// indices are omitted. A clique with more references than it may have keeps the number of those to retained pods: the stored gang
+/// contains them, so they fit.
 pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> ReferencesUpdate {
     let missing = |waiting| ReferencesUpdate { patch: None, waiting: Some(waiting) };
     let Some(gang) = observed.gang.as_deref().filter(|gang| !is_terminating(*gang)) else {
@@ -39,8 +39,8 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
         return missing(group_not_found(identity, name.as_str()));
     };
     let max_references = MAX_GANG_SIZE.saturating_sub(groups.len());
-    let share = max_references.saturating_sub(observed.pods_of_earlier_groups);
-    let allowed = if retained.len() > share { share.max(referenced(group, retained)) } else { share };
+    let limit = observed.limited_references.unwrap_or(max_references);
+    let allowed = if retained.len() > limit { limit.max(referenced(group, retained)) } else { limit };
     let omitted = retained.len().saturating_sub(allowed);
     let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();

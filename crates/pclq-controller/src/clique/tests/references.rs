@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{NAME, check, gang, plan, snapshot};
 use crate::clique::triggers::{changed_names, changed_pod_groups, cliques_of_gang};
-use crate::gang_pods::{OversizedGangs, PODS_BY_GANG, cliques_after_scaling, pods_of_earlier_groups};
+use crate::gang_pods::{OversizedGangs, PODS_BY_GANG, cliques_after_scaling, limited_references};
 
 /// The largest number of pods of the gang of the tests, which has two pod groups.
 const MAX_PODS: usize = MAX_GANG_SIZE - 2;
@@ -66,7 +66,7 @@ fn pod_references_are_written_once_per_observed_version_of_the_gang() {
 fn a_gang_has_a_limited_number_of_pod_references() {
     let pods = "[{i: 0, name: c}, {i: 1, name: b}, {i: 2, name: a}]";
     let mut observed = snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
-    observed.pods_of_earlier_groups = MAX_PODS - 1;
+    observed.limited_references = Some(1);
     expect![[r#"
         references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-c","namespace":"prod"}]}]
         wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 2 pods of the clique have no reference
@@ -78,7 +78,7 @@ fn a_gang_has_a_limited_number_of_pod_references() {
 fn stored_references_to_retained_pods_are_not_removed_because_of_the_limit() {
     let plan_of = |stored: &str, pods: &str| {
         let mut observed = snapshot(&format!("{{replicas: 3, gang: {stored}, pods: {pods}}}"));
-        observed.pods_of_earlier_groups = MAX_PODS;
+        observed.limited_references = Some(0);
         plan(&observed).to_string().replace(NAME, "~")
     };
     let pods = "[{i: 0, name: a}, {i: 1, name: b}, {i: 2, name: c}]";
@@ -119,11 +119,17 @@ fn cache(cliques: impl IntoIterator<Item = PodClique>) -> Cache<PodClique> {
     cache
 }
 
+/// The number of references that the clique may have.
+fn limit(cliques: &Cache<PodClique>, oversized: &OversizedGangs, gang: &PodGang, name: &str) -> Option<usize> {
+    let gangs = Cache::from_objects([gang.clone()]);
+    limited_references((cliques, &gangs), oversized, ("prod", "llm-0"), name).1
+}
+
 /// The result of a reconcile of each clique.
 fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> OversizedGangs {
     let oversized = OversizedGangs::default();
     for group in &gang.spec.podgroups {
-        pods_of_earlier_groups(cliques, &oversized, gang, &group.name);
+        limit(cliques, &oversized, gang, &group.name);
     }
     oversized
 }
@@ -131,21 +137,21 @@ fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> OversizedGangs {
 #[test]
 fn the_desired_pods_of_earlier_groups_get_references_first() {
     let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
-    let earlier = |cliques: &[PodClique], name: &str| {
-        pods_of_earlier_groups(&cache(cliques.iter().cloned()), &oversized, &gang, name)
-    };
+    let limit = |cliques: &[PodClique], name: &str| limit(&cache(cliques.iter().cloned()), &oversized, &gang, name);
     let both = [clique(EARLIER, MAX_PODS - 2), clique(NAME, 3)];
-    assert_eq!(earlier(&both, EARLIER), 0);
-    assert_eq!(earlier(&both, NAME), MAX_PODS - 2);
+    assert_eq!(limit(&both, EARLIER), Some(MAX_PODS));
+    assert_eq!(limit(&both, NAME), Some(2));
     assert_eq!(oversized.len(), 1);
-    assert_eq!(earlier(&[], NAME), 0, "the earlier clique does not exist");
+    assert_eq!(limit(&[clique(NAME, MAX_PODS + 1)], NAME), Some(MAX_PODS), "the earlier clique does not exist");
+    assert_eq!(limit(&[], NAME), None, "the gang fits");
+    assert_eq!(oversized.len(), 0);
 }
 
 #[test]
 fn the_pod_groups_of_a_gang_that_fits_are_not_read() {
     let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
     let cliques = cache([clique(EARLIER, MAX_PODS - 3), clique(NAME, 3)]);
-    assert_eq!(pods_of_earlier_groups(&cliques, &oversized, &gang, NAME), 0, "not the pods of the earlier group");
+    assert_eq!(limit(&cliques, &oversized, &gang, NAME), None, "not the pods of the earlier group");
     assert_eq!(oversized.len(), 0);
     let gangs = Cache::from_objects([PodGang::clone(&gang)]);
     for (before, after) in
@@ -204,6 +210,26 @@ fn a_clique_that_is_scaled_repeatedly_triggers_no_clique_without_a_larger_share(
     };
     assert_eq!(triggered(7_920, 7_921), [""; 0]);
     assert_eq!(triggered(7_921, 7_920), ["llm-0-g-30-d"], "the only clique with a larger share");
+}
+
+#[test]
+fn references_that_other_cliques_retain_are_available_after_their_removal() {
+    let gang_of = |earlier: usize, references: &str| {
+        let mut gang = PodGang::clone(&gang(&serde_saphyr::from_str(references).expect("YAML")));
+        let reference = NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() };
+        gang.spec.podgroups[0].pod_references = vec![reference; earlier];
+        gang
+    };
+    let cliques = cache([clique(EARLIER, MAX_PODS), clique(NAME, 3)]);
+    let before = gang_of(0, "[a, b, c]");
+    assert_eq!(limit(&cliques, &OversizedGangs::default(), &before, EARLIER), Some(MAX_PODS - 3));
+    let oversized = oversized(&cliques, &before);
+    assert_eq!(oversized.len(), 1, "only the earlier clique has too few references");
+    let triggered = |old: &PodGang, new: &PodGang| triggered_by_gang(&cliques, &oversized, old, new);
+    assert_eq!(triggered(&before, &gang_of(0, "[a]")), format!("{NAME} {EARLIER}"), "two references are free");
+    assert_eq!(triggered(&gang_of(0, "[a]"), &before), NAME, "no reference is free");
+    let full = [gang_of(MAX_PODS - 1, "[a, b]"), gang_of(MAX_PODS - 1, "[a]")];
+    assert_eq!(triggered(&full[0], &full[1]), NAME, "the gang still has as many references as it may have");
 }
 
 #[test]
