@@ -60,8 +60,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update);
 /// - a change after which its base gang is scheduled, is no longer scheduled, exists or does not exist (see `base_gangs`);
-/// - a change of the number of replicas of another clique of the same gang, if the gang has or had more pods than it can have references,
-///   and the pod group of this clique gets more or fewer of them;
+/// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
+///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;
@@ -145,7 +145,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
-    ctx.oversized_gangs.forget(&ctx.caches.cliques, deleted);
+    ctx.oversized_gangs.forget(deleted);
     ctx.base_gangs.forget(&ctx.caches.cliques, deleted);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();

@@ -1,5 +1,5 @@
 //! The rule of the scale subresource: the new number of replicas is 0 or at least `minAvailable`, hostnames keep their length
-//! limit, and the set keeps its size limits.
+//! limit, and the set and the gang keep their size limits.
 
 use std::collections::BTreeMap;
 
@@ -111,9 +111,10 @@ fn validate_object_count(
     }
 }
 
-/// Counts the base gang with the replicas of the template, except for the scaled clique, and its gang with the replicas of the existing
+/// Counts the gang of the clique with the replicas of the template, except for the scaled clique, and with the replicas of the existing
 /// cliques. The first alone would allow each of two cliques to use all that the template leaves free. The second alone would miss
-/// cliques that do not exist yet. If the whole set is too large, the error about the gang is omitted.
+/// cliques that do not exist yet. If the template was stored with a larger gang, the gang may become as large as that of the template, so
+/// that a clique can be scaled back. If the whole set is too large, the error about the gang is omitted.
 fn validate_gang_size(
     replicas: i32,
     (clique, set): (&str, Option<&PodCliqueSet>),
@@ -123,10 +124,10 @@ fn validate_gang_size(
     let growth = set.map_or(0, |set| growth_of_clique(set, clique, replicas));
     let grown = set.filter(|_| growth > 0);
     let is_set_too_large = grown.is_some_and(|set| object_count::of_template(set).saturating_add(growth) > MAX_OBJECTS);
-    let by_template = grown.map_or(0, |set| object_count::base_gang_size(&set.spec.template).saturating_add(growth));
+    let by_template = set.map_or(0, |set| gang_size_of_template(set, clique));
     let existing = if others > 0 { object_count::clique_size(replicas).saturating_add(others) } else { 0 };
-    let size = by_template.max(existing);
-    if !is_set_too_large && object_count::is_gang_too_large(size) {
+    let size = by_template.saturating_add(growth).max(existing);
+    if !is_set_too_large && size > by_template && object_count::is_gang_too_large(size) {
         errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, gang_too_large(size));
     }
 }
@@ -149,31 +150,51 @@ fn growth_of_group(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
 
 /// The template of a scaling group. The name is `<set>-<replica>-<group>`.
 fn group_config<'a>(set: &'a PodCliqueSet, name: &str) -> Option<&'a PodCliqueScalingGroupConfig> {
-    let part = suffix_after(name, &set.name_any());
+    let part = replica_and_rest(name, &set.name_any()).map(|(_, rest)| rest);
     set.spec.template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name))
 }
 
 /// The number of pods that the clique gets in addition to those of its template.
 fn growth_of_clique(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let growth = template_of(set, name).map_or(0, |spec| replicas.saturating_sub(spec.replicas.max(0)));
+    let growth = template_of(set, name).map_or(0, |(spec, _)| replicas.saturating_sub(spec.replicas.max(0)));
     u64::try_from(growth).unwrap_or(0)
 }
 
-/// The template of a clique. The name is `<set>-<replica>-<clique>` or `<set>-<replica>-<group>-<replica>-<clique>`.
-fn template_of<'a>(set: &'a PodCliqueSet, name: &str) -> Option<&'a PodCliqueSpec> {
+/// The size of the gang of the clique with the replicas of the template; 0 if the template does not contain the clique.
+fn gang_size_of_template(set: &PodCliqueSet, name: &str) -> u64 {
     let template = &set.spec.template;
-    let part = suffix_after(name, &set.name_any())?;
-    let member_of = |group: &PodCliqueScalingGroupConfig| {
-        suffix_after(part, &group.name).filter(|clique| group.clique_names.iter().any(|name| name == clique))
-    };
-    let clique = template.pod_clique_scaling_groups.iter().find_map(member_of).unwrap_or(part);
-    template.cliques.iter().find(|it| it.name == clique).map(|it| &it.spec)
+    template_of(set, name).map_or(0, |(_, scaled)| match scaled {
+        None => object_count::base_gang_size(template),
+        Some(group) => object_count::scaled_gang_size(template, group),
+    })
 }
 
-/// The rest of the name after `<owner>-<replica>-`.
-fn suffix_after<'a>(name: &'a str, owner: &str) -> Option<&'a str> {
-    let (replica, part) = name.strip_prefix(owner)?.strip_prefix('-')?.split_once('-')?;
-    replica.bytes().all(|digit| digit.is_ascii_digit()).then_some(part)
+/// The template of a clique, and its scaling group if its gang is a scaled gang. The name is `<set>-<replica>-<clique>` or
+/// `<set>-<replica>-<group>-<replica>-<clique>`.
+fn template_of<'a>(
+    set: &'a PodCliqueSet,
+    name: &str,
+) -> Option<(&'a PodCliqueSpec, Option<&'a PodCliqueScalingGroupConfig>)> {
+    let template = &set.spec.template;
+    let (_, part) = replica_and_rest(name, &set.name_any())?;
+    let groups = &template.pod_clique_scaling_groups;
+    let member = groups.iter().find_map(|group| {
+        let (replica, clique) = replica_and_rest(part, &group.name)?;
+        group.clique_names.iter().any(|name| name == clique).then_some((group, replica, clique))
+    });
+    let (clique, scaled) = match member {
+        None => (part, None),
+        Some((group, replica, clique)) => (clique, (replica >= group.min_available()).then_some(group)),
+    };
+    let spec = template.cliques.iter().find(|it| it.name == clique).map(|it| &it.spec)?;
+    Some((spec, scaled))
+}
+
+/// The parts of the name after `<owner>-`: the index of the replica, and the rest.
+fn replica_and_rest<'a>(name: &'a str, owner: &str) -> Option<(i32, &'a str)> {
+    let (replica, rest) = name.strip_prefix(owner)?.strip_prefix('-')?.split_once('-')?;
+    let index = replica.parse::<i32>().ok().filter(|_| replica.bytes().all(|digit| digit.is_ascii_digit()))?;
+    Some((index, rest))
 }
 
 fn validate_hostname(replicas: i32, longest: &Hostname, errors: &mut ErrorCollector) {

@@ -1,7 +1,7 @@
 //! The number of objects that a set expands to, without the expansion: replicas that are all below their limits can multiply to
 //! more objects than a cluster can store. `admission/validate/object_count.rs` denies sets above the limits of this file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::CurrentScale;
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
@@ -105,6 +105,13 @@ pub fn base_gang_size(template: &PodCliqueSetTemplateSpec) -> u64 {
         }
     }
     standalone.into_values().fold(size, u64::saturating_add)
+}
+
+/// The size of each scaled gang of this scaling group, with the initial scale: one replica of it.
+pub fn scaled_gang_size(template: &PodCliqueSetTemplateSpec, config: &PodCliqueScalingGroupConfig) -> u64 {
+    let members: BTreeSet<&str> = config.clique_names.iter().map(String::as_str).collect();
+    let members = template.cliques.iter().filter(|clique| members.contains(clique.name.as_str()));
+    members.fold(0, |size: u64, clique| size.saturating_add(clique_size(clique.spec.replicas)))
 }
 
 /// The number of objects of a set, with the initial scale.

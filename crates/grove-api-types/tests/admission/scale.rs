@@ -132,6 +132,26 @@ fn a_scale_of_a_clique_counts_the_existing_cliques_of_its_gang() {
     assert_eq!(message(Some(&set), 9_000, 1), None, "a clique of a gang above the limit can be scaled down");
 }
 
+#[test]
+fn a_clique_of_a_gang_above_the_limit_is_scaled_back_to_its_template() {
+    let mut set = object("set");
+    let group = &mut set["spec"]["template"]["podCliqueScalingGroups"][0];
+    (group["replicas"], group["minAvailable"]) = (json!(1_143), json!(1_143));
+    let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
+    let spec = json!({ "replicas": 0, "minAvailable": 1, "podSpec": {} });
+    let clique: PodClique =
+        serde_json::from_value(json!({ "metadata": { "name": "serve-0-front" }, "spec": spec })).expect("a clique");
+    let is_accepted = |set: Option<&PodCliqueSet>, others, to| {
+        validate_scale(ScaleTarget::Clique(&clique, set, others), to, &set_facts(&RowFacts::default())).is_accepted()
+    };
+    // The other cliques of the template: 2 for the standalone one, and 7 for each replica of the group.
+    let others = 2 + 7 * 1_143;
+    assert!(is_accepted(Some(&set), others, 2), "8,006 pods and PodCliques, as in the template");
+    assert!(!is_accepted(Some(&set), others, 3), "one pod more than in the template");
+    assert!(!is_accepted(Some(&set), others + 1, 2), "another clique has more pods than in the template");
+    assert!(is_accepted(None, 7_997, 2) && !is_accepted(None, 7_998, 2), "without the set, the limit is 8,000");
+}
+
 /// A CRD without rules accepts negative replicas.
 #[test]
 fn negative_replicas_can_become_0_with_any_name() {

@@ -36,7 +36,7 @@ fn the_object_count_equals_the_size_of_the_expansion() {
 }
 
 #[test]
-fn the_size_of_the_base_gang_is_that_of_the_expansion() {
+fn the_sizes_of_the_gangs_are_those_of_the_expansion() {
     let set = set("s", SPEC);
     let expanded = expansion::expand(&set, &CurrentScale::default());
     let gangs = expanded[0].gangs();
@@ -46,6 +46,9 @@ fn the_size_of_the_base_gang_is_that_of_the_expansion() {
     let largest = gangs.iter().map(size).max().expect("a gang");
     // f: 4 pods, x: 2 pods, two replicas of g with 1 + 3 pods, and six pod groups.
     assert_eq!((object_count::base_gang_size(&set.spec.template), largest), (20, 20));
+    let template = &set.spec.template;
+    let scaled = object_count::scaled_gang_size(template, &template.pod_clique_scaling_groups[0]);
+    assert_eq!((scaled, gangs.iter().map(size).min()), (6, Some(6)), "one replica of g and two pod groups");
 }
 
 /// The longest names that are possible. The limit leaves at least 256 KiB for the metadata of the gang.

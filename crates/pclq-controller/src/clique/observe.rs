@@ -15,7 +15,7 @@ use kube::ResourceExt;
 
 use super::observed::{BaseGang, Observed};
 use crate::context::Context;
-use crate::gang_pods::pods_of_earlier_groups;
+use crate::gang_pods::limited_references;
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::has_scaled_cliques;
 
@@ -41,10 +41,10 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let pending_creates = ctx.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
     let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
-    let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
-    let pods_of_earlier_groups = gang
-        .as_deref()
-        .map_or(0, |gang| pods_of_earlier_groups(&caches.cliques, &ctx.oversized_gangs, gang, &clique.name_any()));
+    let (gang, limited_references) = gang_name.map_or((None, None), |gang| {
+        let objects = (&caches.cliques, &caches.gangs);
+        limited_references(objects, &ctx.oversized_gangs, (namespace.as_str(), gang), &clique.name_any())
+    });
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| {
         let state = ctx.base_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
         BaseGang { name: PodGangName::new(gang), state }
@@ -65,7 +65,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         tombstones,
         relists,
         gang,
-        pods_of_earlier_groups,
+        limited_references,
         base_gang,
         has_scaled_cliques,
         pending_creates,

@@ -39,8 +39,8 @@ pub(crate) struct Observed {
     pub(crate) relists: u64,
     /// The gang of its pods.
     pub(crate) gang: Option<Arc<PodGang>>,
-    /// The number of desired pods of the pod groups of its gang before its own, if they leave too few references for its own; otherwise 0.
-    pub(crate) pods_of_earlier_groups: usize,
+    /// The number of pod references that it may have; `None` if references to all desired pods of its gang fit into the gang.
+    pub(crate) limited_references: Option<usize>,
     /// The gang that must be scheduled before its own gang; `None` if its own gang is a base gang.
     pub(crate) base_gang: Option<BaseGang>,
     /// Whether its gang has scaled cliques. Their pods are gated until the gang is scheduled.

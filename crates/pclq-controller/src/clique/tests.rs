@@ -105,7 +105,7 @@ fn snapshot(row: &str) -> Observed {
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),
-        pods_of_earlier_groups: 0,
+        limited_references: None,
         base_gang: row.get("base").map(base_gang),
         has_scaled_cliques: row["scaledCliques"] == json!(true),
         pending_creates: PendingCreates::default(),

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::gang_pods::{OversizedGangs, has_limited_references};
+use crate::gang_pods::{OversizedGangs, groups_below_share, references};
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::has_scaled_cliques;
 
@@ -67,8 +67,8 @@ fn gates_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> b
     gang.is_some_and(|(namespace, gang)| has_scaled_cliques(cliques, &namespace, &gang))
 }
 
-/// The cliques of the changed pod groups. They need a reconcile if the gang was created or deleted; another change of their pod groups
-/// only changes their status.
+/// The cliques of the changed pod groups, and those that get more references because the gang has another number of pod groups or fewer
+/// references. They need a reconcile if the gang was created or deleted; another change of their pod groups only changes their status.
 pub(super) fn cliques_of_gang(
     cliques: &Cache<PodClique>,
     oversized: &OversizedGangs,
@@ -76,11 +76,16 @@ pub(super) fn cliques_of_gang(
 ) -> Vec<Trigger<PodClique>> {
     let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
     let is_replaced = uid(old) != uid(new);
-    let has_other_count = pod_groups(old).len() != pod_groups(new).len();
-    let gang = delta.object();
-    let changes_all = has_other_count && gang.is_some_and(|gang| has_limited_references(cliques, oversized, gang));
-    let gang_cliques = cliques_of_changed_pod_groups(delta, changes_all).into_iter();
-    gang_cliques.map(|clique| Trigger::new(is_replaced, clique)).collect()
+    let (old_groups, new_groups) = (pod_groups(old), pod_groups(new));
+    let has_other_count = old_groups.len() != new_groups.len();
+    let has_free_references = has_other_count || references(new_groups) < references(old_groups);
+    let mut names = changed_pod_groups(delta);
+    if let Some(gang) = new.filter(|_| has_free_references) {
+        names.extend(groups_below_share(cliques, oversized, gang).into_iter().map(|group| group.name.as_str()));
+    }
+    let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
+    let clique = |name| ObjectRef::new(name).within(&namespace);
+    names.into_iter().map(|name| Trigger::new(is_replaced, clique(name))).collect()
 }
 
 /// The gang if it exists and is not terminating.
@@ -96,16 +101,12 @@ fn pod_groups(gang: Option<&PodGang>) -> &[PodGroup] {
     gang.map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default()
 }
 
-/// The cliques of the pod groups that were added, removed, moved or changed, or of a replaced gang: the uid of the gang and the position
+/// The names of the pod groups that were added, removed, moved or changed, or of a replaced gang: the uid of the gang and the position
 /// of the pod group are preconditions of a patch of the pod references. If a pod group has another name, also those of the groups behind
 /// it: their shares of the pod references depend on it. A change of the phase or the conditions of a gang triggers no clique.
-/// `changes_all` returns the cliques of all pod groups.
-pub(super) fn cliques_of_changed_pod_groups(delta: &Delta<PodGang>, changes_all: bool) -> Vec<ObjectRef<PodClique>> {
+pub(super) fn changed_pod_groups(delta: &Delta<PodGang>) -> BTreeSet<&str> {
     let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
-    let changes_all = changes_all || uid(old) != uid(new);
-    let names = changed_names(pod_groups(old).iter(), pod_groups(new).iter(), changes_all);
-    let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
-    names.into_iter().map(|name| ObjectRef::new(name).within(&namespace)).collect()
+    changed_names(pod_groups(old).iter(), pod_groups(new).iter(), uid(old) != uid(new))
 }
 
 /// The names of the pod groups that differ from those at the same position, and of all groups from the first other name on. It reads

@@ -1,9 +1,11 @@
 //! The pod references of the clique's pod group in its gang.
 
+use std::collections::BTreeSet;
+
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
-use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang};
+use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGroup};
 use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
 use json_patch::jsonptr::PointerBuf;
@@ -24,7 +26,8 @@ pub(super) struct ReferencesUpdate {
 /// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
 /// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_SIZE`] pod groups and
 /// references, because the API server rejects larger objects. The pod groups get references in their order, and those of the highest
-/// indices are omitted.
+/// indices are omitted. A clique with more references than it may have keeps the number of those to retained pods: the stored gang
+/// contains them, so they fit.
 pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> ReferencesUpdate {
     let missing = |waiting| ReferencesUpdate { patch: None, waiting: Some(waiting) };
     let Some(gang) = observed.gang.as_deref().filter(|gang| !is_terminating(*gang)) else {
@@ -36,7 +39,8 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
         return missing(group_not_found(identity, name.as_str()));
     };
     let max_references = MAX_GANG_SIZE.saturating_sub(groups.len());
-    let allowed = max_references.saturating_sub(observed.pods_of_earlier_groups);
+    let limit = observed.limited_references.unwrap_or(max_references);
+    let allowed = if retained.len() > limit { limit.max(referenced(group, retained)) } else { limit };
     let omitted = retained.len().saturating_sub(allowed);
     let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();
@@ -46,6 +50,13 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     let due = (complete || has_references) && references != group.pod_references && !is_written;
     let patch = due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references)));
     ReferencesUpdate { patch, waiting: (omitted > 0).then(|| too_many(identity, max_references, omitted)) }
+}
+
+/// The number of retained pods to which the pod group already has references.
+fn referenced(group: &PodGroup, retained: &[&SlimPod]) -> usize {
+    let stored: BTreeSet<&str> = group.pod_references.iter().map(|reference| reference.name.as_str()).collect();
+    let is_stored = |pod: &&&SlimPod| pod.metadata.name.as_deref().is_some_and(|name| stored.contains(name));
+    retained.iter().filter(is_stored).count()
 }
 
 fn of_pods<'a>(pods: impl Iterator<Item = &'a &'a SlimPod>) -> Vec<NamespacedName> {

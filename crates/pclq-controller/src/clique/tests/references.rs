@@ -11,8 +11,8 @@ use grove_runtime::caches::{Cache, Delta, InformerOptions};
 use serde_json::json;
 
 use super::{NAME, check, gang, plan, snapshot};
-use crate::clique::triggers::{changed_names, cliques_of_changed_pod_groups, cliques_of_gang};
-use crate::gang_pods::{OversizedGangs, PODS_BY_GANG, cliques_after_scaling, pods_of_earlier_groups};
+use crate::clique::triggers::{changed_names, changed_pod_groups, cliques_of_gang};
+use crate::gang_pods::{OversizedGangs, PODS_BY_GANG, cliques_after_scaling, limited_references};
 
 /// The largest number of pods of the gang of the tests, which has two pod groups.
 const MAX_PODS: usize = MAX_GANG_SIZE - 2;
@@ -66,12 +66,32 @@ fn pod_references_are_written_once_per_observed_version_of_the_gang() {
 fn a_gang_has_a_limited_number_of_pod_references() {
     let pods = "[{i: 0, name: c}, {i: 1, name: b}, {i: 2, name: a}]";
     let mut observed = snapshot(&format!("{{replicas: 3, gang: [], pods: {pods}}}"));
-    observed.pods_of_earlier_groups = MAX_PODS - 1;
+    observed.limited_references = Some(1);
     expect![[r#"
         references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-c","namespace":"prod"}]}]
         wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 2 pods of the clique have no reference
     "#]]
     .assert_eq(&plan(&observed).to_string().replace(NAME, "~"));
+}
+
+#[test]
+fn stored_references_to_retained_pods_are_not_removed_because_of_the_limit() {
+    let plan_of = |stored: &str, pods: &str| {
+        let mut observed = snapshot(&format!("{{replicas: 3, gang: {stored}, pods: {pods}}}"));
+        observed.limited_references = Some(0);
+        plan(&observed).to_string().replace(NAME, "~")
+    };
+    let pods = "[{i: 0, name: a}, {i: 1, name: b}, {i: 2, name: c}]";
+    expect!["nothing to do\n"].assert_eq(&plan_of("[a, b, c]", pods));
+    expect![[r"
+        wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 1 pods of the clique have no reference
+    "]]
+    .assert_eq(&plan_of("[a, b]", pods));
+    expect![[r#"
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"},{"name":"~-b","namespace":"prod"}]}]
+        wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 1 pods of the clique have no reference
+    "#]]
+    .assert_eq(&plan_of("[b, c, deleted]", pods));
 }
 
 const EARLIER: &str = "llm-0-prefill";
@@ -99,30 +119,39 @@ fn cache(cliques: impl IntoIterator<Item = PodClique>) -> Cache<PodClique> {
     cache
 }
 
+/// The number of references that the clique may have.
+fn limit(cliques: &Cache<PodClique>, oversized: &OversizedGangs, gang: &PodGang, name: &str) -> Option<usize> {
+    let gangs = Cache::from_objects([gang.clone()]);
+    limited_references((cliques, &gangs), oversized, ("prod", "llm-0"), name).1
+}
+
+/// The result of a reconcile of each clique.
 fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> OversizedGangs {
     let oversized = OversizedGangs::default();
-    pods_of_earlier_groups(cliques, &oversized, gang, NAME);
+    for group in &gang.spec.podgroups {
+        limit(cliques, &oversized, gang, &group.name);
+    }
     oversized
 }
 
 #[test]
 fn the_desired_pods_of_earlier_groups_get_references_first() {
     let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
-    let earlier = |cliques: &[PodClique], name: &str| {
-        pods_of_earlier_groups(&cache(cliques.iter().cloned()), &oversized, &gang, name)
-    };
+    let limit = |cliques: &[PodClique], name: &str| limit(&cache(cliques.iter().cloned()), &oversized, &gang, name);
     let both = [clique(EARLIER, MAX_PODS - 2), clique(NAME, 3)];
-    assert_eq!(earlier(&both, EARLIER), 0);
-    assert_eq!(earlier(&both, NAME), MAX_PODS - 2);
+    assert_eq!(limit(&both, EARLIER), Some(MAX_PODS));
+    assert_eq!(limit(&both, NAME), Some(2));
     assert_eq!(oversized.len(), 1);
-    assert_eq!(earlier(&[], NAME), 0, "the earlier clique does not exist");
+    assert_eq!(limit(&[clique(NAME, MAX_PODS + 1)], NAME), Some(MAX_PODS), "the earlier clique does not exist");
+    assert_eq!(limit(&[], NAME), None, "the gang fits");
+    assert_eq!(oversized.len(), 0);
 }
 
 #[test]
 fn the_pod_groups_of_a_gang_that_fits_are_not_read() {
     let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
     let cliques = cache([clique(EARLIER, MAX_PODS - 3), clique(NAME, 3)]);
-    assert_eq!(pods_of_earlier_groups(&cliques, &oversized, &gang, NAME), 0, "not the pods of the earlier group");
+    assert_eq!(limit(&cliques, &oversized, &gang, NAME), None, "not the pods of the earlier group");
     assert_eq!(oversized.len(), 0);
     let gangs = Cache::from_objects([PodGang::clone(&gang)]);
     for (before, after) in
@@ -147,14 +176,60 @@ fn a_scaled_clique_of_a_gang_above_the_limit_triggers_the_cliques_with_another_s
         let triggered = cliques_after_scaling(&cliques(after), &gangs, &oversized, &delta);
         triggered.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
     };
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 9), "[a]"), [NAME]);
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 9), "[]"), [""; 0], "it has no references to lose");
+    // The other clique has ten pods.
     assert_eq!(triggered(EARLIER, Some(MAX_PODS - 9), Some(1), "[]"), [NAME], "the gang was above the limit");
     assert_eq!(triggered(EARLIER, Some(MAX_PODS), None, "[]"), [NAME]);
-    assert_eq!(triggered(EARLIER, None, Some(MAX_PODS), "[a]"), [NAME]);
-    assert_eq!(triggered(NAME, Some(1), Some(MAX_PODS), "[a]"), [""; 0], "its group is the last");
-    assert_eq!(triggered(EARLIER, Some(1), Some(MAX_PODS - 10), "[a]"), [""; 0], "all pods have references");
-    assert_eq!(triggered(EARLIER, Some(MAX_PODS), Some(MAX_PODS), "[a]"), [""; 0], "nothing changed");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS), Some(MAX_PODS - 2), "[a]"), [NAME], "one more reference");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS), Some(MAX_PODS - 1), "[a]"), [""; 0], "as many as its share");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS - 5), Some(MAX_PODS - 6), "[a, b, c, d, e, f, g]"), [""; 0], "more");
+    assert_eq!(triggered(EARLIER, Some(MAX_PODS - 10), Some(1), "[a]"), [""; 0], "the gang was not above the limit");
+    for (scaled, before) in [(EARLIER, None), (EARLIER, Some(1)), (NAME, Some(1)), (EARLIER, Some(MAX_PODS))] {
+        let triggered = triggered(scaled, before, Some(MAX_PODS), "[a]");
+        assert_eq!(triggered, [""; 0], "an increase of {scaled} from {before:?} takes no references");
+    }
+}
+
+#[test]
+fn a_clique_that_is_scaled_repeatedly_triggers_no_clique_without_a_larger_share() {
+    let mut gang = PodGang::clone(&gang(&json!([])));
+    let groups: Vec<_> = (0..50).map(|number| format!("llm-0-g-{number}-d")).collect();
+    let group = gang.spec.podgroups[1].clone();
+    gang.spec.podgroups = groups.iter().map(|name| PodGroup { name: name.clone(), ..group.clone() }).collect();
+    // The groups 1 to 29 can have references, but their cliques are incomplete.
+    let cliques = |first: usize| {
+        let others = groups.iter().skip(1).map(|name| clique(name, 1));
+        cache(others.chain([clique("llm-0-g-0-d", first)]))
+    };
+    let oversized = oversized(&cliques(7_921), &gang);
+    assert_eq!(oversized.len(), 20, "the cliques without a share");
+    let gangs = Cache::from_objects([gang]);
+    let triggered = |from: usize, to: usize| {
+        let [old, new] = [from, to].map(|pods| Some(clique("llm-0-g-0-d", pods).into()));
+        let triggered = cliques_after_scaling(&cliques(to), &gangs, &oversized, &Delta { old, new });
+        triggered.into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+    };
+    assert_eq!(triggered(7_920, 7_921), [""; 0]);
+    assert_eq!(triggered(7_921, 7_920), ["llm-0-g-30-d"], "the only clique with a larger share");
+}
+
+#[test]
+fn references_that_other_cliques_retain_are_available_after_their_removal() {
+    let gang_of = |earlier: usize, references: &str| {
+        let mut gang = PodGang::clone(&gang(&serde_saphyr::from_str(references).expect("YAML")));
+        let reference = NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() };
+        gang.spec.podgroups[0].pod_references = vec![reference; earlier];
+        gang
+    };
+    let cliques = cache([clique(EARLIER, MAX_PODS), clique(NAME, 3)]);
+    let before = gang_of(0, "[a, b, c]");
+    assert_eq!(limit(&cliques, &OversizedGangs::default(), &before, EARLIER), Some(MAX_PODS - 3));
+    let oversized = oversized(&cliques, &before);
+    assert_eq!(oversized.len(), 1, "only the earlier clique has too few references");
+    let triggered = |old: &PodGang, new: &PodGang| triggered_by_gang(&cliques, &oversized, old, new);
+    assert_eq!(triggered(&before, &gang_of(0, "[a]")), format!("{NAME} {EARLIER}"), "two references are free");
+    assert_eq!(triggered(&gang_of(0, "[a]"), &before), NAME, "no reference is free");
+    let full = [gang_of(MAX_PODS - 1, "[a, b]"), gang_of(MAX_PODS - 1, "[a]")];
+    assert_eq!(triggered(&full[0], &full[1]), NAME, "the gang still has as many references as it may have");
 }
 
 #[test]
@@ -212,7 +287,7 @@ fn a_gang_triggers_the_cliques_of_its_changed_pod_groups() {
     let change = |before: Option<&str>, after: Option<&str>| {
         let gang = |listed: &str| gang(&serde_saphyr::from_str(listed).unwrap());
         let delta = Delta { old: before.map(gang), new: after.map(gang) };
-        cliques_of_changed_pod_groups(&delta, false).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        changed_pod_groups(&delta).into_iter().collect::<Vec<_>>().join(" ")
     };
     let both = change(None, Some("[]"));
     assert!(both.contains("llm-0-decode") && both.contains("llm-0-prefill"), "{both}");
@@ -228,7 +303,7 @@ fn a_replaced_pod_group_triggers_the_cliques_of_the_groups_behind_it() {
         let mut replaced = PodGang::clone(&gang(&json!([])));
         replaced.spec.podgroups[at].name = "llm-0-new".to_owned();
         let delta = Delta { old: Some(gang(&json!([]))), new: Some(replaced.into()) };
-        cliques_of_changed_pod_groups(&delta, false).into_iter().map(|clique| clique.name).collect::<Vec<_>>()
+        changed_pod_groups(&delta).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(replaced(0), [NAME, "llm-0-new", EARLIER]);
     assert_eq!(replaced(1), [NAME, "llm-0-new"]);
@@ -271,17 +346,17 @@ fn only_a_new_gang_requires_a_reconcile_of_its_cliques() {
 }
 
 #[test]
-fn another_number_of_pod_groups_triggers_all_cliques_of_a_gang_above_the_limit() {
-    let old = gang(&json!([]));
-    let mut new = PodGang::clone(&old);
-    new.spec.podgroups.push(PodGroup { name: "llm-0-last".to_owned(), ..old.spec.podgroups[1].clone() });
+fn another_number_of_pod_groups_triggers_the_cliques_with_a_larger_share() {
+    let two = gang(&json!([]));
+    let mut three = PodGang::clone(&two);
+    three.spec.podgroups.push(PodGroup { name: "llm-0-last".to_owned(), ..two.spec.podgroups[1].clone() });
     let of_gang = |pods: usize| cache([clique(EARLIER, pods), clique(NAME, 1)]);
-    let triggered = |pods: usize| {
+    let triggered = |pods: usize, old: &PodGang, new: &PodGang| {
         let cliques = of_gang(pods);
-        triggered_by_gang(&cliques, &oversized(&cliques, &old), &old, &new)
+        triggered_by_gang(&cliques, &oversized(&cliques, old), old, new)
     };
-    assert_eq!(triggered(1), "llm-0-last", "the gang fits");
-    assert_eq!(triggered(MAX_PODS - 1), format!("{NAME} llm-0-last {EARLIER}"), "it no longer fits");
-    let flagged = oversized(&of_gang(MAX_PODS), &old);
-    assert_eq!(triggered_by_gang(&of_gang(1), &flagged, &new, &old), format!("{NAME} llm-0-last {EARLIER}"));
+    assert_eq!(triggered(1, &two, &three), "llm-0-last", "the gang fits");
+    assert_eq!(triggered(MAX_PODS - 1, &two, &three), "llm-0-last", "no clique gets more references");
+    assert_eq!(triggered(MAX_PODS - 1, &three, &two), format!("{NAME} llm-0-last"), "one more reference");
+    assert_eq!(triggered(MAX_PODS, &three, &two), format!("llm-0-last {EARLIER}"), "the earlier clique gets it");
 }

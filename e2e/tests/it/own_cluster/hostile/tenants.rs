@@ -1,4 +1,4 @@
-//! Tenants that cause as much work as admission allows, each with sets in a namespace of its own.
+//! Tenants that cause as much work as the API server allows, each with sets in a namespace of its own.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use e2e::{Namespace, NamespaceState, fixtures, test_cluster};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Pod, Service, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::conditions;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt};
@@ -24,6 +24,8 @@ const CLIQUE_QUOTA: u32 = 100;
 const QUOTA_SETS: usize = 4;
 /// A clique and its only pod count twice in the size of a gang, which is at most 8000.
 const MAX_POD_GROUPS: usize = 4000;
+/// The pods of the clique that makes its gang too large.
+const OVERSIZED_PODS: [usize; 2] = [100, 99];
 /// A namespace that the test does not watch: each change of a large gang is an event of a megabyte.
 const UNWATCHED: &str = "e2e-hostile-groups";
 
@@ -62,6 +64,8 @@ pub(super) enum Tenant {
     ManyPods,
     /// Creates and deletes a set with a gang of very many pod groups. Its pods are created, and wait for a gate of the tenant.
     ManyPodGroups,
+    /// Has such a gang, and scales one of its cliques up and down, so that the gang is too large.
+    OversizedGang,
     /// Has many cliques that wait for quota, and deletes pods that use the quota.
     WaitingCliques,
     /// Has sets with more cliques than a quota allows, and creates and deletes a Service once a second.
@@ -69,8 +73,14 @@ pub(super) enum Tenant {
 }
 
 impl Tenant {
-    pub(super) const ALL: [Self; 5] =
-        [Self::LargePods, Self::ManyPods, Self::ManyPodGroups, Self::WaitingCliques, Self::RejectedCliques];
+    pub(super) const ALL: [Self; 6] = [
+        Self::LargePods,
+        Self::ManyPods,
+        Self::ManyPodGroups,
+        Self::OversizedGang,
+        Self::WaitingCliques,
+        Self::RejectedCliques,
+    ];
 
     /// The name of the dev cluster.
     pub(super) fn cluster(self) -> &'static str {
@@ -78,6 +88,7 @@ impl Tenant {
             Self::LargePods => "hostile-large-pods",
             Self::ManyPods => "hostile-many-pods",
             Self::ManyPodGroups => "hostile-many-pod-groups",
+            Self::OversizedGang => "hostile-oversized-gang",
             Self::WaitingCliques => "hostile-waiting-cliques",
             Self::RejectedCliques => "hostile-rejected-cliques",
         }
@@ -89,6 +100,7 @@ impl Tenant {
             Self::LargePods => format!("{large_pods} pods with a spec of {spec_bytes} bytes"),
             Self::ManyPods => format!("{gangs} gangs of {gang_pods} pods"),
             Self::ManyPodGroups => format!("a gang of {pod_groups} pod groups"),
+            Self::OversizedGang => format!("a gang of {pod_groups} pod groups that is too large"),
             Self::WaitingCliques => format!("{cliques} cliques that wait for quota"),
             Self::RejectedCliques => format!("{QUOTA_SETS} sets of {quota_cliques} cliques above a quota"),
         }
@@ -99,6 +111,10 @@ impl Tenant {
         match self {
             Self::LargePods | Self::ManyPods => create_empty_quota(ns, PODS).await,
             Self::ManyPodGroups => create_unwatched_namespace(&ns.client).await,
+            Self::OversizedGang => {
+                create_unwatched_namespace(&ns.client).await;
+                create_pod_groups(&ns.client, sizes.pod_groups).await;
+            }
             Self::WaitingCliques => {
                 create_quota(ns, PODS, POD_QUOTA).await;
                 ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
@@ -134,6 +150,10 @@ impl Tenant {
                     create_and_delete(ns, sizes.gangs, &set_of_replicas(sizes.gangs, sizes.gang_pods, 1)).await;
                 }
                 Self::ManyPodGroups => create_and_delete_pod_groups(&ns.client, sizes.pod_groups).await,
+                Self::OversizedGang => {
+                    seconds.tick().await;
+                    scale_a_clique(&ns.client).await;
+                }
                 Self::WaitingCliques => delete_a_pod(ns).await,
                 Self::RejectedCliques => {
                     seconds.tick().await;
@@ -204,6 +224,14 @@ async fn create_unwatched_namespace(client: &Client) {
 /// Creates a set with one gang, waits until the gang has references to all its pods, and deletes the set with its pods.
 async fn create_and_delete_pod_groups(client: &Client, pod_groups: usize) {
     let sets = Api::<PodCliqueSet>::namespaced(client.clone(), UNWATCHED);
+    let uid = create_pod_groups(client, pod_groups).await.uid().expect("a uid");
+    sets.delete("hostile", &DeleteParams::foreground()).await.expect("the set is deleted");
+    await_condition(sets, "hostile", conditions::is_deleted(&uid)).await.expect("the set and its pods are deleted");
+}
+
+/// Creates a set with one gang, and waits until the gang has references to all its pods.
+async fn create_pod_groups(client: &Client, pod_groups: usize) -> PodCliqueSet {
+    let sets = Api::<PodCliqueSet>::namespaced(client.clone(), UNWATCHED);
     let gangs = Api::<PodGang>::namespaced(client.clone(), UNWATCHED);
     let set = set_of_group("hostile", pod_groups, pod_groups);
     let set: PodCliqueSet = serde_saphyr::from_str(&set).expect("a set");
@@ -214,12 +242,18 @@ async fn create_and_delete_pod_groups(client: &Client, pod_groups: usize) {
         polls.tick().await;
         let gang = gangs.get_opt("hostile-0").await.expect("a response");
         if gang.as_ref().is_some_and(is_initialized) {
-            break;
+            return set;
         }
     }
-    let uid = set.uid().expect("a uid");
-    sets.delete("hostile", &DeleteParams::foreground()).await.expect("the set is deleted");
-    await_condition(sets, "hostile", conditions::is_deleted(&uid)).await.expect("the set and its pods are deleted");
+}
+
+/// Scales the first clique of the gang up and down without its scale subresource, so that admission does not check the size of the gang.
+async fn scale_a_clique(client: &Client) {
+    let cliques = Api::<PodClique>::namespaced(client.clone(), UNWATCHED);
+    for pods in OVERSIZED_PODS {
+        let scale = Patch::Merge(json!({ "spec": { "replicas": pods } }));
+        cliques.patch("hostile-0-g-0-a", &PatchParams::default(), &scale).await.expect("the clique is scaled");
+    }
 }
 
 /// Whether the gang has references to all its pods.
