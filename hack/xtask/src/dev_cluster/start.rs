@@ -33,7 +33,10 @@ impl DevCluster {
         let ports = Ports::choose(&self.dir, &binaries::cache(source)?, &names, fixed.as_slice())?;
         self.link_kubectl()?;
         match &source.kubeconfig {
-            Some(file) => self.use_cluster(file)?,
+            Some(file) => {
+                self.use_cluster(file)?;
+                self.apply_crds().await?;
+            }
             None => self.start_control_plane(source, args, &ports).await?,
         }
         let balancer = ports.get(webhooks::BALANCER).ok();
@@ -87,6 +90,9 @@ impl DevCluster {
         self.ensure(&control_plane.etcd()?).await?;
         self.ensure(&control_plane.api_server()?).await?;
         self.while_alive(self.wait_for_api_server()).await?;
+        // The garbage collector reads the kinds at its start, and later every 30 seconds. It neither releases nor awaits dependents of
+        // kinds that it does not know yet.
+        self.apply_crds().await?;
         for client in control_plane.api_clients()? {
             self.ensure(&client).await?;
         }
@@ -105,14 +111,24 @@ impl DevCluster {
         })
     }
 
-    /// Applies the manifests of the dev cluster and waits until the API server serves the CRDs and the nodes are Ready.
+    /// Applies the CRDs and waits until the API server serves them.
+    async fn apply_crds(&self) -> Result<()> {
+        let folder = workspace::root().join("crds");
+        self.while_alive(async {
+            let crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+            self.kubectl.apply(&crds).await?;
+            let wait = ["wait", "--for=condition=Established", KUBECTL_TIMEOUT, "-f", "-"];
+            self.kubectl.run_with_input(&wait, &crds).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Applies the other manifests of the dev cluster and waits until the nodes are Ready.
     async fn apply_manifests(&self, source: &Source, args: &UpArgs, balancer: Option<u16>) -> Result<()> {
         let is_own_cluster = source.kubeconfig.is_none();
-        let folder = workspace::root().join("crds");
-        let crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
-        let mut manifests = crds.clone();
+        let mut manifests = String::new();
         if is_own_cluster {
-            manifests.push_str("\n---\n");
             manifests.push_str(&std::fs::read_to_string(workspace::control_plane().join("kwok-rbac.yaml"))?);
             manifests.push_str(&nodes::manifests(args.nodes.unwrap_or(DEFAULT_NODES)));
         }
@@ -120,9 +136,9 @@ impl DevCluster {
             manifests.push_str(&services::manifests(&self.kubectl, args.config.as_deref(), balancer).await?);
         }
         self.while_alive(async {
-            self.kubectl.apply(&manifests).await?;
-            let wait = ["wait", "--for=condition=Established", KUBECTL_TIMEOUT, "-f", "-"];
-            self.kubectl.run_with_input(&wait, &crds).await?;
+            if !manifests.is_empty() {
+                self.kubectl.apply(&manifests).await?;
+            }
             if is_own_cluster {
                 self.wait_for_nodes(args.nodes).await?;
             }
