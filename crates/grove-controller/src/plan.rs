@@ -237,6 +237,8 @@ pub struct Delete {
     pub target: Target,
     /// The observed resource version, if it is a precondition too.
     pub resource_version: Option<String>,
+    /// Whether the deletion of the object ends only after that of its dependents.
+    pub is_foreground: bool,
 }
 
 /// An adoption. The executor checks by live GETs that the object has no controller and that the owner is not terminating.
@@ -319,7 +321,7 @@ impl Step {
         match self {
             Self::Create(Create { target, object: _ })
             | Self::Patch(Patch { target, change: _ })
-            | Self::Delete(Delete { target, resource_version: _ })
+            | Self::Delete(Delete { target, resource_version: _, is_foreground: _ })
             | Self::Adopt(Adopt { target, owner: _, reference: _ }) => target,
         }
     }

@@ -94,5 +94,5 @@ fn cleanup_plan(ctx: &Context<GroupOwner>, deleted: &PodCliqueScalingGroup) -> P
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }
-    plan::delete_children(&ctx.children.children(deleted))
+    plan::delete_children(deleted, &ctx.children.children(deleted))
 }

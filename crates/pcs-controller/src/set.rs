@@ -79,5 +79,5 @@ fn cleanup_plan(ctx: &Context<SetOwner>, deleted: &PodCliqueSet) -> Plan {
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }
-    plan::delete_children(&ctx.children.children(deleted))
+    plan::delete_children(deleted, &ctx.children.children(deleted))
 }

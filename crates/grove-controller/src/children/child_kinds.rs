@@ -11,7 +11,6 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use grove_api_types::deletion::awaits_dependents;
 use grove_runtime::rbac::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -90,8 +89,8 @@ impl<O: OwnerKind> ChildKinds<O> {
         filter.finish(plan)
     }
 
-    /// The plan for a terminating owner: it removes `finalizer` from the owner, and deletes its children that are not terminating. The
-    /// children stay if the deletion of the owner orphans them. If it awaits them, the garbage collector deletes them.
+    /// The plan for a terminating owner: it removes `finalizer` from the owner, and deletes its children that are not terminating, unless
+    /// its deletion orphans them.
     pub fn plan_for_terminating_owner(
         self,
         owner: &O::Object,
@@ -100,21 +99,20 @@ impl<O: OwnerKind> ChildKinds<O> {
         orphans_children: bool,
     ) -> Plan {
         let plan = Plan::new().stage(Stage::new("finalizers", Step::remove_finalizer(owner, finalizer)));
-        let keeps_children = orphans_children || awaits_dependents(owner);
-        let plan = if keeps_children { plan } else { plan.stage(self.delete_all(children)) };
+        let plan = if orphans_children { plan } else { plan.stage(self.delete_all(owner, children)) };
         plan.with_independent_stages()
     }
 
     /// The stage that deletes the children that are not terminating, as many as one plan has. If the owner is terminating, their watch
     /// events trigger the next plan.
-    fn delete_all(self, children: &ObservedChildren) -> Stage {
-        self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(children)))
+    fn delete_all(self, owner: &O::Object, children: &ObservedChildren) -> Stage {
+        self.delete_stage("children", self.0.iter().rev().flat_map(|kind| kind.delete_all(owner, children)))
     }
 
     /// The plan that deletes the children of a deleted owner. If it has as many steps as one plan has, there may be more children, and
     /// the plan has the time of the next one: no watch event triggers a reconcile of a deleted owner.
-    pub fn delete_dependents(self, children: &ObservedChildren) -> Plan {
-        let stage = self.delete_all(children);
+    pub fn delete_dependents(self, owner: &O::Object, children: &ObservedChildren) -> Plan {
+        let stage = self.delete_all(owner, children);
         let is_full = stage.steps.len() == MAX_STEPS;
         Plan::new().stage(stage).continue_after(is_full.then_some(NEXT_PLAN_DELAY))
     }
@@ -190,7 +188,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
         filter: &mut StepFilter<'_, O::Object>,
     ) -> ChildPlan;
     /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted.
-    fn delete_all(&self, children: &ObservedChildren) -> Vec<Step>;
+    fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
     /// The stage with the events about deletes of this kind.
     fn with_delete_events(&self, stage: Stage) -> Stage;
     /// The failure domain of each desired child, by name.
@@ -239,8 +237,8 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         child_plan::plan::<C>(children, expansion, budget, filter)
     }
 
-    fn delete_all(&self, children: &ObservedChildren) -> Vec<Step> {
-        child_plan::delete_all::<C>(children)
+    fn delete_all(&self, owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
+        child_plan::delete_all::<C>(owner, children)
     }
 
     fn with_delete_events(&self, stage: Stage) -> Stage {

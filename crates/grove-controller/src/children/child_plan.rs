@@ -119,8 +119,11 @@ where
 
 /// Deletes of the children of the kind that are not terminating: one request per child, for as many as one plan has. The garbage
 /// collector of Kubernetes would delete them too, but later.
-pub(super) fn delete_all<C: ChildKind>(children: &ObservedChildren) -> Vec<Step> {
-    active::<C>(children).take(MAX_STEPS).map(Step::delete_with_optimistic_lock).collect()
+pub(super) fn delete_all<C: ChildKind>(
+    owner: &<C::Owner as OwnerKind>::Object,
+    children: &ObservedChildren,
+) -> Vec<Step> {
+    active::<C>(children).take(MAX_STEPS).map(|child| Step::delete_dependent(owner, child)).collect()
 }
 
 /// The children of the kind that are not terminating.

@@ -53,9 +53,10 @@ pub(super) async fn patch_status(client: &Client, target: &Target, change: &Valu
 
 /// Deletes the object with the UID of the target, and with the resource version if the step has one.
 pub(super) async fn delete(client: &Client, delete: &Delete) -> Result<(), kube::Error> {
-    let Delete { target, resource_version } = delete;
+    let Delete { target, resource_version, is_foreground } = delete;
     let preconditions = Preconditions { uid: target.uid.clone(), resource_version: resource_version.clone() };
-    let params = DeleteParams::background().preconditions(preconditions);
+    let params = if *is_foreground { DeleteParams::foreground() } else { DeleteParams::background() };
+    let params = params.preconditions(preconditions);
     send(client, requests(target).delete(&target.name, &params)).await.map(drop)
 }
 

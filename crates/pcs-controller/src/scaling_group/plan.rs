@@ -3,6 +3,7 @@
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
+use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::children::{ObservedChildren, StepFilter};
 use grove_controller::plan::{Plan, Waiting};
 use k8s_openapi::jiff::Timestamp;
@@ -34,8 +35,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
 }
 
 /// Deletes the children of a deleted group. Do not call it if the deletion of the group orphans them.
-pub(crate) fn delete_children(children: &ObservedChildren) -> Plan {
-    CHILD_KINDS.delete_dependents(children)
+pub(crate) fn delete_children(group: &PodCliqueScalingGroup, children: &ObservedChildren) -> Plan {
+    CHILD_KINDS.delete_dependents(group, children)
 }
 
 fn set_not_found() -> Waiting {

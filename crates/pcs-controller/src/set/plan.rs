@@ -1,5 +1,6 @@
 //! Plans the next writes for a set: compares the observed children with the desired ones.
 
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{finalizers, labels};
 use grove_controller::children::{ObservedChildren, StepFilter};
 use grove_controller::plan::Plan;
@@ -33,6 +34,6 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
 }
 
 /// Deletes the children of a deleted set. Do not call it if the deletion of the set orphans them.
-pub(crate) fn delete_children(children: &ObservedChildren) -> Plan {
-    CHILD_KINDS.delete_dependents(children)
+pub(crate) fn delete_children(set: &PodCliqueSet, children: &ObservedChildren) -> Plan {
+    CHILD_KINDS.delete_dependents(set, children)
 }

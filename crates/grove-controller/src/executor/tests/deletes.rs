@@ -24,7 +24,14 @@ async fn a_delete_carries_the_uid_and_propagates_in_the_background() {
 }
 
 #[tokio::test]
-async fn a_delete_with_an_optimistic_lock_carries_the_resource_version() {
+async fn the_delete_of_a_dependent_carries_the_resource_version_and_the_propagation_of_its_owner() {
+    for (finalizers, propagation) in
+        [(vec![], "Background"), (vec!["example.com/hold", "foregroundDeletion"], "Foreground")]
+    {
+        let body = body(Step::delete_dependent(&owner(&finalizers), &object("a"))).await;
+        assert_eq!(body["preconditions"], json!({ "uid": "uid-a", "resourceVersion": "1" }), "{finalizers:?}");
+        assert_eq!(body["propagationPolicy"], propagation, "{finalizers:?}");
+    }
     let body = body(Step::delete_with_optimistic_lock(&object("a"))).await;
     assert_eq!(body["preconditions"], json!({ "uid": "uid-a", "resourceVersion": "1" }));
     assert_eq!(body["propagationPolicy"], "Background");
@@ -32,7 +39,7 @@ async fn a_delete_with_an_optimistic_lock_carries_the_resource_version() {
 
 #[tokio::test]
 async fn a_dependent_that_was_released_in_the_meantime_stays_and_the_delete_is_no_failure() {
-    let step = Step::delete_with_optimistic_lock(&object("a"));
+    let step = Step::delete_dependent(&owner(&[]), &object("a"));
     let (done, requests) = try_step(step, |_| MockResponse::error(409, "Conflict")).await;
     assert!(done.succeeded() && requests == 1, "{done:?}");
 }

@@ -261,8 +261,13 @@ fn a_terminating_group_deletes_its_cliques() {
     "]],
     );
     observed.group.metadata.finalizers = Some(vec!["foregroundDeletion".to_owned()]);
-    check(&observed, &expect![["nothing to do\n"]]);
-    observed.group.metadata.finalizers = None;
+    check(
+        &observed,
+        &expect![[r"
+        children: delete PodClique m-0-g-0-d in the foreground
+        children: delete PodClique m-0-g-0-p in the foreground
+    "]],
+    );
     observed.orphans_children = true;
     check(&observed, &expect![["nothing to do\n"]]);
 }

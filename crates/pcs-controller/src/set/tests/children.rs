@@ -67,9 +67,9 @@ fn a_plan_has_a_bounded_number_of_deletes() {
         Arc::new(service)
     }));
     assert_eq!(plan(&observed).steps().count(), 4096);
-    let deleted = delete_children(&observed.children);
+    let deleted = delete_children(&observed.set, &observed.children);
     assert_eq!((deleted.steps().count(), deleted.continue_after), (4096, Some(Duration::from_secs(1))));
-    let deleted = delete_children(&executed(new(SET)).children);
+    let deleted = delete_children(&observed.set, &executed(new(SET)).children);
     assert_eq!((deleted.steps().count(), deleted.continue_after), (8, None));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     assert_eq!(plan(&observed).steps().count(), 4096);
@@ -166,19 +166,18 @@ fn a_terminating_set_deletes_its_children_and_creates_none() {
         "]],
     );
     // A child that is already terminating is not deleted again.
+    observed.set.metadata.finalizers = Some(vec!["foregroundDeletion".into()]);
     change::<PodGang>(&mut observed, "llm-0", |gang| {
         gang.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     });
     check(
         &observed,
         &expect![[r"
-            children: delete PodClique llm-0-prefill at version 7
-            children: delete Service llm-0 at version 7
-            children: delete Service llm-1 at version 7
+            children: delete PodClique llm-0-prefill at version 7 in the foreground
+            children: delete Service llm-0 at version 7 in the foreground
+            children: delete Service llm-1 at version 7 in the foreground
         "]],
     );
-    observed.set.metadata.finalizers = Some(vec!["foregroundDeletion".into()]);
-    check(&observed, &expect![["nothing to do\n"]]);
 }
 
 #[test]
