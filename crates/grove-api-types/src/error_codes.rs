@@ -1,4 +1,7 @@
 //! The codes of `lastErrors`, as in the Go operator: they depend on the kind of the owner, the kind of the child and the verb.
+//!
+//! The entries of a set and a group come from `children/rejections.rs` of pcs-controller, those of a clique from
+//! `BackedOffCreates::last_errors` in `create_backoff.rs` of grove-controller.
 
 /// The code for a rejected write to a child of the kind `child`, which an owner of the kind `owner` controls. `verb` is the verb of
 /// the request.

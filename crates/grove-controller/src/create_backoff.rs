@@ -3,10 +3,12 @@
 //!
 //! A rejection concerns a kind or one object:
 //! - a quota rejects further objects of the kind, too. Until the backoff ends, nothing of this kind is created for the owner. The retry
-//!   uses slow start, and is earlier when an object of the namespace is deleted, since that may release quota;
-//! - a policy, a webhook or a validation rejects one object. The other objects are created. After many such rejections of a kind,
+//!   uses slow start, and is earlier when an object of the namespace is deleted, since that may release quota. The controllers do not
+//!   watch ResourceQuotas, so only the next retry notices a larger quota, after 500 ms to 1 minute (`Backoff::for_objects`);
+//! - a policy, a webhook or a validation rejects one child of a set or a group. The other children are created. After many such rejections of a kind,
 //!   nothing of it is created until the backoff ends, so that memory and the number of rejections have a bound;
-//! - if children are alike, every rejection except a name conflict concerns all of them.
+//! - if children are alike, as the pods of a clique are, every rejection except a name conflict concerns all of them. The retries try
+//!   each pod in turn (`clique/plan/creates.rs` of pclq-controller).
 //!
 //! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
 //! decides whether that reconcile sends the create. For sets and groups, `children/step_filter.rs` omits it. `rejections.rs` has the
@@ -105,7 +107,12 @@ impl BackedOffCreates {
 
     /// The retries of the executed plan, without those of kinds of which it sent no create although objects are missing: the budget of
     /// the plan was used up, or their failure domains are blocked. They prove nothing, so their backoff continues.
-    pub(crate) fn attempted(&self, plan: &Plan, result: &ExecutionResult) -> Self {
+    #[must_use]
+    pub fn attempted(&self, plan: &Plan, result: &ExecutionResult) -> Self {
+        let blocked_kinds = self.blocked_kinds.clone();
+        if self.retried_kinds.is_empty() && self.retried_objects.is_empty() {
+            return Self { blocked_kinds, ..Self::default() };
+        }
         let planned =
             plan.steps().filter(|step| matches!(step, Step::Create(_))).map(|step| &step.target().resource.kind);
         let missing: BTreeSet<_> = planned.chain(&plan.omitted_kinds).map(String::as_str).collect();
@@ -117,7 +124,7 @@ impl BackedOffCreates {
             attempted.map(|(kind, count)| (kind.clone(), *count)).collect::<BTreeMap<_, _>>()
         };
         let (retried_kinds, retried_objects) = (retain(&self.retried_kinds), retain(&self.retried_objects));
-        Self { blocked_kinds: self.blocked_kinds.clone(), retried_kinds, retried_objects, ..Self::default() }
+        Self { blocked_kinds, retried_kinds, retried_objects, ..Self::default() }
     }
 
     /// Adds the rejected creates of one kind, which wait or are due.
@@ -179,9 +186,18 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let (entries, now, mut active) = (self.entries.lock(), Instant::now(), BackedOffCreates::default());
         let Some(entry) = entries.get(&owner.uid().unwrap_or_default()) else { return active };
         let has_changed = self.children_are_alike && entry.owner_version != OwnerVersion::of(owner);
+        let wait = |backed_off: &BackedOffKind| {
+            if has_changed { Duration::ZERO } else { backed_off.due.saturating_duration_since(now) }
+        };
         for (key, backed_off) in &entry.by_kind {
-            let wait = if has_changed { Duration::ZERO } else { backed_off.due.saturating_duration_since(now) };
-            active.add(key, backed_off, wait);
+            let quota = KindKey { concerns_kind: true, ..key.clone() };
+            let is_quota_due = || entry.by_kind.get(&quota).is_some_and(|quota| wait(quota).is_zero());
+            if !key.concerns_kind && wait(backed_off).is_zero() && is_quota_due() {
+                // The retry after the quota is small, so it does not retry all of the other rejected objects of the kind.
+                active.children.extend(backed_off.rejected.children.iter().cloned());
+            } else {
+                active.add(key, backed_off, wait(backed_off));
+            }
         }
         active
     }

@@ -1,7 +1,8 @@
 //! Whether this process leads. A leader knows in advance when its leadership expires, so it stops writing in time even if
 //! no request reaches the API server.
 //!
-//! A replica without leadership is a standby. Its informers continue, so its caches stay synced. Its controllers drop their triggers
+//! At the end of the leadership the executor cancels the writes in flight, so running reconciles fail, and the controllers drop the
+//! queued keys. A replica without leadership is a standby. Its informers continue, so its caches stay synced. Its controllers drop their triggers
 //! (`grove-controller/src/controller.rs`), and its executor sends no write (`grove-controller/src/executor.rs`). When it becomes the
 //! leader, the controllers enqueue all objects (`grove-controller/src/controller/enqueue_all.rs`). A standby of webhook-server responds
 //! to admission requests, and does not rotate the certificate (`webhook-server/src/certs/rotator.rs`).

@@ -71,7 +71,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     let [all_gangs, gangs_of_cliques] = [(); 2].map(|()| gangs.clone());
-    let [oversized, oversized_gangs] = [(); 2].map(|()| ctx.oversized_gangs.clone());
+    let [limited, limited_cliques] = [(); 2].map(|()| ctx.limited_cliques.clone());
     let [base_gangs, base_gangs_of_cliques] = [(); 2].map(|()| ctx.base_gangs.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
@@ -85,11 +85,11 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         }))
         .watches(gangs.subscribe().flat_map(move |delta| {
             let scaled = base_gangs.observe_gang(&for_gangs, &all_gangs, &delta).into_iter().map(Trigger::Reconcile);
-            stream::iter(scaled.chain(cliques_of_gang(&for_gangs, &oversized, &delta)))
+            stream::iter(scaled.chain(cliques_of_gang(&for_gangs, &limited, &delta)))
         }))
         .watches(cliques.subscribe().flat_map(move |delta| {
             let scaled = base_gangs_of_cliques.observe_clique(&for_cliques, &delta).into_iter();
-            let of_gang = cliques_after_scaling(&for_cliques, &gangs_of_cliques, &oversized_gangs, &delta);
+            let of_gang = cliques_after_scaling(&for_cliques, &gangs_of_cliques, &limited_cliques, &delta);
             stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
@@ -133,7 +133,7 @@ const STATE_MAPS: [NamedCount<Context>; 11] = [
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
     ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
-    ("oversized_gangs", |ctx| ctx.oversized_gangs.len()),
+    ("limited_cliques", |ctx| ctx.limited_cliques.len()),
     ("base_gangs", |ctx| ctx.base_gangs.len()),
 ];
 
@@ -145,7 +145,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
-    ctx.oversized_gangs.forget(deleted);
+    ctx.limited_cliques.forget(&ctx.caches.cliques, deleted);
     ctx.base_gangs.forget(&ctx.caches.cliques, deleted);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();

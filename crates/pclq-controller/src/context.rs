@@ -13,7 +13,7 @@ use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
 use crate::base_gangs::BaseGangs;
-use crate::gang_pods::OversizedGangs;
+use crate::gang_pods::LimitedCliques;
 use crate::informers::PclqCaches;
 use crate::replacement_backoff::ReplacementBackoff;
 use crate::write_history::WriteHistory;
@@ -25,7 +25,7 @@ pub(crate) struct Context {
     pub(crate) write_history: WriteHistory,
     pub(crate) replacements: ReplacementBackoff,
     pub(crate) base_gangs: BaseGangs,
-    pub(crate) oversized_gangs: OversizedGangs,
+    pub(crate) limited_cliques: LimitedCliques,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
@@ -43,7 +43,7 @@ impl Context {
             write_history: WriteHistory::default(),
             replacements: ReplacementBackoff::default(),
             base_gangs: BaseGangs::default(),
-            oversized_gangs: OversizedGangs::default(),
+            limited_cliques: LimitedCliques::default(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
             clock: manager.clock(),

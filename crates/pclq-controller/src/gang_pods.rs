@@ -24,24 +24,30 @@ pub(crate) const PODS_BY_GANG: Sum<PodClique> = Sum { name: "gang-pods", value: 
 /// The cliques that have fewer references than desired pods because their gang does not fit, by namespace and name of the gang. A clone
 /// shares them.
 ///
-/// An entry ends with the next reconcile of the clique that finds no such gang, at the latest with the clique.
+/// An entry ends with the next reconcile of the clique that finds no such gang or all references, at the latest with the clique.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OversizedGangs(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
+pub(crate) struct LimitedCliques(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
-impl OversizedGangs {
+impl LimitedCliques {
     /// The number of cliques.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().values().map(BTreeSet::len).sum()
     }
 
-    /// Drops a deleted clique. Its label may have named several gangs.
-    pub(crate) fn forget(&self, deleted: &PodClique) {
-        let (namespace, name) =
-            (gang_key(deleted.metadata.namespace.as_deref().unwrap_or_default(), ""), deleted.name_any());
-        self.0.lock().retain(|gang, cliques| {
-            let was_removed = gang.starts_with(&namespace) && cliques.remove(&name);
-            !was_removed || !cliques.is_empty()
-        });
+    /// Drops a deleted clique, unless another one has its name. Its label may have named several gangs.
+    pub(crate) fn forget(&self, cliques: &Cache<PodClique>, deleted: &PodClique) {
+        let (namespace, name) = (deleted.metadata.namespace.as_deref().unwrap_or_default(), deleted.name_any());
+        if cliques.get(namespace, &name).is_some() {
+            return;
+        }
+        let prefix = gang_key(namespace, "");
+        let mut gangs = self.0.lock();
+        let of_namespace = gangs.range_mut(prefix.clone()..).take_while(|(gang, _)| gang.starts_with(&prefix));
+        let emptied = of_namespace
+            .filter_map(|(gang, cliques)| (cliques.remove(&name) && cliques.is_empty()).then(|| gang.clone()));
+        for gang in emptied.collect::<Vec<_>>() {
+            gangs.remove(&gang);
+        }
     }
 
     fn insert(&self, gang: &str, clique: &str) {
@@ -66,32 +72,33 @@ impl OversizedGangs {
     }
 }
 
-/// The gang of `clique`, and the number of references that the clique may have, or `None` if the gang fits. The pod groups before that of
-/// the clique have precedence, with the desired pods of their cliques; a clique that does not exist has none. The references that the
-/// other pod groups already have stay, so the clique gets at most the rest.
+/// The gang of `clique`, and the number of references that the clique may have, or `None` if the gang fits. Pod groups keep the references
+/// that they have. Free references go to the pod groups in their order, as many as the desired pods of their cliques; a clique that does
+/// not exist has none.
 pub(crate) fn limited_references(
     (cliques, gangs): (&Cache<PodClique>, &Cache<PodGang>),
-    oversized: &OversizedGangs,
+    limited: &LimitedCliques,
     (namespace, gang): (&str, &str),
     clique: &str,
 ) -> (Option<Arc<PodGang>>, Option<usize>) {
     let (observed, key) = (gangs.get(namespace, gang), gang_key(namespace, gang));
     if observed.as_deref().is_none_or(|gang| fits(cliques, &key, gang.spec.podgroups.len())) {
-        oversized.remove(&key, clique);
+        limited.remove(&key, clique);
         return (observed, None);
     }
     // Before the gang and the cliques are read: each later change that gives this clique more references triggers it.
-    oversized.insert(&key, clique);
+    limited.insert(&key, clique);
     let observed = gangs.get(namespace, gang);
     let groups = observed.as_deref().map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default();
     let earlier = groups.iter().take_while(|group| group.name != clique);
-    let earlier: usize = earlier.map(|group| pods_of_group(cliques, namespace, group)).sum();
-    let others = groups.iter().filter(|group| group.name != clique);
-    let of_others: usize = others.map(|group| group.pod_references.len()).sum();
-    let limit = max_references(groups).saturating_sub(earlier.max(of_others));
+    let reserved = |group: &PodGroup| pods_of_group(cliques, namespace, group).max(group.pod_references.len());
+    let of_earlier: usize = earlier.map(reserved).sum();
+    let later = groups.iter().skip_while(|group| group.name != clique).skip(1);
+    let of_later: usize = later.map(|group| group.pod_references.len()).sum();
+    let limit = max_references(groups).saturating_sub(of_earlier.saturating_add(of_later));
     let has_all = |group: &PodGroup| limit.max(group.pod_references.len()) >= pods_of_group(cliques, namespace, group);
     if groups.iter().find(|group| group.name == clique).is_none_or(has_all) {
-        oversized.remove(&key, clique);
+        limited.remove(&key, clique);
     }
     (observed, Some(limit))
 }
@@ -103,7 +110,7 @@ pub(crate) fn limited_references(
 pub(crate) fn cliques_after_scaling(
     cliques: &Cache<PodClique>,
     gangs: &Cache<PodGang>,
-    oversized: &OversizedGangs,
+    limited: &LimitedCliques,
     delta: &Delta<PodClique>,
 ) -> Vec<ObjectRef<PodClique>> {
     let [before, after] = [&delta.old, &delta.new].map(|clique| clique.as_deref().map_or(0, desired_pods));
@@ -111,38 +118,39 @@ pub(crate) fn cliques_after_scaling(
     let (namespace, name) = (scaled.namespace().unwrap_or_default(), scaled.name_any());
     let gang = scaled.labels().get(labels::POD_GANG).and_then(|gang| gangs.get(&namespace, gang));
     let Some(gang) = gang else { return Vec::new() };
-    let below_share = groups_below_share(cliques, oversized, &gang);
+    let below_share = groups_below_share(cliques, limited, &gang);
     let key = gang_key(&namespace, &gang.name_any());
     if fits(cliques, &key, gang.spec.podgroups.len()) {
-        oversized.remove_gang(&key);
+        limited.remove_gang(&key);
     }
     let others = below_share.into_iter().filter(|group| group.name != name);
     others.map(|group| ObjectRef::new(&group.name).within(&namespace)).collect()
 }
 
-/// The pod groups of the cliques that had too few references because of the limit, and have fewer than their share now. There are none
-/// while other pod groups use all references: if these get fewer, an event of the gang reports it.
+/// The pod groups of the cliques that had too few references because of the limit, and may have more now. There are none while the pod
+/// groups use all references: if these get fewer, an event of the gang reports it.
 pub(crate) fn groups_below_share<'a>(
     cliques: &Cache<PodClique>,
-    oversized: &OversizedGangs,
+    limited: &LimitedCliques,
     gang: &'a PodGang,
 ) -> Vec<&'a PodGroup> {
     let (namespace, groups) = (gang.metadata.namespace.as_deref().unwrap_or_default(), &gang.spec.podgroups);
     let key = gang_key(namespace, &gang.name_any());
-    let limited = oversized.of_gang(&key);
-    let mut left = max_references(groups);
-    if limited.is_empty() || (references(groups) >= left && !fits(cliques, &key, groups.len())) {
+    let limited = limited.of_gang(&key);
+    let is_limited = !fits(cliques, &key, groups.len());
+    let mut free = if is_limited { max_references(groups).saturating_sub(references(groups)) } else { usize::MAX };
+    if limited.is_empty() || free == 0 {
         return Vec::new();
     }
-    let is_below_share = |group: &&PodGroup| {
-        if left == 0 {
+    let may_have_more = |group: &&PodGroup| {
+        if free == 0 {
             return false;
         }
-        let share = pods_of_group(cliques, namespace, group).min(left);
-        left -= share;
-        limited.contains(&group.name) && group.pod_references.len() < share
+        let missing = pods_of_group(cliques, namespace, group).saturating_sub(group.pod_references.len());
+        free = free.saturating_sub(missing);
+        missing > 0 && limited.contains(&group.name)
     };
-    groups.iter().filter(is_below_share).collect()
+    groups.iter().filter(may_have_more).collect()
 }
 
 /// The number of references that fit into a gang beside its pod groups.

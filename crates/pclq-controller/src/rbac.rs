@@ -1,4 +1,5 @@
-//! The permissions of pclq-controller, each with its reason.
+//! The permissions of pclq-controller, each with its reason. `cargo xtask generate` (`hack/xtask/src/generate.rs`) writes them into the
+//! ClusterRole of `deploy/base/pclq-controller/rbac.yaml`.
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;

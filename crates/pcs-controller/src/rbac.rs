@@ -1,4 +1,6 @@
 //! The permissions of pcs-controller, each with its reason. Those on children are in the files of the child kinds.
+//! `cargo xtask generate` (`hack/xtask/src/generate.rs`) writes them into the
+//! ClusterRole of `deploy/base/pcs-controller/rbac.yaml`.
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};

@@ -1,4 +1,5 @@
-//! The permissions of webhook-server.
+//! The permissions of webhook-server. `cargo xtask generate` (`hack/xtask/src/generate.rs`) writes them into the
+//! ClusterRole of `deploy/base/webhook-server/rbac.yaml`.
 
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,

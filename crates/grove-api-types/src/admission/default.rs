@@ -1,4 +1,5 @@
-//! The defaults of a `PodCliqueSet` and of a `PodClique`.
+//! The defaults of a `PodCliqueSet` and of a `PodClique`, for example of `minAvailable`. An existing child keeps its minimum if the
+//! default changes: `children/minima.rs` of pcs-controller.
 
 use std::collections::BTreeMap;
 

@@ -14,6 +14,9 @@ pub const MAX_OBJECTS: u64 = 100_000;
 /// The largest size of a gang: the number of its pods and of its pod groups. The `PodGang` has a reference to each pod and an entry for
 /// each pod group, and the API server stores no object of more than 1.5 MB. The namespace and the name of a pod have at most 63
 /// characters each, so a reference needs at most 155 bytes. A pod group needs fewer bytes without its references.
+///
+/// `admission/validate/object_count.rs` checks sets, and `admission/scale.rs` checks scale requests. No controller rejects a larger gang:
+/// `gang_pods.rs` of pclq-controller omits references.
 pub const MAX_GANG_SIZE: usize = 8_000;
 
 /// Whether a gang of this size is larger than [`MAX_GANG_SIZE`].

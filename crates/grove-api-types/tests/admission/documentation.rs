@@ -91,7 +91,7 @@ fn add_file(page: &mut String, rows: &[Row], title: &str) {
 fn add_scales(page: &mut String) {
     *page += "\n## The scale subresource\n\nA scale of a set is validated like an update of its replicas. A scale of a scaling group or a clique counts the objects and the \
         startup dependencies of the whole set; the other groups and cliques count with the replicas of the template. A scale of a clique also counts its gang with the replicas of \
-        the existing cliques; if the gang of the template is already too large, that is the limit. Warnings are only about values that the scale changes.\n\n| object | from | to | `minAvailable` | case | result | source |\n|---|---|---|---|---|---|---|\n";
+        the existing cliques; if the gang of the template is larger than a gang may be, its size is the limit. Warnings are only about values that the scale changes.\n\n| object | from | to | `minAvailable` | case | result | source |\n|---|---|---|---|---|---|---|\n";
     for row in scales() {
         let min_available = row.min_available.map_or(String::new(), |min_available| min_available.to_string());
         let (target, from, to, case) = (&row.target, row.from, row.to, cell(&row.case));

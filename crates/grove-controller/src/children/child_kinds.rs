@@ -11,6 +11,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
+use grove_api_types::deletion::{awaits_dependents, is_terminating};
 use grove_runtime::rbac::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -90,7 +91,7 @@ impl<O: OwnerKind> ChildKinds<O> {
     }
 
     /// The plan for a terminating owner: it removes `finalizer` from the owner, and deletes its children that are not terminating, unless
-    /// its deletion orphans them.
+    /// its deletion orphans them, or the garbage collector must delete one of them first.
     pub fn plan_for_terminating_owner(
         self,
         owner: &O::Object,
@@ -99,8 +100,17 @@ impl<O: OwnerKind> ChildKinds<O> {
         orphans_children: bool,
     ) -> Plan {
         let plan = Plan::new().stage(Stage::new("finalizers", Step::remove_finalizer(owner, finalizer)));
-        let plan = if orphans_children { plan } else { plan.stage(self.delete_all(owner, children)) };
+        let keeps_children = orphans_children || self.awaits_garbage_collector(owner, children);
+        let plan = if keeps_children { plan } else { plan.stage(self.delete_all(owner, children)) };
         plan.with_independent_stages()
+    }
+
+    /// Whether the garbage collector may not have observed that the deletion of the owner awaits its children: it has deleted none of
+    /// them. It could observe the foreground deletion of a child first. If the owner has an owner too, the garbage collector then
+    /// suspects a cycle, and the deletion of the upper owner no longer awaits this one.
+    fn awaits_garbage_collector(self, owner: &O::Object, children: &ObservedChildren) -> bool {
+        let has_begun = || self.0.iter().any(|kind| kind.has_foreground_deletion(children));
+        awaits_dependents(owner) && !owner.owner_references().is_empty() && !has_begun()
     }
 
     /// The stage that deletes the children that are not terminating, as many as one plan has. If the owner is terminating, their watch
@@ -189,6 +199,8 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     ) -> ChildPlan;
     /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted.
     fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
+    /// Whether the deletion of a child of this kind awaits the dependents of the child.
+    fn has_foreground_deletion(&self, children: &ObservedChildren) -> bool;
     /// The stage with the events about deletes of this kind.
     fn with_delete_events(&self, stage: Stage) -> Stage;
     /// The failure domain of each desired child, by name.
@@ -239,6 +251,10 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
 
     fn delete_all(&self, owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
         child_plan::delete_all::<C>(owner, children)
+    }
+
+    fn has_foreground_deletion(&self, children: &ObservedChildren) -> bool {
+        children.of_kind::<C::Object>().any(|child| is_terminating(&**child) && awaits_dependents(&**child))
     }
 
     fn with_delete_events(&self, stage: Stage) -> Stage {

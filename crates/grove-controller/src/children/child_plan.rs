@@ -45,6 +45,7 @@ pub(super) fn plan<C: ChildKind>(
         let DesiredChild { name, failure_domain, blocked_by, build } = desired;
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
+                filter.add_omitted_kind(&kind);
                 if !filter.omits_create_for_namespace() {
                     waiting.insert(reason());
                 }

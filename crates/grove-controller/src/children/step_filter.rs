@@ -85,7 +85,11 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.waiting.extend(conflict.map(|conflict| self.conflicts.waiting(conflict)));
         // A child with a pending watch event exists.
         let is_pending = self.pending_creates.contains(kind, name);
-        if conflict.is_some() || (!is_pending && self.is_backed_off(kind, name)) {
+        if conflict.is_some() {
+            self.failed_domains.extend(failure_domain);
+            return false;
+        }
+        if !is_pending && self.is_backed_off(kind, name) {
             self.omit_create(kind, failure_domain);
             return false;
         }
@@ -109,7 +113,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.add_omitted_kind(kind);
     }
 
-    fn add_omitted_kind(&mut self, kind: &str) {
+    /// The plan omits a create of this kind.
+    pub(super) fn add_omitted_kind(&mut self, kind: &str) {
         if !self.omitted_kinds.contains(kind) {
             self.omitted_kinds.insert(kind.to_owned());
         }

@@ -1,6 +1,6 @@
 //! Deletes the dependents of deleted objects, after a live GET has confirmed the deletion ([`Executor::confirm_deleted`]).
-//! Kubernetes' garbage collector would do so too, but later. The children of an owner that is still terminating are deleted by
-//! its reconcile: see `<kind>/plan.rs`.
+//! Kubernetes' garbage collector would do so too, but later. The reconcile of an owner that is still terminating
+//! deletes its children: see `children/child_kinds.rs`.
 //!
 //! A plan has a bounded number of steps. If it lacks some of the dependents, it has the time of the next plan.
 //!

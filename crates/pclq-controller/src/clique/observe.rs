@@ -43,7 +43,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let (gang, limited_references) = gang_name.map_or((None, None), |gang| {
         let objects = (&caches.cliques, &caches.gangs);
-        limited_references(objects, &ctx.oversized_gangs, (namespace.as_str(), gang), &clique.name_any())
+        limited_references(objects, &ctx.limited_cliques, (namespace.as_str(), gang), &clique.name_any())
     });
     let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| {
         let state = ctx.base_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);

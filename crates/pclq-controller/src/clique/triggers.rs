@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::gang_pods::{OversizedGangs, groups_below_share, references};
+use crate::gang_pods::{LimitedCliques, groups_below_share, references};
 use crate::pod::labelled_clique;
 use crate::scaled_cliques::has_scaled_cliques;
 
@@ -71,7 +71,7 @@ fn gates_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> b
 /// references. They need a reconcile if the gang was created or deleted; another change of their pod groups only changes their status.
 pub(super) fn cliques_of_gang(
     cliques: &Cache<PodClique>,
-    oversized: &OversizedGangs,
+    limited: &LimitedCliques,
     delta: &Delta<PodGang>,
 ) -> Vec<Trigger<PodClique>> {
     let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
@@ -81,7 +81,7 @@ pub(super) fn cliques_of_gang(
     let has_free_references = has_other_count || references(new_groups) < references(old_groups);
     let mut names = changed_pod_groups(delta);
     if let Some(gang) = new.filter(|_| has_free_references) {
-        names.extend(groups_below_share(cliques, oversized, gang).into_iter().map(|group| group.name.as_str()));
+        names.extend(groups_below_share(cliques, limited, gang).into_iter().map(|group| group.name.as_str()));
     }
     let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
     let clique = |name| ObjectRef::new(name).within(&namespace);

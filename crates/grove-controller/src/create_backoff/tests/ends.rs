@@ -58,3 +58,21 @@ async fn a_retry_of_which_no_create_was_sent_does_not_end_its_backoff() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_retry_after_a_quota_precedes_that_of_other_rejected_objects_of_the_kind() {
+    let backoff = CreateBackoff::default();
+    let invalid = || Some(ApiError::new(422, "Invalid", "no"));
+    record(&backoff, &ExecutionResult { steps: vec![step("a", invalid(), 1), step("b", Some(quota()), 1)] });
+    tokio::time::advance(Duration::from_mins(1)).await;
+    let active = backoff.active(&object("o"));
+    assert_eq!(
+        (active.retried_kinds.len(), active.retried_objects.len(), names(&backoff)),
+        (1, 0, vec!["a".to_owned()])
+    );
+    record(&backoff, &ExecutionResult { steps: vec![step("b", None, 1)] });
+    let active = backoff.active(&object("o"));
+    assert_eq!((active.retried_kinds.len(), active.retried_objects.len(), names(&backoff)), (0, 1, vec![]));
+    record(&backoff, &ExecutionResult { steps: vec![step("a", None, 1)] });
+    assert!(backoff.is_empty());
+}

@@ -26,7 +26,7 @@ pub(super) struct ReferencesUpdate {
 /// The patch that sets the pod references to exactly the retained pods. It is first sent when the clique is complete, then
 /// whenever the references differ, but once per observed version of the gang. A gang has at most [`MAX_GANG_SIZE`] pod groups and
 /// references, because the API server rejects larger objects. The pod groups get references in their order, and those of the highest
-/// indices are omitted. A clique with more references than it may have keeps the number of those to retained pods: the stored gang
+/// indices are omitted. A retained pod keeps its reference, even if the clique has more references than it may have: the stored gang
 /// contains them, so they fit.
 pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> ReferencesUpdate {
     let missing = |waiting| ReferencesUpdate { patch: None, waiting: Some(waiting) };
@@ -40,11 +40,11 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     };
     let max_references = MAX_GANG_SIZE.saturating_sub(groups.len());
     let limit = observed.limited_references.unwrap_or(max_references);
-    let allowed = if retained.len() > limit { limit.max(referenced(group, retained)) } else { limit };
+    let (ordered, allowed) = by_precedence(group, retained, limit);
     let omitted = retained.len().saturating_sub(allowed);
     let complete = i32::try_from(retained.len()) == Ok(observed.clique.spec.replicas);
     let has_references = !group.pod_references.is_empty();
-    let references = of_pods(retained.iter().take(allowed));
+    let references = of_pods(ordered.iter().take(allowed));
     let version = &gang.metadata.resource_version;
     let is_written = version.is_some() && observed.own_writes.references_written_at == *version;
     let due = (complete || has_references) && references != group.pod_references && !is_written;
@@ -52,11 +52,18 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     ReferencesUpdate { patch, waiting: (omitted > 0).then(|| too_many(identity, max_references, omitted)) }
 }
 
-/// The number of retained pods to which the pod group already has references.
-fn referenced(group: &PodGroup, retained: &[&SlimPod]) -> usize {
+/// The retained pods, and how many of them have references. Above the limit, the pods to which the pod group already has references come
+/// first and keep them.
+fn by_precedence<'a>(group: &PodGroup, retained: &[&'a SlimPod], limit: usize) -> (Vec<&'a SlimPod>, usize) {
+    if retained.len() <= limit {
+        return (retained.to_vec(), limit);
+    }
     let stored: BTreeSet<&str> = group.pod_references.iter().map(|reference| reference.name.as_str()).collect();
-    let is_stored = |pod: &&&SlimPod| pod.metadata.name.as_deref().is_some_and(|name| stored.contains(name));
-    retained.iter().filter(is_stored).count()
+    let is_stored = |pod: &&SlimPod| pod.metadata.name.as_deref().is_some_and(|name| stored.contains(name));
+    let (mut ordered, others): (Vec<_>, Vec<_>) = retained.iter().copied().partition(is_stored);
+    let allowed = limit.max(ordered.len());
+    ordered.extend(others);
+    (ordered, allowed)
 }
 
 fn of_pods<'a>(pods: impl Iterator<Item = &'a &'a SlimPod>) -> Vec<NamespacedName> {

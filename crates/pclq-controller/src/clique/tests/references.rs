@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{NAME, check, gang, plan, snapshot};
 use crate::clique::triggers::{changed_names, changed_pod_groups, cliques_of_gang};
-use crate::gang_pods::{OversizedGangs, PODS_BY_GANG, cliques_after_scaling, limited_references};
+use crate::gang_pods::{LimitedCliques, PODS_BY_GANG, cliques_after_scaling, limited_references};
 
 /// The largest number of pods of the gang of the tests, which has two pod groups.
 const MAX_PODS: usize = MAX_GANG_SIZE - 2;
@@ -88,7 +88,7 @@ fn stored_references_to_retained_pods_are_not_removed_because_of_the_limit() {
     "]]
     .assert_eq(&plan_of("[a, b]", pods));
     expect![[r#"
-        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"},{"name":"~-b","namespace":"prod"}]}]
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-b","namespace":"prod"},{"name":"~-c","namespace":"prod"}]}]
         wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 1 pods of the clique have no reference
     "#]]
     .assert_eq(&plan_of("[b, c, deleted]", pods));
@@ -120,14 +120,14 @@ fn cache(cliques: impl IntoIterator<Item = PodClique>) -> Cache<PodClique> {
 }
 
 /// The number of references that the clique may have.
-fn limit(cliques: &Cache<PodClique>, oversized: &OversizedGangs, gang: &PodGang, name: &str) -> Option<usize> {
+fn limit(cliques: &Cache<PodClique>, oversized: &LimitedCliques, gang: &PodGang, name: &str) -> Option<usize> {
     let gangs = Cache::from_objects([gang.clone()]);
     limited_references((cliques, &gangs), oversized, ("prod", "llm-0"), name).1
 }
 
 /// The result of a reconcile of each clique.
-fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> OversizedGangs {
-    let oversized = OversizedGangs::default();
+fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> LimitedCliques {
+    let oversized = LimitedCliques::default();
     for group in &gang.spec.podgroups {
         limit(cliques, &oversized, gang, &group.name);
     }
@@ -136,7 +136,7 @@ fn oversized(cliques: &Cache<PodClique>, gang: &PodGang) -> OversizedGangs {
 
 #[test]
 fn the_desired_pods_of_earlier_groups_get_references_first() {
-    let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
+    let (gang, oversized) = (gang(&json!([])), LimitedCliques::default());
     let limit = |cliques: &[PodClique], name: &str| limit(&cache(cliques.iter().cloned()), &oversized, &gang, name);
     let both = [clique(EARLIER, MAX_PODS - 2), clique(NAME, 3)];
     assert_eq!(limit(&both, EARLIER), Some(MAX_PODS));
@@ -149,7 +149,7 @@ fn the_desired_pods_of_earlier_groups_get_references_first() {
 
 #[test]
 fn the_pod_groups_of_a_gang_that_fits_are_not_read() {
-    let (gang, oversized) = (gang(&json!([])), OversizedGangs::default());
+    let (gang, oversized) = (gang(&json!([])), LimitedCliques::default());
     let cliques = cache([clique(EARLIER, MAX_PODS - 3), clique(NAME, 3)]);
     assert_eq!(limit(&cliques, &oversized, &gang, NAME), None, "not the pods of the earlier group");
     assert_eq!(oversized.len(), 0);
@@ -213,6 +213,27 @@ fn a_clique_that_is_scaled_repeatedly_triggers_no_clique_without_a_larger_share(
 }
 
 #[test]
+fn a_free_reference_is_for_the_first_clique_that_lacks_one() {
+    let mut gang = PodGang::clone(&gang(&json!([])));
+    let last = PodGroup { name: "llm-0-last".to_owned(), ..gang.spec.podgroups[1].clone() };
+    gang.spec.podgroups.push(last);
+    let reference = NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() };
+    gang.spec.podgroups[2].pod_references = vec![reference.clone(); MAX_PODS - 1];
+    let cliques = cache([clique(EARLIER, 1), clique(NAME, 1), clique("llm-0-last", MAX_PODS - 1)]);
+    let full = gang.clone();
+    let limits = |gang: &PodGang, limited: &LimitedCliques| {
+        [EARLIER, NAME, "llm-0-last"].map(|name| limit(&cliques, limited, gang, name))
+    };
+    let limited = LimitedCliques::default();
+    assert_eq!(limits(&full, &limited), [Some(0), Some(0), Some(MAX_PODS - 3)]);
+    assert_eq!(limited.len(), 2, "the last clique has all its references");
+    gang.spec.podgroups[2].pod_references.pop();
+    assert_eq!(limits(&gang, &limited.clone()), [Some(1), Some(0), Some(MAX_PODS - 3)]);
+    let triggered = triggered_by_gang(&cliques, &oversized(&cliques, &full), &full, &gang);
+    assert_eq!(triggered, format!("llm-0-last {EARLIER}"), "the last clique because of its own pod group");
+}
+
+#[test]
 fn references_that_other_cliques_retain_are_available_after_their_removal() {
     let gang_of = |earlier: usize, references: &str| {
         let mut gang = PodGang::clone(&gang(&serde_saphyr::from_str(references).expect("YAML")));
@@ -222,7 +243,7 @@ fn references_that_other_cliques_retain_are_available_after_their_removal() {
     };
     let cliques = cache([clique(EARLIER, MAX_PODS), clique(NAME, 3)]);
     let before = gang_of(0, "[a, b, c]");
-    assert_eq!(limit(&cliques, &OversizedGangs::default(), &before, EARLIER), Some(MAX_PODS - 3));
+    assert_eq!(limit(&cliques, &LimitedCliques::default(), &before, EARLIER), Some(MAX_PODS - 3));
     let oversized = oversized(&cliques, &before);
     assert_eq!(oversized.len(), 1, "only the earlier clique has too few references");
     let triggered = |old: &PodGang, new: &PodGang| triggered_by_gang(&cliques, &oversized, old, new);
@@ -323,7 +344,7 @@ fn an_event_of_a_gang_reads_each_of_its_pod_groups_once() {
 }
 
 /// The names of the triggered cliques, with `!` if they need a reconcile.
-fn triggered_by_gang(cliques: &Cache<PodClique>, oversized: &OversizedGangs, old: &PodGang, new: &PodGang) -> String {
+fn triggered_by_gang(cliques: &Cache<PodClique>, oversized: &LimitedCliques, old: &PodGang, new: &PodGang) -> String {
     let delta = Delta { old: Some(old.clone().into()), new: Some(new.clone().into()) };
     let triggers = cliques_of_gang(cliques, oversized, &delta).into_iter().map(|trigger| match trigger {
         Trigger::Reconcile(clique) | Trigger::Retry(clique) => format!("{}!", clique.name),
@@ -335,7 +356,7 @@ fn triggered_by_gang(cliques: &Cache<PodClique>, oversized: &OversizedGangs, old
 #[test]
 fn only_a_new_gang_requires_a_reconcile_of_its_cliques() {
     let cliques = cache([]);
-    let triggered = |old: &PodGang, new: &PodGang| triggered_by_gang(&cliques, &OversizedGangs::default(), old, new);
+    let triggered = |old: &PodGang, new: &PodGang| triggered_by_gang(&cliques, &LimitedCliques::default(), old, new);
     let (old, mut other_minimum) = (gang(&json!([])), PodGang::clone(&gang(&json!([]))));
     assert_eq!(triggered(&old, &gang(&json!(["a"]))), NAME);
     other_minimum.spec.podgroups[1].min_replicas = 2;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::{Create, Step, Target};
 use grove_runtime::api_error::ApiError;
@@ -161,6 +162,8 @@ fn a_clique_is_created_after_its_gang() {
         wait: PodGangNotFound PodGang m-0-g-1 does not exist
     "]],
     );
+    let omitted = plan(&observed).omitted_kinds;
+    assert!(omitted.contains("PodClique"), "the retry of a rejected PodClique does not end without its create");
 }
 
 #[test]
@@ -260,16 +263,30 @@ fn a_terminating_group_deletes_its_cliques() {
         children: delete PodClique m-0-g-0-p
     "]],
     );
+    observed.orphans_children = true;
+    check(&observed, &expect![["nothing to do\n"]]);
+}
+
+#[test]
+fn the_garbage_collector_deletes_the_first_clique_of_a_foreground_deletion() {
+    let mut observed = executed(new(1));
+    observed.group.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     observed.group.metadata.finalizers = Some(vec!["foregroundDeletion".to_owned()]);
+    observed.group.metadata.owner_references = observed.set.as_ref().map(controller_owner_reference);
+    check(&observed, &expect![["nothing to do\n"]]);
+    change(&mut observed, "m-0-g-0-d", |clique| {
+        clique.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    });
+    check(&observed, &expect![["nothing to do\n"]]);
+    change(&mut observed, "m-0-g-0-d", |clique| {
+        clique.metadata.finalizers = Some(vec!["foregroundDeletion".to_owned()]);
+    });
     check(
         &observed,
         &expect![[r"
-        children: delete PodClique m-0-g-0-d in the foreground
         children: delete PodClique m-0-g-0-p in the foreground
     "]],
     );
-    observed.orphans_children = true;
-    check(&observed, &expect![["nothing to do\n"]]);
 }
 
 #[test]

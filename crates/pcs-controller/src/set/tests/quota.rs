@@ -52,7 +52,7 @@ impl Simulation {
         observed.backed_off = backoff.active(&observed.set);
         let plan = plan(observed);
         let result = executor.execute(&observed.set, &plan).await;
-        backoff.record(&observed.set, &observed.backed_off, &result);
+        backoff.record(&observed.set, &observed.backed_off.attempted(&plan, &result), &result);
         let created = result.steps.iter().filter(|step| step.result.is_ok());
         let created: BTreeSet<_> =
             created.map(|step| (step.target.resource.kind.as_str(), step.target.name.as_str())).collect();
