@@ -1,12 +1,14 @@
-//! Creates of children that the API server rejected. Each owner retries them with exponential backoff. In a terminating namespace a
-//! plan has no creates. So the API server rejects only creates that were sent before the watch event of that namespace.
+//! Creates of children that the API server rejected. Each owner retries them with exponential backoff, after 500 ms to 1 minute
+//! (`Backoff::for_objects`). In a terminating namespace a plan has no creates. So the API server rejects only creates that were sent
+//! before the watch event of that namespace.
 //!
 //! A rejection concerns a kind or one object:
 //! - a quota rejects further objects of the kind, too. Until the backoff ends, nothing of this kind is created for the owner. The retry
 //!   uses slow start, and is earlier when an object of the namespace is deleted, since that may release quota. The controllers do not
-//!   watch `ResourceQuota`s, so only the next retry notices a larger quota, after 500 ms to 1 minute (`Backoff::for_objects`);
-//! - a policy, a webhook or a validation rejects one child of a set or a group. The other children are created. After many such rejections of a kind,
-//!   nothing of it is created until the backoff ends, so that memory and the number of rejections have a bound;
+//!   watch `ResourceQuota`s, so only the next retry notices a larger quota;
+//! - a policy, a webhook, a validation or a missing permission (403) rejects one child of a set or a group. Later creates of its replica
+//!   (failure domain) wait. All other children are created. After many such rejections of a kind, nothing of it is created until the
+//!   backoff ends, so that memory and the number of rejections have a bound;
 //! - if children are alike, as the pods of a clique are, every rejection except a name conflict concerns all of them. The retries try
 //!   each pod in turn (`clique/plan/creates.rs` of pclq-controller).
 //!

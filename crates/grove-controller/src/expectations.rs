@@ -3,6 +3,8 @@
 //! Like client-go's `UIDTrackingControllerExpectations`, they prevent a controller from creating a child twice. They track UIDs
 //! instead of counts, so that an event of another object with the same name fulfils nothing. If they are lost, each child
 //! costs at most one rejected create: its name is a function of the observed state, so a second create has the same name.
+//!
+//! A plan omits a create while it is pending: `children/step_filter.rs`, and for pods `clique/plan/creates.rs` of pclq-controller.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,9 @@
 //! no request reaches the API server.
 //!
 //! At the end of the leadership the executor cancels the writes in flight, so running reconciles fail, and the controllers drop the
-//! queued keys. A replica without leadership is a standby. Its informers continue, so its caches stay synced. Its controllers drop their triggers
+//! queued keys. The process stays a standby, or exits if another replica acquired the Lease (`LeadershipLost` in `leader_election.rs`).
+//!
+//! A replica without leadership is a standby. Its informers continue, so its caches stay synced. Its controllers drop their triggers
 //! (`grove-controller/src/controller.rs`), and its executor sends no write (`grove-controller/src/executor.rs`). When it becomes the
 //! leader, the controllers enqueue all objects (`grove-controller/src/controller/enqueue_all.rs`). A standby of webhook-server responds
 //! to admission requests, and does not rotate the certificate (`webhook-server/src/certs/rotator.rs`).

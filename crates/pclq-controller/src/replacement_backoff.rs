@@ -1,7 +1,8 @@
 //! The exponential backoff of replacements: pods that end soon after they started are not replaced in a loop. Like the backoff of
 //! a kubelet for containers, it begins with 10 s and doubles up to 5 min, for each index of a clique.
 //!
-//! A replacement is due that long after the creation of the pod that ended. So a pod that ran longer is replaced at once. So is an
+//! A replacement is due that long after the creation of the pod that ended. Until then the ended pod stays. Then one plan deletes it
+//! (function `finished` in `clique/plan.rs`) and creates its replacement. So a pod that ran longer is replaced at once. So is an
 //! ended pod that a user deleted before its replacement was due, but it still counts. Each further such deletion at the index has a
 //! growing delay, too: otherwise a client that deletes every ended pod would end the backoff.
 

@@ -2,8 +2,8 @@
 //!
 //! In mode `auto`, a Secret contains the certificate and its CA. All replicas serve the certificate of the Secret. The
 //! leader rotates both and injects the CA bundle into the webhook configurations: [`plan`] decides the next step,
-//! [`execute`] executes it, and [`rotator`] is the loop. In mode `manual`, [`cert_watcher`] reads the certificate from
-//! files.
+//! [`execute`] executes it, and [`rotator`] is the loop. `--certificate-period` and `--ca-period` (`args.rs`) set the periods.
+//! In mode `manual`, [`cert_watcher`] reads the certificate from files.
 
 use std::time::Duration;
 

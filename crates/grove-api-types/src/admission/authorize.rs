@@ -1,5 +1,6 @@
 //! The protection of managed objects: only Grove's accounts and the exempt users may change them. Every user may delete pods,
 //! remove finalizers, and change the managed objects of a set that disables the protection.
+//! The protection is off by default; `configuration/authorizer.rs` has its switch and the exempt users.
 //!
 //! `webhook-server/src/args.rs` has the names of Grove's accounts. `webhook-server/src/webhook_configurations.rs` has the kinds and the
 //! operations, without subresources: every user with the permission may scale a clique or a scaling group.

@@ -1,4 +1,5 @@
-//! The table of the child kinds of an owner.
+//! The table of the child kinds of an owner, and the plans over all of its rows: create, patch, scale-in, and the deletion of the
+//! children of a terminating owner.
 
 use std::{
     collections::BTreeMap,
@@ -91,7 +92,8 @@ impl<O: OwnerKind> ChildKinds<O> {
     }
 
     /// The plan for a terminating owner: it removes `finalizer` from the owner, and deletes its children that are not terminating, unless
-    /// its deletion orphans them, or the garbage collector must delete one of them first.
+    /// its deletion orphans them, or the garbage collector must delete one of them first. In a foreground deletion, the deletes are in
+    /// the foreground, too (`Step::delete_dependent` in `plan/deletes.rs`), so the owner stays until the last pod is deleted.
     pub fn plan_for_terminating_owner(
         self,
         owner: &O::Object,

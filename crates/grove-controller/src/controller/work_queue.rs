@@ -1,5 +1,6 @@
 //! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles and
-//! these before writes of progress.
+//! these before writes of progress. Reconciles are in order of arrival, status-only reconciles and progress in order of their due
+//! time. A status-only reconcile that has waited [`StatusPolicy::max_wait`], and progress at its deadline, run first.
 //!
 //! A key is in one of these states: queued, delayed until a time, or processed by a worker. A delayed key has a time of each
 //! priority. A trigger that arrives while a worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it

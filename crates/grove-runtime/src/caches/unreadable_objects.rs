@@ -1,7 +1,9 @@
 //! Objects that exist in the API server and that could not be decoded.
 //!
 //! One such object must not affect any other. So each object of a list and of a watch is decoded on its own. The cache keeps the last
-//! state of the object that could be decoded (`indexer.rs`). ADR 19 lists what the owner of the object does.
+//! state of the object that could be decoded (`indexer.rs`). ADR 19 lists what the owner of the object does: it
+//! neither creates nor patches the object, and reports a name conflict (`name_conflict.rs` and `children/step_filter.rs` of
+//! grove-controller).
 
 use std::{collections::BTreeMap, sync::Arc};
 

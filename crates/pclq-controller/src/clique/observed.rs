@@ -115,7 +115,8 @@ impl Observed {
         self.pods.iter().chain(&self.orphans).chain(&self.tombstones).map(Arc::as_ref)
     }
 
-    /// Why the pods of the clique keep their scheduling gate; `None` if the gate is to be removed.
+    /// Why the pods of the clique keep their scheduling gate; `None` if the gate is to be removed. `base_gangs.rs` decides
+    /// whether the base gang is scheduled.
     pub(crate) fn gating_reason(&self) -> Option<String> {
         let BaseGang { name, state } = self.base_gang.as_ref()?;
         match state {

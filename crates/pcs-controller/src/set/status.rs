@@ -67,7 +67,8 @@ fn terminating_namespace(plan: &Plan) -> Option<(&'static str, String)> {
     Some((waiting.reason, waiting.message.clone()))
 }
 
-/// Every change of a set's status is written at once: its cliques and groups already throttle theirs.
+/// Every change of a set's status is significant, so the throttle of progress does not delay it: its cliques and groups already throttle
+/// their progress.
 pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> StatusChange {
     StatusChange::Significant
 }

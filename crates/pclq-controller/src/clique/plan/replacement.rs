@@ -1,4 +1,5 @@
-//! The replacement of pods that ended soon after they started. `replacement_backoff.rs` computes the delays.
+//! Which replacements of pods wait, and the message about them. `replacement_backoff.rs` computes the delays. Function `finished` in
+//! `clique/plan.rs` deletes the ended pods.
 
 use std::time::Duration;
 
