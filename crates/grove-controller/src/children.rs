@@ -25,6 +25,7 @@ pub use self::{
 use crate::{
     plan::{Step, Waiting},
     predicates,
+    status_patch::StatusOwnership,
 };
 
 /// A kind of owners.
@@ -33,6 +34,8 @@ pub trait OwnerKind: 'static {
     type Object: Resource<DynamicType = ()> + Send + Sync + 'static;
     /// What an owner expands to: the input of the desired state of all its children.
     type Expansion<'a>;
+    /// Which services write the status of the owner.
+    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::Exclusive;
 }
 
 /// One kind of children of one kind of owners.

@@ -48,23 +48,26 @@ pub struct ConditionUpdate {
     pub observed_generation: Option<i64>,
 }
 
-/// Replaces the condition of this type. The transition time changes only with the status.
+/// Replaces the condition of this type, or appends it. The transition time changes only with the status.
 pub fn set_status_condition(conditions: &mut Vec<Condition>, update: ConditionUpdate, now: Timestamp) {
     let ConditionUpdate { type_, status, reason, message, observed_generation } = update;
-    let old = conditions.iter().position(|old| old.type_ == type_).map(|at| conditions.remove(at));
-    let since = match old {
-        Some(old) if old.status == status.as_str() => old.last_transition_time,
+    let old = conditions.iter_mut().find(|old| old.type_ == type_);
+    let since = match &old {
+        Some(old) if old.status == status.as_str() => old.last_transition_time.clone(),
         _ => Time(now),
     };
-    conditions.push(Condition {
+    let new = Condition {
         type_: type_.into(),
         status: status.as_str().into(),
         reason,
         message,
         observed_generation,
         last_transition_time: since,
-    });
-    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    };
+    match old {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
 }
 
 /// Removes the condition of this type, if it exists.
@@ -111,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_sorted_by_type() {
+    fn a_condition_keeps_its_position() {
         let mut conditions = vec![];
-        for type_ in ["Ready", "Available", "Scheduled"] {
+        for type_ in ["Ready", "Available", "Scheduled", "Ready"] {
             set_status_condition(&mut conditions, update(type_, true, "X"), at(1));
         }
         let types: Vec<_> = conditions.iter().map(|condition| condition.type_.as_str()).collect();
-        assert_eq!(types, ["Available", "Ready", "Scheduled"]);
+        assert_eq!(types, ["Ready", "Available", "Scheduled"]);
         assert!(is_status_condition_true(&conditions, "Ready"));
         remove_status_condition(&mut conditions, "Ready");
         assert!(!is_status_condition_true(&conditions, "Ready"));

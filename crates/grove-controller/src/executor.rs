@@ -27,17 +27,17 @@ use grove_runtime::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
-use self::{execution_result::Effect, stage_events::stage_events, step_queue::StepQueue};
+use self::{changes::has_test, execution_result::Effect, stage_events::stage_events, step_queue::StepQueue};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
-    merge_patch::create_merge_patch,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
+    status_patch::{StatusOwnership, status_patch},
 };
 
 /// Writes that are in flight at the same time.
@@ -132,28 +132,34 @@ impl Executor {
 
     /// Patches the difference between the `old` status and the `new` one, and returns whether the object has the new one then.
     ///
-    /// The patch carries the resourceVersion of `object`. If the object has changed or was deleted, the server rejects
-    /// the patch, and the watch event of that change triggers the next reconcile. A status therefore never reaches a later
-    /// object of the same name.
+    /// The patch tests what the caller observed ([`status_patch`](crate::status_patch)). If that has changed or the object was deleted,
+    /// the server rejects the patch, and the watch event of that change triggers the next reconcile. A status therefore never
+    /// reaches a later object of the same name.
     ///
     /// # Errors
     /// If the server rejects the patch for another reason, or does not respond.
-    pub async fn patch_status<K, S>(&self, object: &K, old: Option<&S>, new: &S) -> Result<bool, Error>
+    pub async fn patch_status<K, S>(
+        &self,
+        object: &K,
+        old: Option<&S>,
+        new: &S,
+        ownership: StatusOwnership,
+    ) -> Result<bool, Error>
     where
         K: Resource<DynamicType = ()>,
         S: Serialize,
     {
         let old = old.map(serde_json::to_value).transpose().map_err(Error::Serialize)?.unwrap_or(Value::Null);
         let new = serde_json::to_value(new).map_err(Error::Serialize)?;
-        let Some(change) = create_merge_patch(&old, &new) else { return Ok(true) };
+        let Some(patch) = status_patch(object, &old, &new, ownership) else { return Ok(true) };
         let target = Target::of(object);
-        let patch = json!({ "metadata": { "resourceVersion": object.resource_version() }, "status": change });
         let written = self.write("patch", &target, async {
             requests::patch_status(&self.client, &target, &patch).await.map(|()| Effect::Applied)
         });
         match written.await {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.code, 404 | 409) => Ok(false),
+            Err(error) if error.is_failed_test && has_test(&patch) => Ok(false),
             Err(error) => Err(Error::Write { target: Box::new(target), error }),
         }
     }

@@ -36,6 +36,7 @@ pub mod api_latency;
 pub mod reconcile_error;
 pub mod requeue;
 pub mod status_counts;
+pub mod status_patch;
 pub mod status_policy;
 pub mod status_throttle;
 pub mod status_writer;

@@ -11,6 +11,7 @@ use crate::{
     plan::Plan,
     reconcile_error::ReconcileError,
     requeue::Requeue,
+    status_patch::StatusOwnership,
     status_policy::StatusPolicy,
     status_throttle::{ProgressDelay, StatusChange, StatusThrottle},
 };
@@ -32,13 +33,20 @@ pub struct ExecutedPlan<'a> {
 pub struct StatusWriter {
     executor: Executor,
     throttle: StatusThrottle,
+    ownership: StatusOwnership,
 }
 
 impl StatusWriter {
     /// A writer without delayed statuses.
     pub fn new(executor: Executor, policy: StatusPolicy) -> Self {
         let throttle = StatusThrottle::new(policy, executor.api_latency());
-        Self { executor, throttle }
+        Self { executor, throttle, ownership: StatusOwnership::default() }
+    }
+
+    /// The same writer for a kind whose statuses have this ownership. Default: [`StatusOwnership::Exclusive`].
+    #[must_use]
+    pub fn with_ownership(self, ownership: StatusOwnership) -> Self {
+        Self { ownership, ..self }
     }
 
     /// Writes the status after a plan was executed, and returns when to reconcile the object again. `status` computes the new
@@ -107,7 +115,7 @@ impl StatusWriter {
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
-        if self.executor.patch_status(object, old, new).await? {
+        if self.executor.patch_status(object, old, new, self.ownership).await? {
             self.throttle.forget(object);
         }
         Ok(None)

@@ -41,7 +41,8 @@ impl<O: OwnerKind> Context<O> {
         let context = Arc::new(Self {
             caches: caches.clone(),
             children: ChildTracker::new(kinds, &caches.informers, owners),
-            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
+            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT)
+                .with_ownership(O::STATUS_OWNERSHIP),
             executor,
             clock: manager.clock(),
             default_scheduler: manager.config().schedulers.default_profile,

@@ -51,7 +51,8 @@ impl Executor {
     }
 }
 
-fn has_test(change: &PatchBody) -> bool {
+/// Whether the patch tests observed values, so that it can fail because they have changed.
+pub(super) fn has_test(change: &PatchBody) -> bool {
     let PatchBody::Json(patch) = change else { return false };
     patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
 }

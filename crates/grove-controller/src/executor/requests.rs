@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
     core::{DynamicObject, Request as Requests, request},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::plan::{Delete, Manifest, PatchBody, Target};
@@ -35,20 +35,20 @@ pub(super) async fn create(client: &Client, target: &Target, object: &Manifest) 
 }
 
 pub(super) async fn patch(client: &Client, target: &Target, change: &PatchBody) -> Result<(), kube::Error> {
-    match change {
-        PatchBody::Merge(value) => send_patch(client, target, &Patch::Merge(value)).await,
-        PatchBody::Json(operations) => send_patch(client, target, &Patch::<()>::Json(operations.clone())).await,
-    }
-}
-
-async fn send_patch(client: &Client, target: &Target, patch: &Patch<impl Serialize>) -> Result<(), kube::Error> {
-    send(client, requests(target).patch(&target.name, &PatchParams::default(), patch)).await.map(drop)
-}
-
-pub(super) async fn patch_status(client: &Client, target: &Target, change: &Value) -> Result<(), kube::Error> {
-    let patch = Patch::Merge(change);
-    let request = requests(target).patch_subresource("status", &target.name, &PatchParams::default(), &patch);
+    let request = requests(target).patch(&target.name, &PatchParams::default(), &body(change));
     send(client, request).await.map(drop)
+}
+
+pub(super) async fn patch_status(client: &Client, target: &Target, change: &PatchBody) -> Result<(), kube::Error> {
+    let request = requests(target).patch_subresource("status", &target.name, &PatchParams::default(), &body(change));
+    send(client, request).await.map(drop)
+}
+
+fn body(change: &PatchBody) -> Patch<&Value> {
+    match change {
+        PatchBody::Merge(value) => Patch::Merge(value),
+        PatchBody::Json(operations) => Patch::Json(operations.clone()),
+    }
 }
 
 /// Deletes the object with the UID of the target, and with the resource version if the step has one.

@@ -302,9 +302,9 @@ async fn a_status_is_patched_only_if_it_differs() {
     pod.metadata.resource_version = Some("7".into());
     let old = PodStatus { phase: Some("Running".into()), reason: Some("R".into()), ..PodStatus::default() };
     let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
-    assert!(executor.patch_status(&pod, Some(&old), &old).await.unwrap());
+    assert!(executor.patch_status(&pod, Some(&old), &old, StatusOwnership::Exclusive).await.unwrap());
     assert!(log.requests().is_empty());
-    assert!(executor.patch_status(&pod, Some(&old), &new).await.unwrap());
+    assert!(executor.patch_status(&pod, Some(&old), &new, StatusOwnership::Exclusive).await.unwrap());
     assert_eq!(log.methods_and_names(), ["PATCH status"]);
     let precondition = json!({ "resourceVersion": "7" });
     assert_eq!(
@@ -319,12 +319,12 @@ async fn a_status_patch_fails_unless_the_object_was_deleted_or_changed_in_the_me
     let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
     for code in [404, 409] {
         let (superseded, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(!superseded.patch_status(&pod, None, &new).await.unwrap());
+        assert!(!superseded.patch_status(&pod, None, &new, StatusOwnership::Exclusive).await.unwrap());
         assert_eq!(log.requests().len(), 1);
     }
     for code in [429, 500] {
         let (rejecting, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(rejecting.patch_status(&pod, None, &new).await.is_err());
+        assert!(rejecting.patch_status(&pod, None, &new, StatusOwnership::Exclusive).await.is_err());
         assert_eq!(log.requests().len(), 1);
     }
 }

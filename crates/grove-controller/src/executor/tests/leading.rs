@@ -21,7 +21,7 @@ async fn a_standby_sends_no_request() {
     let done = executor.execute(&object("subject"), &creates(3)).await;
     assert!(done.failures().all(|failure| failure.reason == ApiError::NOT_LEADING));
     let status = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
-    assert!(executor.patch_status(&Pod::default(), None, &status).await.is_err());
+    assert!(executor.patch_status(&Pod::default(), None, &status, StatusOwnership::Exclusive).await.is_err());
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }
 
