@@ -10,6 +10,7 @@
 
 mod changes;
 mod execution_result;
+mod patch_combiner;
 mod requests;
 mod stage_events;
 mod step_queue;
@@ -25,14 +26,17 @@ use grove_runtime::{
     metrics::Metrics,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Resource};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
-use self::{changes::has_test, execution_result::Effect, stage_events::stage_events, step_queue::StepQueue};
+use self::{
+    changes::has_test, execution_result::Effect, patch_combiner::PatchCombiner, stage_events::stage_events,
+    step_queue::StepQueue,
+};
 use crate::{
     api_latency::ApiLatency,
     events::EventBroadcaster,
@@ -64,13 +68,22 @@ pub struct Executor {
     permits: Arc<Semaphore>,
     leadership: Leadership,
     latency: ApiLatency,
+    combiner: PatchCombiner,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`MAX_IN_FLIGHT_WRITES`] requests at a time.
     pub fn new(client: Client, events: EventBroadcaster, metrics: Metrics) -> Self {
         let (permits, leadership) = (Arc::new(Semaphore::new(MAX_IN_FLIGHT_WRITES)), Leadership::always());
-        Self { client, events, metrics, permits, leadership, latency: ApiLatency::default() }
+        Self {
+            client,
+            events,
+            metrics,
+            permits,
+            leadership,
+            latency: ApiLatency::default(),
+            combiner: PatchCombiner::default(),
+        }
     }
 
     /// The same executor, which writes only while the process leads. The end of the leadership cancels writes in flight.
@@ -87,6 +100,11 @@ impl Executor {
     #[must_use]
     pub fn with_latency_tracker(self, latency: ApiLatency) -> Self {
         Self { latency, ..self }
+    }
+
+    /// The number of objects with a JSON patch in flight.
+    pub(crate) fn patched_objects(&self) -> usize {
+        self.combiner.len()
     }
 
     /// Returns when no write is in flight.

@@ -120,7 +120,7 @@ fn test<'a>(path: impl IntoIterator<Item = &'a str>, value: Value) -> PatchOpera
 }
 
 fn add(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path.iter().copied()), value })
 }
 
 fn without_nulls(status: &Map<String, Value>) -> Map<String, Value> {
@@ -188,10 +188,13 @@ mod tests {
 
     #[test]
     fn a_patch_fails_if_the_observed_value_is_not_the_live_one() {
-        let (old, new) = (json!({ "phase": "Pending", "conditions": [condition("A", "Old"), condition("B", "Old")] }), "New");
+        let (old, new) =
+            (json!({ "phase": "Pending", "conditions": [condition("A", "Old"), condition("B", "Old")] }), "New");
         let changed = json!({ "phase": "Pending", "conditions": [condition("A", new), condition("B", "Old")] });
-        let other_position = json!({ "phase": "Pending", "conditions": [condition("B", "Old"), condition("A", "Old")] });
-        let other_reason = json!({ "phase": "Pending", "conditions": [condition("A", "Other"), condition("B", "Old")] });
+        let other_position =
+            json!({ "phase": "Pending", "conditions": [condition("B", "Old"), condition("A", "Old")] });
+        let other_reason =
+            json!({ "phase": "Pending", "conditions": [condition("A", "Other"), condition("B", "Old")] });
         for live in [json!({ "phase": "Pending" }), other_position, other_reason, Value::Null] {
             assert_eq!(patched(&old, &changed, &live), None, "{live}");
         }

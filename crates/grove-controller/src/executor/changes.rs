@@ -6,19 +6,30 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::{Executor, execution_result::Effect, requests};
-use crate::plan::{Adopt, Delete, Patch, PatchBody};
+use crate::plan::{Adopt, Delete, Patch, PatchBody, Target};
 
 impl Executor {
     pub(super) async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
-        let patched = self.write("patch", target, async {
-            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
-        });
-        match patched.await {
+        let patched = match change {
+            PatchBody::Merge(_) => self.send_patch(target, change).await,
+            PatchBody::Json(operations) => {
+                let send = async |operations| self.send_patch(target, &PatchBody::Json(operations)).await;
+                self.combiner.patch(target, operations, send).await
+            }
+        };
+        match patched {
             // Another client changed the object first. The watch event of its write triggers the next reconcile.
             Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
             Err(error) if error.is_failed_test && has_test(change) => Ok(Effect::Superseded),
             other => other,
         }
+    }
+
+    async fn send_patch(&self, target: &Target, change: &PatchBody) -> Result<Effect, ApiError> {
+        let patched = self.write("patch", target, async {
+            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
+        });
+        patched.await
     }
 
     pub(super) async fn delete(&self, delete: &Delete) -> Result<Effect, ApiError> {
