@@ -48,7 +48,7 @@ pub struct ConditionUpdate {
     pub observed_generation: Option<i64>,
 }
 
-/// Replaces the condition of this type, or appends it. The transition time changes only with the status.
+/// Replaces the condition of this type, or inserts it in the order of the types. The transition time changes only with the status.
 pub fn set_status_condition(conditions: &mut Vec<Condition>, update: ConditionUpdate, now: Timestamp) {
     let ConditionUpdate { type_, status, reason, message, observed_generation } = update;
     let old = conditions.iter_mut().find(|old| old.type_ == type_);
@@ -64,9 +64,11 @@ pub fn set_status_condition(conditions: &mut Vec<Condition>, update: ConditionUp
         observed_generation,
         last_transition_time: since,
     };
-    match old {
-        Some(old) => *old = new,
-        None => conditions.push(new),
+    if let Some(old) = old {
+        *old = new;
+    } else {
+        let at = conditions.iter().position(|other| other.type_.as_str() > type_).unwrap_or(conditions.len());
+        conditions.insert(at, new);
     }
 }
 
@@ -114,13 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_its_position() {
+    fn conditions_are_inserted_in_the_order_of_their_types_and_keep_their_position() {
+        let types = |conditions: &[Condition]| conditions.iter().map(|c| c.type_.clone()).collect::<Vec<_>>();
         let mut conditions = vec![];
-        for type_ in ["Ready", "Available", "Scheduled", "Ready"] {
+        for type_ in ["Ready", "Available", "Scheduled"] {
             set_status_condition(&mut conditions, update(type_, true, "X"), at(1));
         }
-        let types: Vec<_> = conditions.iter().map(|condition| condition.type_.as_str()).collect();
-        assert_eq!(types, ["Ready", "Available", "Scheduled"]);
+        assert_eq!(types(&conditions), ["Available", "Ready", "Scheduled"]);
+        conditions.rotate_left(1);
+        set_status_condition(&mut conditions, update("Available", false, "X"), at(1));
+        assert_eq!(types(&conditions), ["Ready", "Scheduled", "Available"], "another service appended a condition");
         assert!(is_status_condition_true(&conditions, "Ready"));
         remove_status_condition(&mut conditions, "Ready");
         assert!(!is_status_condition_true(&conditions, "Ready"));

@@ -10,7 +10,7 @@
 
 mod changes;
 mod execution_result;
-mod patch_combiner;
+mod patch_queues;
 mod requests;
 mod stage_events;
 mod step_queue;
@@ -34,7 +34,7 @@ use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
 use self::{
-    changes::has_test, execution_result::Effect, patch_combiner::PatchCombiner, stage_events::stage_events,
+    changes::has_test, execution_result::Effect, patch_queues::PatchQueues, stage_events::stage_events,
     step_queue::StepQueue,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub struct Executor {
     permits: Arc<Semaphore>,
     leadership: Leadership,
     latency: ApiLatency,
-    combiner: PatchCombiner,
+    patch_queues: PatchQueues,
 }
 
 impl Executor {
@@ -82,7 +82,7 @@ impl Executor {
             permits,
             leadership,
             latency: ApiLatency::default(),
-            combiner: PatchCombiner::default(),
+            patch_queues: PatchQueues::default(),
         }
     }
 
@@ -100,11 +100,6 @@ impl Executor {
     #[must_use]
     pub fn with_latency_tracker(self, latency: ApiLatency) -> Self {
         Self { latency, ..self }
-    }
-
-    /// The number of objects with a JSON patch in flight.
-    pub(crate) fn patched_objects(&self) -> usize {
-        self.combiner.len()
     }
 
     /// Returns when no write is in flight.
@@ -125,12 +120,13 @@ impl Executor {
     /// nothing, unless it reports a terminating namespace. After the watch event of that namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
+        let owner = Target::of(subject);
         for stage in &plan.stages {
             let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {
                 continue;
             }
-            let ExecutedStage { sent, unsent } = self.execute_steps(&stage).await;
+            let ExecutedStage { sent, unsent } = self.execute_steps(&owner, &stage).await;
             self.publish_events(subject, &stage, &sent);
             let failed = sent.iter().filter(|(_, result)| result.is_err()).map(|(step, _)| *step);
             blocked_domains.extend(failed.chain(unsent).filter_map(|step| plan.failure_domain_of(step)));
@@ -195,12 +191,12 @@ impl Executor {
     }
 
     /// The steps and their results. A future is created only when its write may start, because each future is large.
-    async fn execute_steps<'a>(&self, stage: &'a Stage) -> ExecutedStage<'a> {
+    async fn execute_steps<'a>(&self, owner: &Target, stage: &'a Stage) -> ExecutedStage<'a> {
         let (mut queue, mut in_flight) = (StepQueue::of(stage), FuturesUnordered::new());
         let mut results = Vec::with_capacity(stage.steps.len());
         loop {
             for (position, step) in queue.take(in_flight.len()) {
-                in_flight.push(self.execute_step_at(position, step));
+                in_flight.push(self.execute_step_at(owner, position, step));
             }
             let Some((position, executed)) = in_flight.next().await else { break };
             queue.observe(position, &executed.1);
@@ -213,15 +209,15 @@ impl Executor {
         ExecutedStage { sent: results.into_iter().map(|(_, executed)| executed).collect(), unsent }
     }
 
-    async fn execute_step_at<'a>(&self, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
-        (position, (step, self.execute_step(step).await))
+    async fn execute_step_at<'a>(&self, owner: &Target, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
+        (position, (step, self.execute_step(owner, step).await))
     }
 
-    async fn execute_step(&self, step: &Step) -> Result<Effect, ApiError> {
+    async fn execute_step(&self, owner: &Target, step: &Step) -> Result<Effect, ApiError> {
         let target = step.target();
         let result = match step {
             Step::Create(create) => self.create(create).await,
-            Step::Patch(patch) => self.patch(patch).await,
+            Step::Patch(patch) => self.patch(owner, patch).await,
             Step::Delete(delete) => self.delete(delete).await,
             Step::Adopt(adopt) => self.adopt(adopt).await,
         };
@@ -329,6 +325,7 @@ fn span(verb: &str, target: &Target) -> Span {
 
 fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> StepResult {
     let is_changed = matches!(result, Ok(Effect::ChangedBeforeDelete));
+    let is_queued = matches!(result, Ok(Effect::Queued));
     let bytes = match step {
         Step::Create(create) => create.object.stored_bytes(),
         Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => 0,
@@ -337,7 +334,7 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
         Ok(effect) => (effect.resolve(step.target()), Ok(())),
         Err(error) => (step.target().clone(), Err(error)),
     };
-    StepResult { stage: stage.name, verb: step.verb(), target, result, is_changed, bytes }
+    StepResult { stage: stage.name, verb: step.verb(), target, result, is_changed, is_queued, bytes }
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

@@ -15,16 +15,18 @@ use grove_api_types::conditions::available;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 mod deletes;
 mod failure_domains;
 mod finalizers;
 mod manifest;
+mod patches;
 mod slow_start;
 
 pub use self::{
     manifest::{Manifest, ManifestTemplate},
+    patches::{Patch, PatchBody},
     slow_start::SlowStart,
 };
 
@@ -212,24 +214,6 @@ pub struct Create {
     pub object: Manifest,
 }
 
-/// A change to a live object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Patch {
-    /// The patched object.
-    pub target: Target,
-    /// The change.
-    pub change: PatchBody,
-}
-
-/// The body of a patch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PatchBody {
-    /// RFC 7386.
-    Merge(Value),
-    /// RFC 6902, usually beginning with a `test`.
-    Json(json_patch::Patch),
-}
-
 /// A delete with the UID of the target as its precondition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
@@ -295,22 +279,6 @@ impl Step {
         Self::Create(Create { target, object })
     }
 
-    /// Merges `change` into the object of this name, without a check of its resourceVersion.
-    pub fn merge_patch<K: Resource<DynamicType = ()>>(object: &K, change: Value) -> Self {
-        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change) })
-    }
-
-    /// Merges `change` into the object only if its resourceVersion is the observed one.
-    pub fn merge_patch_with_optimistic_lock<K: Resource<DynamicType = ()>>(object: &K, mut change: Value) -> Self {
-        json_patch::merge(&mut change, &json!({ "metadata": { "resourceVersion": object.resource_version() } }));
-        Self::merge_patch(object, change)
-    }
-
-    /// Applies a JSON patch; its `test` operations are its preconditions.
-    pub fn json_patch<K: Resource<DynamicType = ()>>(object: &K, change: json_patch::Patch) -> Self {
-        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change) })
-    }
-
     /// Makes `owner` the controller of an object by adding `reference` to its owner references.
     pub fn adopt<O: Resource<DynamicType = ()>>(owner: &O, target: Target, reference: Vec<OwnerReference>) -> Self {
         Self::Adopt(Adopt { target, owner: Target::of(owner), reference })
@@ -320,7 +288,7 @@ impl Step {
     pub fn target(&self) -> &Target {
         match self {
             Self::Create(Create { target, object: _ })
-            | Self::Patch(Patch { target, change: _ })
+            | Self::Patch(Patch { target, change: _, is_shared: _ })
             | Self::Delete(Delete { target, resource_version: _, is_foreground: _ })
             | Self::Adopt(Adopt { target, owner: _, reference: _ }) => target,
         }
@@ -330,8 +298,12 @@ impl Step {
     pub fn stored_bytes(&self) -> usize {
         match self {
             Self::Create(Create { target: _, object }) => object.stored_bytes(),
-            Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => change.to_string().len(),
-            Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => json!(change).to_string().len(),
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => {
+                change.to_string().len()
+            }
+            Self::Patch(Patch { target: _, change: PatchBody::Json(change), is_shared: _ }) => {
+                json!(change).to_string().len()
+            }
             Self::Delete(_) | Self::Adopt(_) => 0,
         }
     }
@@ -353,8 +325,10 @@ impl Display for Step {
         }
         write!(f, "{} {}", self.verb(), self.target())?;
         match self {
-            Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => write!(f, " {change}"),
-            Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => write!(f, " {}", json!(change)),
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => write!(f, " {change}"),
+            Self::Patch(Patch { target: _, change: PatchBody::Json(change), is_shared: _ }) => {
+                write!(f, " {}", json!(change))
+            }
             Self::Delete(delete) => delete.fmt_options(f),
             Self::Create(_) | Self::Adopt(_) => Ok(()),
         }

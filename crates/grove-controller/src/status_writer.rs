@@ -205,7 +205,15 @@ mod tests {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
         let target = Target { uid: Some("uid-a".into()), ..Target::of(&object()) };
         ExecutionResult {
-            steps: vec![StepResult { stage: "s", verb: "create", target, result, is_changed: false, bytes: 0 }],
+            steps: vec![StepResult {
+                stage: "s",
+                verb: "create",
+                target,
+                result,
+                is_changed: false,
+                is_queued: false,
+                bytes: 0,
+            }],
         }
     }
 

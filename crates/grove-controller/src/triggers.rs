@@ -223,6 +223,7 @@ mod tests {
             target: Target::of(&child),
             result: Ok(()),
             is_changed: false,
+            is_queued: false,
             bytes: 0,
         };
         creates.expect_creations(&owner, &Plan::new().stage(Stage::new("s", [create])), |_| 1);
@@ -243,7 +244,8 @@ mod tests {
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
         let quota = ApiError::new(403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: small");
         let (target, result) = (Target::of(&child), Err(quota));
-        let rejected = StepResult { stage: "s", verb: "create", target, result, is_changed: false, bytes: 0 };
+        let rejected =
+            StepResult { stage: "s", verb: "create", target, result, is_changed: false, is_queued: false, bytes: 0 };
         let result = ExecutionResult { steps: vec![rejected] };
         let mut owner = ReplicaSet::default();
         (owner.metadata.name, owner.metadata.namespace) = (Some("rejected".into()), Some("ns".into()));

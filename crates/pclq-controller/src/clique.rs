@@ -19,7 +19,7 @@ use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::{Trigger, enqueue_all_on_relist, owners_after_namespace_termination};
 use kube::ResourceExt;
 
-use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
+use self::triggers::{clique_of_unreadable_pod, cliques_of_failed_patches, cliques_of_gang, cliques_of_pod};
 use crate::context::Context;
 use crate::gang_pods::{PODS_BY_GANG, cliques_after_scaling};
 use crate::informers::PclqCaches;
@@ -62,6 +62,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change after which its base gang is scheduled, is no longer scheduled, exists or does not exist (see `base_gangs`);
 /// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
 ///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
+/// - the failure of a patch of its pod references that was sent together with those of other cliques;
 /// - a relist of the pods, for a status update, because deltas may have been missed;
 /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;
@@ -93,6 +94,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
         }))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
+        .retry_on(cliques_of_failed_patches(&ctx.executor))
         .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))
 }
 
@@ -107,7 +109,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     ctx.creates.record(&clique, &observed.backed_off, &result);
     ctx.write_history.record_conflicts(observed.uid(), &result);
     ctx.write_history.record_last_create(observed.uid(), &plan, &result);
-    if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok()) {
+    if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok() && !step.is_queued) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
         ctx.write_history.record_references_written(observed.uid(), gang_version);
     }

@@ -16,7 +16,7 @@ fn object(name: &str) -> ConfigMap {
 /// The result of the create of one config map with a manifest of this size.
 fn step(name: &str, rejection: Option<ApiError>, bytes: usize) -> StepResult {
     let (target, result) = (Target::of(&object(name)), rejection.map_or(Ok(()), Err));
-    StepResult { stage: "s", verb: "create", target, result, is_changed: false, bytes }
+    StepResult { stage: "s", verb: "create", target, result, is_changed: false, is_queued: false, bytes }
 }
 
 fn result(results: &[(&str, Option<u16>)]) -> ExecutionResult {

@@ -9,13 +9,14 @@ use super::{Executor, execution_result::Effect, requests};
 use crate::plan::{Adopt, Delete, Patch, PatchBody, Target};
 
 impl Executor {
-    pub(super) async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
+    pub(super) async fn patch(
+        &self,
+        owner: &Target,
+        Patch { target, change, is_shared }: &Patch,
+    ) -> Result<Effect, ApiError> {
         let patched = match change {
-            PatchBody::Merge(_) => self.send_patch(target, change).await,
-            PatchBody::Json(operations) => {
-                let send = async |operations| self.send_patch(target, &PatchBody::Json(operations)).await;
-                self.combiner.patch(target, operations, send).await
-            }
+            PatchBody::Json(patch) if *is_shared => self.patch_shared(owner, target, patch).await,
+            PatchBody::Json(_) | PatchBody::Merge(_) => self.send_patch(target, change).await,
         };
         match patched {
             // Another client changed the object first. The watch event of its write triggers the next reconcile.
@@ -25,7 +26,7 @@ impl Executor {
         }
     }
 
-    async fn send_patch(&self, target: &Target, change: &PatchBody) -> Result<Effect, ApiError> {
+    pub(super) async fn send_patch(&self, target: &Target, change: &PatchBody) -> Result<Effect, ApiError> {
         let patched = self.write("patch", target, async {
             requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
         });
@@ -58,7 +59,8 @@ impl Executor {
         let change = json!({ "metadata": {
             "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": references,
         } });
-        self.patch(&Patch { target: target.clone(), change: PatchBody::Merge(change) }).await
+        let patch = Patch { target: target.clone(), change: PatchBody::Merge(change), is_shared: false };
+        self.patch(owner, &patch).await
     }
 }
 

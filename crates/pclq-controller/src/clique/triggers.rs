@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::{Stream, StreamExt};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::executor::Executor;
+use grove_controller::plan::Target;
 use grove_controller::predicates;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::triggers::{self, Trigger};
@@ -24,6 +27,12 @@ use crate::scaled_cliques::has_scaled_cliques;
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
     let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && gates_scaled_cliques(cliques, delta));
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
+}
+
+/// The cliques whose patch of pod references failed after it was queued.
+pub(super) fn cliques_of_failed_patches(executor: &Executor) -> impl Stream<Item = ObjectRef<PodClique>> + use<> {
+    let clique = |owner: Target| ObjectRef::new(&owner.name).within(&owner.namespace.unwrap_or_default());
+    executor.failed_patches().map(clique)
 }
 
 /// The current and the previous controller of the pod; for a pod without controller, the clique that could adopt it.

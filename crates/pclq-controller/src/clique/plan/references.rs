@@ -48,7 +48,7 @@ pub(super) fn update(observed: &Observed, identity: &CliqueIdentity, retained: &
     let version = &gang.metadata.resource_version;
     let is_written = version.is_some() && observed.own_writes.references_written_at == *version;
     let due = (complete || has_references) && references != group.pod_references && !is_written;
-    let patch = due.then(|| Step::json_patch(gang, replacement(gang, at, name.as_str(), &references)));
+    let patch = due.then(|| Step::json_patch_of_shared_object(gang, replacement(gang, at, name.as_str(), &references)));
     ReferencesUpdate { patch, waiting: (omitted > 0).then(|| too_many(identity, max_references, omitted)) }
 }
 

@@ -141,6 +141,7 @@ impl Cluster {
                 target,
                 result: Ok(()),
                 is_changed: false,
+                is_queued: false,
                 bytes: 0,
             });
         }

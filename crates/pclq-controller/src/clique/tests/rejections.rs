@@ -20,7 +20,15 @@ fn creates(rejected: &[(&str, &str)]) -> ExecutionResult {
     let step = |(name, message): &(&str, &str)| {
         let target = Target { name: (*name).to_owned(), ..Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]) };
         let failure = ApiError::new(403, "Forbidden", format!("pods \"{name}\" {message}"));
-        StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false, bytes: 0 }
+        StepResult {
+            stage: "pods",
+            verb: "create",
+            target,
+            result: Err(failure),
+            is_changed: false,
+            is_queued: false,
+            bytes: 0,
+        }
     };
     ExecutionResult { steps: rejected.iter().map(step).collect() }
 }

@@ -21,7 +21,15 @@ fn status_of(row: &str, result: &ExecutionResult, second: i64) -> PodCliqueStatu
 fn rejected(message: &str) -> ExecutionResult {
     let failure = ApiError::new(403, "Forbidden", message);
     let target = Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]);
-    let step = StepResult { stage: "pods", verb: "create", target, result: Err(failure), is_changed: false, bytes: 0 };
+    let step = StepResult {
+        stage: "pods",
+        verb: "create",
+        target,
+        result: Err(failure),
+        is_changed: false,
+        is_queued: false,
+        bytes: 0,
+    };
     ExecutionResult { steps: vec![step.clone(), step] }
 }
 
@@ -56,11 +64,11 @@ fn a_new_clique_is_in_breach_and_counts_its_missing_pods() {
         "{replicas: 2, minAvailable: 2, gang: []}",
         &ExecutionResult::default(),
         &expect![[r#"
-            replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
-            PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 2, found: 0
-            MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (2)
-            Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 to be created
-        "#]],
+        replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
+        Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 to be created
+        MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (2)
+        PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 2, found: 0
+    "#]],
     );
 }
 
@@ -72,11 +80,11 @@ fn a_ready_clique_is_available() {
         row,
         &ExecutionResult::default(),
         &expect![[r#"
-            replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes Some("1gen") Some("1new")
-            PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
-            MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
-            Available=True MinimumReplicasAvailable: 1 of 1 pods ready
-        "#]],
+        replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes Some("1gen") Some("1new")
+        Available=True MinimumReplicasAvailable: 1 of 1 pods ready
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
+    "#]],
     );
 }
 
@@ -88,11 +96,11 @@ fn the_message_counts_the_pods_by_state() {
         row,
         &ExecutionResult::default(),
         &expect![[r#"
-            replicas Some(4) ready 1 updated 4 gated 1 scheduled 2 generation Some(4) hashes None Some("1new")
-            PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 2, found: 2
-            MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 2, found: 2
-            Available=False MinimumReplicasUnavailable: 1 of 5 pods ready, 1 to be created, 1 gated, 1 not scheduled, 1 not ready
-        "#]],
+        replicas Some(4) ready 1 updated 4 gated 1 scheduled 2 generation Some(4) hashes None Some("1new")
+        Available=False MinimumReplicasUnavailable: 1 of 5 pods ready, 1 to be created, 1 gated, 1 not scheduled, 1 not ready
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 2, found: 2
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 2, found: 2
+    "#]],
     );
 }
 
@@ -117,9 +125,9 @@ fn a_rejected_create_is_a_condition_with_the_message_of_the_api_server() {
         &rejected("pods \"llm-0-decode-a\" is forbidden: exceeded quota: pods=1"),
         &expect![[r#"
             replicas Some(0) ready 0 updated 0 gated 0 scheduled 0 generation None hashes None Some("1new")
-            PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
-            MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
             Available=False FailedCreate: 0 of 2 pods ready, 2 to be created; the API server rejected the create of 2 Pods: exceeded quota: pods=1; raise the quota or release some of it; Grove then creates the missing objects
+            MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
+            PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
             error ERR_CREATE_POD: could not create Pod llm-0-decode-a: 403 Forbidden: pods "llm-0-decode-a" is forbidden: exceeded quota: pods=1
         "#]],
     );
@@ -131,21 +139,21 @@ fn a_missing_gang_is_in_the_condition() {
         "{replicas: 1, pods: [{i: 0, name: a}]}",
         &ExecutionResult::default(),
         &expect![[r#"
-            replicas Some(1) ready 0 updated 1 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
-            PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
-            MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
-            Available=False PodGangNotFound: 0 of 1 pods ready, 1 not scheduled; PodGang llm-0 does not exist
-        "#]],
+        replicas Some(1) ready 0 updated 1 gated 0 scheduled 0 generation Some(4) hashes None Some("1new")
+        Available=False PodGangNotFound: 0 of 1 pods ready, 1 not scheduled; PodGang llm-0 does not exist
+        MinAvailableBreached=True ScheduledReplicasBelowMinAvailable: Scheduled replicas (0) below MinAvailable (1)
+        PodCliqueScheduled=False InsufficientScheduledPods: Insufficient scheduled pods. expected at least: 1, found: 0
+    "#]],
     );
     check(
         "{replicas: 1, pods: [{i: 0, name: a, ready: true}]}",
         &ExecutionResult::default(),
         &expect![[r#"
-            replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes None Some("1new")
-            PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
-            MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
-            Available=True MinimumReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
-        "#]],
+        replicas Some(1) ready 1 updated 1 gated 0 scheduled 1 generation Some(4) hashes None Some("1new")
+        Available=True MinimumReplicasAvailable: 1 of 1 pods ready; PodGang llm-0 does not exist
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
+    "#]],
     );
 }
 
@@ -158,11 +166,11 @@ fn the_hashes_change_when_all_pods_are_updated() {
         row,
         &ExecutionResult::default(),
         &expect![[r#"
-            replicas Some(1) ready 1 updated 0 gated 0 scheduled 1 generation Some(4) hashes Some("1then") Some("1old")
-            PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
-            MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
-            Available=True MinimumReplicasAvailable: 1 of 1 pods ready
-        "#]],
+        replicas Some(1) ready 1 updated 0 gated 0 scheduled 1 generation Some(4) hashes Some("1then") Some("1old")
+        Available=True MinimumReplicasAvailable: 1 of 1 pods ready
+        MinAvailableBreached=False SufficientReadyPods: Either sufficient ready or starting pods found. expected at least: 1, found: 1
+        PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 1, found: 1
+    "#]],
     );
 }
 

@@ -285,6 +285,7 @@ fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
         target: target(name),
         result: Err(failure.clone()),
         is_changed: false,
+        is_queued: false,
         bytes: 0,
     };
     let mut observed = without_children();

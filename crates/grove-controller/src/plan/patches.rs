@@ -1,0 +1,50 @@
+//! Patches of live objects.
+
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{Step, Target};
+
+/// A change to a live object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// The patched object.
+    pub target: Target,
+    /// The change.
+    pub change: PatchBody,
+    /// Whether other owners patch other parts of the object. Then the patch may be sent later, together with theirs.
+    pub is_shared: bool,
+}
+
+/// The body of a patch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PatchBody {
+    /// RFC 7386.
+    Merge(Value),
+    /// RFC 6902, usually beginning with a `test`.
+    Json(json_patch::Patch),
+}
+
+impl Step {
+    /// Merges `change` into the object of this name, without a check of its resourceVersion.
+    pub fn merge_patch<K: Resource<DynamicType = ()>>(object: &K, change: Value) -> Self {
+        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change), is_shared: false })
+    }
+
+    /// Merges `change` into the object only if its resourceVersion is the observed one.
+    pub fn merge_patch_with_optimistic_lock<K: Resource<DynamicType = ()>>(object: &K, mut change: Value) -> Self {
+        json_patch::merge(&mut change, &json!({ "metadata": { "resourceVersion": object.resource_version() } }));
+        Self::merge_patch(object, change)
+    }
+
+    /// Applies a JSON patch; its `test` operations are its preconditions.
+    pub fn json_patch<K: Resource<DynamicType = ()>>(object: &K, change: json_patch::Patch) -> Self {
+        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change), is_shared: false })
+    }
+
+    /// Applies a JSON patch to an object of which other owners patch other parts. If it fails after it was queued,
+    /// [`Executor::failed_patches`](crate::executor::Executor::failed_patches) reports the owner.
+    pub fn json_patch_of_shared_object<K: Resource<DynamicType = ()>>(object: &K, change: json_patch::Patch) -> Self {
+        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change), is_shared: true })
+    }
+}
