@@ -5,7 +5,8 @@
 //! A rejection concerns a kind or one object:
 //! - a quota rejects further objects of the kind, too. Until the backoff ends, nothing of this kind is created for the owner. The retry
 //!   uses slow start, and is earlier when an object of the namespace is deleted, since that may release quota. The controllers do not
-//!   watch `ResourceQuota`s, so only the next retry notices a larger quota;
+//!   watch `ResourceQuota`s, so only the next retry notices a larger quota. If many owners of a namespace wait, their retries have a common
+//!   rate (`create_backoff/entries.rs`);
 //! - a policy, a webhook, a validation or a missing permission (403) rejects one child of a set or a group. Later creates of its replica
 //!   (failure domain) wait. All other children are created. After many such rejections of a kind, nothing of it is created until the
 //!   backoff ends, so that memory and the number of rejections have a bound;
@@ -228,11 +229,12 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         if rejected.is_empty() {
             return;
         }
+        let min_delay = entries.min_retry_delay(&owner.namespace().unwrap_or_default());
         let entry = entries.get_or_insert(uid, || RejectedCreates::of(owner));
         entry.owner_version = OwnerVersion::of(owner);
         for (key, rejections) in rejected {
             let (is_retry, has_created) = (active.is_retry(&key), created_kinds.contains(key.kind.as_str()));
-            entry.add(key, rejections, is_retry, has_created);
+            entry.add(key, rejections, (is_retry, has_created), min_delay);
         }
     }
 

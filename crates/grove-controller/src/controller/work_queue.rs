@@ -1,25 +1,28 @@
 //! The work queue of one controller: de-duplicates keys, delays them, and orders reconciles before status-only reconciles and
-//! these before writes of progress. Reconciles are in order of arrival, status-only reconciles and progress in order of their due
-//! time. A status-only reconcile that has waited [`StatusPolicy::max_wait`], and progress at its deadline, run first.
+//! these before writes of progress. Reconciles are in order of arrival within a namespace, and the namespaces have turns. Status-only
+//! reconciles and progress are in order of their due time. A status-only reconcile that has waited [`StatusPolicy::max_wait`], and
+//! progress at its deadline, run first. Then a status-only reconcile of a namespace without queued reconciles: it does not wait for those
+//! of other tenants.
 //!
 //! A key is in one of these states: queued, delayed until a time, or processed by a worker. A delayed key has a time of each
 //! priority. A trigger that arrives while a worker processes the key marks it as dirty, and [`WorkQueue::done`] enqueues it
 //! again. The queue reads no clock: the caller passes the time. Its only side effect is that it counts Prometheus metrics.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    time::Duration,
-};
+mod delayed_keys;
+mod fair_queue;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
+use self::{
+    delayed_keys::{DelayedKey, DelayedKeys, DelayedProgress},
+    fair_queue::FairQueue,
+};
 use crate::{requeue::Requeue, status_policy::StatusPolicy, work_queue_metrics::QueueMetrics};
 
 /// Below this number of cooldowns, the expired ones are not searched.
 const MIN_COOLDOWNS: usize = 64;
-
-/// Keys in order of time.
-type TimeIndex = BTreeSet<(Instant, Key)>;
 
 /// Namespace and name of an object; the namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,24 +42,6 @@ enum Priority {
     Reconcile,
 }
 
-/// The times for which a key waits. At the first of them it is processed, and then the reconcile decides about the others.
-#[derive(Clone, Copy, Debug, Default)]
-struct DelayedKey {
-    /// When it is queued for a reconcile.
-    reconcile_at: Option<Instant>,
-    /// When it is due for a status-only reconcile.
-    status_at: Option<Instant>,
-    /// When its progress is written. A key with `status_at` has none, because the status-only reconcile writes it.
-    progress: Option<DelayedProgress>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct DelayedProgress {
-    due: Instant,
-    /// When it waits no longer for other keys and for the load.
-    deadline: Instant,
-}
-
 /// How long a reconcile took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReconcileDuration {
@@ -71,15 +56,9 @@ pub(super) struct WorkQueue {
     /// Keys that are processed at the same time.
     concurrency: usize,
     metrics: QueueMetrics,
-    /// Keys to reconcile, in order of arrival, with the time of arrival.
-    queue: VecDeque<(Key, Instant)>,
-    queued: BTreeSet<Key>,
-    delayed: BTreeMap<Key, DelayedKey>,
-    /// The delayed keys in order of each of their times.
-    due_reconciles: TimeIndex,
-    due_statuses: TimeIndex,
-    due_progress: TimeIndex,
-    progress_deadlines: TimeIndex,
+    /// Keys to reconcile.
+    queue: FairQueue,
+    delayed: DelayedKeys,
     /// Keys that workers process, each with the trigger that arrived during the processing.
     processing: BTreeMap<Key, InFlightKey>,
     /// When a status-only reconcile of the key may run again.
@@ -104,13 +83,8 @@ impl WorkQueue {
             policy,
             concurrency,
             metrics,
-            queue: VecDeque::new(),
-            queued: BTreeSet::new(),
-            delayed: BTreeMap::new(),
-            due_reconciles: TimeIndex::new(),
-            due_statuses: TimeIndex::new(),
-            due_progress: TimeIndex::new(),
-            progress_deadlines: TimeIndex::new(),
+            queue: FairQueue::default(),
+            delayed: DelayedKeys::default(),
             processing: BTreeMap::new(),
             cooldowns: BTreeMap::new(),
             max_cooldowns: MIN_COOLDOWNS,
@@ -129,8 +103,8 @@ impl WorkQueue {
             return;
         }
         // A queued reconcile will observe the change.
-        if !self.queued.contains(&key) {
-            let debounced = now + self.policy.delay(self.due_statuses.len());
+        if !self.queue.contains(&key) {
+            let debounced = now + self.policy.delay(self.delayed.statuses_in(&key.namespace));
             let due = self.cooldowns.get(&key).map_or(debounced, |cooldown| debounced.max(*cooldown));
             self.delay(key, DelayedKey { status_at: Some(due), ..DelayedKey::default() });
         }
@@ -155,7 +129,7 @@ impl WorkQueue {
         self.metrics.retried();
         if let Some(processing) = self.processing.get_mut(&key) {
             processing.mark_dirty(priority);
-        } else if !self.queued.contains(&key) {
+        } else if !self.queue.contains(&key) {
             self.delay(key, delayed);
         }
     }
@@ -167,31 +141,44 @@ impl WorkQueue {
 
     /// The next key for a worker, if one is free and a key is due. `is_loaded` is whether the API server is loaded.
     pub(super) fn get(&mut self, now: Instant, is_loaded: bool) -> Option<Key> {
-        while let Some((due, key)) = self.due_reconciles.first().filter(|(due, _)| *due <= now).cloned() {
-            self.remove_delayed(&key);
-            self.push(key, due);
+        while self.delayed.first(Priority::Reconcile).is_some_and(|due| due <= now) {
+            if let Some((key, due)) = self.delayed.pop(Priority::Reconcile) {
+                self.push(key, due);
+            }
         }
         if self.processing.len() >= self.concurrency {
             return None;
         }
-        let (status, progress) = (self.due(Priority::StatusOnly, now), self.due(Priority::Progress, now));
-        let (key, since, priority) = if status.is_some_and(|due| due + self.policy.max_wait <= now) {
-            self.pop_delayed(Priority::StatusOnly)?
-        } else if self.has_progress_at_its_deadline(now) {
-            self.pop_progress_at_its_deadline()?
-        } else if !self.queue.is_empty() {
-            self.pop_reconcile()?
-        } else if status.is_some() {
-            self.pop_delayed(Priority::StatusOnly)?
-        } else if progress.is_some() && !is_loaded {
-            self.pop_delayed(Priority::Progress)?
-        } else {
-            return None;
-        };
+        let (key, since, priority) = self.pop(now, is_loaded)?;
         self.metrics.started(now.saturating_duration_since(since), now);
         self.processing.insert(key.clone(), InFlightKey { since: now, priority, dirty: None, is_removed: false });
         self.update_depth();
         Some(key)
+    }
+
+    /// The next key that is due, with the time since when it is.
+    fn pop(&mut self, now: Instant, is_loaded: bool) -> Option<(Key, Instant, Priority)> {
+        let (status, progress) = (self.due(Priority::StatusOnly, now), self.due(Priority::Progress, now));
+        if status.is_some_and(|due| due + self.policy.max_wait <= now) {
+            return self.pop_delayed(Priority::StatusOnly);
+        }
+        if self.has_progress_at_its_deadline(now) {
+            let (key, since) = self.delayed.pop_progress_at_its_deadline()?;
+            return Some((key, since, Priority::Progress));
+        }
+        if status.is_some() {
+            let is_idle = |namespace: &str| !self.queue.contains_namespace(namespace);
+            if let Some((key, since)) = self.delayed.next_status_of(is_idle, now) {
+                return Some((key, since, Priority::StatusOnly));
+            }
+        }
+        if let Some((key, since)) = self.queue.pop() {
+            return Some((key, since, Priority::Reconcile));
+        }
+        if status.is_some() {
+            return self.pop_delayed(Priority::StatusOnly);
+        }
+        progress.filter(|_| !is_loaded).and_then(|_| self.pop_delayed(Priority::Progress))
     }
 
     /// When [`WorkQueue::get`] may return another key although nothing else changes. While the API server is loaded, progress that
@@ -200,12 +187,11 @@ impl WorkQueue {
         if self.processing.len() >= self.concurrency {
             return None;
         }
-        let first = |index: &TimeIndex| index.first().map(|(due, _)| *due);
-        let reconcile = first(&self.due_reconciles);
-        let status = first(&self.due_statuses).filter(|_| self.has_worker(Priority::StatusOnly));
-        let progress = first(&self.due_progress).filter(|_| self.has_worker(Priority::Progress));
+        let first = |priority| self.delayed.first(priority).filter(|_| self.has_worker(priority));
+        let reconcile = self.delayed.first(Priority::Reconcile);
+        let (status, progress) = (first(Priority::StatusOnly), first(Priority::Progress));
         let progress = progress.map(|due| if is_loaded { due.max(now + self.policy.progress_interval) } else { due });
-        let deadline = first(&self.progress_deadlines).filter(|_| self.has_worker(Priority::Progress));
+        let deadline = self.delayed.first_progress_deadline().filter(|_| self.has_worker(Priority::Progress));
         [reconcile, status, progress, deadline].into_iter().flatten().min()
     }
 
@@ -230,12 +216,10 @@ impl WorkQueue {
 
     /// Drops everything about the key of a deleted object.
     pub(super) fn remove(&mut self, key: &Key) {
-        self.remove_delayed(key);
+        self.delayed.remove(key);
         self.cooldowns.remove(key);
         self.metrics.cooldowns().set(self.cooldowns.len());
-        if self.queued.remove(key) {
-            self.queue.retain(|(queued, _)| queued != key);
-        }
+        self.queue.remove(key);
         if let Some(processing) = self.processing.get_mut(key) {
             processing.dirty = None;
             processing.is_removed = true;
@@ -248,7 +232,7 @@ impl WorkQueue {
             processing.mark_dirty(Priority::Reconcile);
             return;
         }
-        let was_delayed = self.remove_delayed(&key).is_some();
+        let was_delayed = self.delayed.remove(&key).is_some();
         if self.push(key, since) {
             self.count_add(was_delayed);
         }
@@ -256,55 +240,20 @@ impl WorkQueue {
 
     /// Returns whether the key was not queued.
     fn push(&mut self, key: Key, since: Instant) -> bool {
-        let is_new = self.queued.insert(key.clone());
-        if is_new {
-            self.queue.push_back((key, since));
-        }
+        let is_new = self.queue.push(key, since);
         self.update_depth();
         is_new
     }
 
     fn delay(&mut self, key: Key, new: DelayedKey) {
-        let existing = self.remove_delayed(&key);
-        let delayed = existing.map_or(new, |existing| existing.merge(new));
-        for (index, time) in self.indices(delayed) {
-            index.insert((time, key.clone()));
-        }
-        self.delayed.insert(key, delayed);
-        self.count_add(existing.is_some());
+        let was_delayed = self.delayed.insert(key, new);
+        self.count_add(was_delayed);
         self.update_depth();
-    }
-
-    /// Removes the key with all its times, and returns them if it was delayed.
-    fn remove_delayed(&mut self, key: &Key) -> Option<DelayedKey> {
-        let delayed = self.delayed.remove(key)?;
-        for (index, time) in self.indices(delayed) {
-            index.remove(&(time, key.clone()));
-        }
-        Some(delayed)
-    }
-
-    /// The indices of a key with these times, each with its time.
-    fn indices(&mut self, delayed: DelayedKey) -> impl Iterator<Item = (&mut TimeIndex, Instant)> {
-        let DelayedKey { reconcile_at, status_at, progress } = delayed;
-        let indices = [
-            (&mut self.due_reconciles, reconcile_at),
-            (&mut self.due_statuses, status_at),
-            (&mut self.due_progress, progress.map(|progress| progress.due)),
-            (&mut self.progress_deadlines, progress.map(|progress| progress.deadline)),
-        ];
-        indices.into_iter().filter_map(|(index, time)| Some((index, time?)))
     }
 
     fn has_progress_at_its_deadline(&self, now: Instant) -> bool {
         self.has_worker(Priority::Progress)
-            && self.progress_deadlines.first().is_some_and(|(deadline, _)| *deadline <= now)
-    }
-
-    fn pop_progress_at_its_deadline(&mut self) -> Option<(Key, Instant, Priority)> {
-        let (deadline, key) = self.progress_deadlines.first().cloned()?;
-        let progress = self.remove_delayed(&key).and_then(|delayed| delayed.progress);
-        Some((key, progress.map_or(deadline, |progress| progress.due), Priority::Progress))
+            && self.delayed.first_progress_deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// Counts a key that was neither queued nor delayed. Like client-go, the queue counts after deduplication.
@@ -314,17 +263,9 @@ impl WorkQueue {
         }
     }
 
-    fn delayed_keys(&self, priority: Priority) -> &TimeIndex {
-        match priority {
-            Priority::Reconcile => &self.due_reconciles,
-            Priority::StatusOnly => &self.due_statuses,
-            Priority::Progress => &self.due_progress,
-        }
-    }
-
     /// Since when a key of this priority is due, if a worker is free for it.
     fn due(&self, priority: Priority, now: Instant) -> Option<Instant> {
-        let due = self.delayed_keys(priority).first().map(|(due, _)| *due)?;
+        let due = self.delayed.first(priority)?;
         (due <= now && self.has_worker(priority)).then_some(due)
     }
 
@@ -338,15 +279,8 @@ impl WorkQueue {
     }
 
     fn pop_delayed(&mut self, priority: Priority) -> Option<(Key, Instant, Priority)> {
-        let (due, key) = self.delayed_keys(priority).first().cloned()?;
-        self.remove_delayed(&key);
+        let (key, due) = self.delayed.pop(priority)?;
         Some((key, due, priority))
-    }
-
-    fn pop_reconcile(&mut self) -> Option<(Key, Instant, Priority)> {
-        let (key, since) = self.queue.pop_front()?;
-        self.queued.remove(&key);
-        Some((key, since, Priority::Reconcile))
     }
 
     /// Checks the entries only when their number has doubled, so that a reconcile checks two entries on average.
@@ -358,28 +292,9 @@ impl WorkQueue {
     }
 
     fn update_depth(&self) {
-        self.metrics.set_depth(self.queue.len(), self.due_statuses.len() + self.due_progress.len());
+        self.metrics.set_depth(self.queue.len(), self.delayed.with_status());
         self.metrics.delayed_keys().set(self.delayed.len());
     }
-}
-
-impl DelayedKey {
-    /// The earlier of each time.
-    fn merge(self, other: Self) -> Self {
-        let status_at = earlier(self.status_at, other.status_at);
-        let progress = match (self.progress, other.progress) {
-            (Some(one), Some(two)) => {
-                Some(DelayedProgress { due: one.due.min(two.due), deadline: one.deadline.min(two.deadline) })
-            }
-            (one, two) => one.or(two),
-        };
-        let progress = progress.filter(|_| status_at.is_none());
-        Self { reconcile_at: earlier(self.reconcile_at, other.reconcile_at), status_at, progress }
-    }
-}
-
-fn earlier(one: Option<Instant>, two: Option<Instant>) -> Option<Instant> {
-    one.into_iter().chain(two).min()
 }
 
 impl InFlightKey {

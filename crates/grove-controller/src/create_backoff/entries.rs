@@ -1,6 +1,6 @@
 //! The rejected creates of all owners by kind, and the order in which the owners of a namespace wait for released quota.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use grove_runtime::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -8,6 +8,11 @@ use kube::{Resource, ResourceExt};
 use tokio::time::Instant;
 
 use super::{MAX_REJECTED_BYTES, MAX_REJECTIONS, RejectedCreate};
+
+/// The interval of the retries of all owners of a namespace that wait for quota.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Also if many owners wait, each retries after this time, because only a retry notices a larger quota.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// The parts of an owner that alike children are created from: they copy its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +80,9 @@ impl BackedOffKind {
         Self { rejected, backoff, due: Instant::now(), attempts: 0, rejections: 0 }
     }
 
-    /// Begins the backoff after an attempt.
-    fn begin(&mut self, rejected: Rejections) {
-        self.due = Instant::now() + self.backoff.next_delay();
+    /// Begins the backoff after an attempt. It takes at least `min_delay`.
+    fn begin(&mut self, rejected: Rejections, min_delay: Duration) {
+        self.due = Instant::now() + self.backoff.next_delay().max(min_delay);
         self.attempts = self.attempts.wrapping_add(1);
         self.rejections = self.rejections.wrapping_add(rejected.children.len());
         self.rejected = rejected;
@@ -108,8 +113,14 @@ impl RejectedCreates {
     }
 
     /// Adds the rejections of the first attempt or of a retry, which begin a backoff. Those of another plan share the retry of the
-    /// earlier ones. `has_created` is whether objects of the kind were created, too.
-    pub(super) fn add(&mut self, key: KindKey, rejected: Rejections, is_retry: bool, has_created: bool) {
+    /// earlier ones. `has_created` is whether objects of the kind were created, too. A retry of a kind is not earlier than after `min_delay`.
+    pub(super) fn add(
+        &mut self,
+        key: KindKey,
+        rejected: Rejections,
+        (is_retry, has_created): (bool, bool),
+        min_delay: Duration,
+    ) {
         let concerns_kind = key.concerns_kind;
         let backed_off = self.by_kind.entry(key).or_insert_with(BackedOffKind::new);
         if backed_off.attempts > 0 && !is_retry {
@@ -120,7 +131,7 @@ impl RejectedCreates {
             // A part of the children fits into the quota, so the next delays are short again.
             backed_off.backoff = Backoff::for_objects();
         }
-        backed_off.begin(rejected);
+        backed_off.begin(rejected, if concerns_kind { min_delay } else { Duration::ZERO });
     }
 
     /// Ends the backoff of the kinds that wait for quota. A quota counts a deletion a little later, so the retry may be too early. The
@@ -203,6 +214,14 @@ impl Entries {
             self.waiting.remove(namespace);
         }
         self.by_owner_uid.get_mut(&popped?)
+    }
+
+    /// The earliest retry of an owner of this namespace. The owners that wait there for quota share a rate of retries: a quota that rejected
+    /// the objects of one of them probably rejects those of the others.
+    pub(super) fn min_retry_delay(&self, namespace: &str) -> Duration {
+        let waiting = self.waiting.get(namespace).map_or(0, BTreeMap::len);
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        RETRY_INTERVAL.saturating_mul(waiting).min(MAX_RETRY_DELAY)
     }
 
     #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::executor::StepResult;
 use grove_test_support::mock_api_server::config_map;
 
 mod ends;
+mod many_owners;
 
 fn object(name: &str) -> ConfigMap {
     serde_json::from_value(config_map(name, 1, "owner")).unwrap()

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod tenants;
+
 const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
 const MS: Duration = Duration::from_millis(1);
 
@@ -48,8 +50,7 @@ fn progress(due: Duration, deadline: Duration) -> Requeue {
 }
 
 fn has_delayed_key(queue: &WorkQueue) -> bool {
-    let indices = [&queue.due_reconciles, &queue.due_statuses, &queue.due_progress, &queue.progress_deadlines];
-    !queue.delayed.is_empty() || indices.iter().any(|index| !index.is_empty())
+    !queue.delayed.is_empty()
 }
 
 fn took(duration: Duration) -> ReconcileDuration {
@@ -316,7 +317,7 @@ fn the_state_of_a_deleted_object_is_dropped() {
     }
     queue.done(&key("processed"), took(Duration::from_secs(1)), now);
     assert_eq!(names(&mut queue, now + POLICY.max_delay), Vec::<String>::new());
-    assert!(queue.queued.is_empty() && !has_delayed_key(&queue));
+    assert!(queue.queue.is_empty() && !has_delayed_key(&queue));
     assert!(queue.processing.is_empty() && queue.cooldowns.is_empty());
 }
 
