@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Bound::{Excluded, Unbounded},
+    ops::Bound::{Excluded, Included, Unbounded},
 };
 
 use tokio::time::Instant;
@@ -127,7 +127,7 @@ impl DelayedKeys {
         let all = &self.statuses_by_namespace;
         let last = self.checked_namespace.as_str();
         let behind = all.range::<str, _>((Excluded(last), Unbounded));
-        let turns = behind.chain(all.range::<str, _>(..=last)).take(MAX_CHECKED_NAMESPACES);
+        let turns = behind.chain(all.range::<str, _>((Unbounded, Included(last)))).take(MAX_CHECKED_NAMESPACES);
         let (mut checked, mut found) = (None, None);
         for (namespace, statuses) in turns {
             checked = Some(namespace.clone());

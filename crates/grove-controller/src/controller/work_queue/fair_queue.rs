@@ -22,6 +22,7 @@ impl FairQueue {
         self.keys.len()
     }
 
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

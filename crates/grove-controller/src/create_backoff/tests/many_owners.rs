@@ -4,7 +4,8 @@ use super::*;
 
 fn owner(namespace: &str, number: usize) -> ConfigMap {
     let mut owner = object("o");
-    (owner.metadata.uid, owner.metadata.namespace) = (Some(format!("{namespace}-{number}")), Some(namespace.to_owned()));
+    (owner.metadata.uid, owner.metadata.namespace) =
+        (Some(format!("{namespace}-{number}")), Some(namespace.to_owned()));
     owner
 }
 
