@@ -60,6 +60,15 @@ impl Tombstones {
         self.pods.lock().get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 
+    /// The terminating ones of these pods that ended before their deletion, as their tombstones will be. The API server deletes a pod that
+    /// ended in two steps, so a reconcile can observe it in between.
+    pub(crate) fn of_terminating(&self, pods: &[Arc<SlimPod>]) -> Vec<Arc<SlimPod>> {
+        let ended = self.ended_uids.lock();
+        let has_ended = |pod: &&Arc<SlimPod>| pod.metadata.uid.as_ref().is_some_and(|uid| ended.contains(uid));
+        let terminating = pods.iter().filter(|pod| pod.is_terminating()).filter(has_ended);
+        terminating.map(|pod| Arc::new(ended_identity_of(pod))).collect()
+    }
+
     /// The number of tombstones.
     pub(crate) fn len(&self) -> usize {
         self.pods.lock().values().map(PodsByIndex::len).sum()
@@ -189,6 +198,10 @@ mod tests {
             for (version, of_version) in (1..).zip(states) {
                 fixture.pods.apply(state(name, index, version, of_version));
             }
+            let terminating = fixture.tombstones.of_terminating(&fixture.pod_cache.owned_by("u"));
+            let expected = (name == "ended").then_some(("ended".to_owned(), false));
+            let names = terminating.iter().map(|pod| (pod.name_any(), pod.is_terminating()));
+            assert_eq!(names.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
             fixture.pods.delete(state(name, index, 9, states[2]));
         }
         let tombstones = fixture.tombstones.of_clique("u");
