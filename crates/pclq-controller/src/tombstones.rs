@@ -60,13 +60,15 @@ impl Tombstones {
         self.pods.lock().get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 
-    /// The terminating ones of these pods that ended before their deletion, as their tombstones will be. The API server deletes a pod that
-    /// ended in two steps, so a reconcile can observe it in between.
-    pub(crate) fn of_terminating(&self, pods: &[Arc<SlimPod>]) -> Vec<Arc<SlimPod>> {
+    /// The last deleted pod of each index of the clique, and the terminating ones of its `pods` that ended before, as their tombstones
+    /// will be. The API server deletes a pod that ended in two steps, so a reconcile can observe it in between.
+    pub(crate) fn with_terminating(&self, uid: &str, pods: &[Arc<SlimPod>]) -> Vec<Arc<SlimPod>> {
+        let mut deleted = self.of_clique(uid);
         let ended = self.ended_uids.lock();
         let has_ended = |pod: &&Arc<SlimPod>| pod.metadata.uid.as_ref().is_some_and(|uid| ended.contains(uid));
         let terminating = pods.iter().filter(|pod| pod.is_terminating()).filter(has_ended);
-        terminating.map(|pod| Arc::new(ended_identity_of(pod))).collect()
+        deleted.extend(terminating.map(|pod| Arc::new(ended_identity_of(pod))));
+        deleted
     }
 
     /// The number of tombstones.
@@ -198,10 +200,10 @@ mod tests {
             for (version, of_version) in (1..).zip(states) {
                 fixture.pods.apply(state(name, index, version, of_version));
             }
-            let terminating = fixture.tombstones.of_terminating(&fixture.pod_cache.owned_by("u"));
-            let expected = (name == "ended").then_some(("ended".to_owned(), false));
-            let names = terminating.iter().map(|pod| (pod.name_any(), pod.is_terminating()));
-            assert_eq!(names.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
+            let deleted = fixture.tombstones.with_terminating("u", &fixture.pod_cache.owned_by("u"));
+            let ended = deleted.iter().map(|pod| (pod.name_any(), pod.status.phase.clone(), pod.is_terminating()));
+            let expected = ("ended".to_owned(), Some("Failed".to_owned()), false);
+            assert_eq!(ended.collect::<Vec<_>>(), [expected], "while {name} is terminating");
             fixture.pods.delete(state(name, index, 9, states[2]));
         }
         let tombstones = fixture.tombstones.of_clique("u");

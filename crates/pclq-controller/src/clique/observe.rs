@@ -53,10 +53,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
     let backed_off =
         if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
-    let terminating = caches.tombstones.of_terminating(&pods);
-    let [existing, deleted, terminating] =
-        [&pods, &tombstones, &terminating].map(|pods| pods.iter().map(AsRef::as_ref));
-    let deleted = deleted.chain(terminating);
+    let deleted = caches.tombstones.with_terminating(&uid, &pods);
+    let [existing, deleted] = [&pods, &deleted].map(|pods| pods.iter().map(AsRef::as_ref));
     let delayed_replacements = ctx.replacements.observe(&clique, existing, deleted, ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
     Observed {
