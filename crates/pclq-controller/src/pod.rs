@@ -1,11 +1,18 @@
-//! The identity of a pod: its index within its clique, and the clique that it belongs to.
+//! The identity of a pod: its index within its clique, its predecessors at the index, and the clique that it belongs to.
+
+use std::collections::BTreeSet;
 
 use grove_api_types::labels;
+use grove_api_types::names::{PodCliqueName, PodName};
 use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+
+/// How many candidates of a pod's name are compared. A later candidate is used only after a name conflict, which five
+/// random characters make very unlikely to happen twice.
+const MAX_CANDIDATES: usize = 8;
 
 /// Whether a clique controls the pod, or could adopt it.
 pub(crate) fn is_grove_pod(pod: &SlimPod) -> bool {
@@ -31,4 +38,26 @@ pub(crate) fn index(pod: &SlimPod) -> Option<i32> {
 
 fn parse_index(index: &str) -> Option<i32> {
     index.parse().ok().filter(|index| *index >= 0)
+}
+
+/// The last of the pods that had the index: the one without a successor among them. The name of a pod follows from its predecessor,
+/// so this is right also for pods that were created within one second, whose creation times are equal.
+pub(crate) fn latest<'a>(
+    clique: &PodCliqueName,
+    clique_uid: &str,
+    index: i32,
+    of_index: &[&'a SlimPod],
+) -> Option<&'a SlimPod> {
+    if let [only] = of_index {
+        return Some(only);
+    }
+    let names: BTreeSet<_> = of_index.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    let has_successor = |pod: &SlimPod| {
+        PodName::candidates(clique, clique_uid, index, pod.metadata.uid.as_deref())
+            .take(MAX_CANDIDATES)
+            .any(|name| names.contains(name.as_str()))
+    };
+    let age = |pod: &&SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
+    let last = of_index.iter().copied().filter(|pod| !has_successor(pod)).max_by_key(age);
+    last.or_else(|| of_index.iter().copied().max_by_key(age))
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use grove_api_types::labels;
+use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
@@ -68,10 +69,10 @@ impl ReplacementBackoff {
     ) -> BTreeMap<i32, Duration> {
         let template_hash = clique.labels().get(labels::TEMPLATE_HASH);
         let is_current = |pod: &&SlimPod| pod.labels().get(labels::TEMPLATE_HASH) == template_hash;
-        let existing = latest_ended(pods.filter(is_current));
+        let existing = latest_ended(clique, pods.filter(is_current));
         // An older one would not delay its replacement, and its entry may have expired.
         let deleted = tombstones.filter(is_current).filter(|pod| age(pod, now) < RESET_AFTER);
-        let ended = latest_ended(existing.values().copied().chain(deleted));
+        let ended = latest_ended(clique, existing.values().copied().chain(deleted));
         let uid = clique.metadata.uid.as_deref().unwrap_or_default();
         let mut by_uid = self.0.lock();
         if ended.is_empty() && !by_uid.contains_key(uid) {
@@ -162,17 +163,16 @@ impl IndexBackoff {
 }
 
 /// The latest pod of each index that failed or succeeded. A pod that was deleted before it ended does not count.
-fn latest_ended<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> BTreeMap<i32, &'a SlimPod> {
-    let created = |pod: &SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
-    let mut latest: BTreeMap<i32, &SlimPod> = BTreeMap::new();
+fn latest_ended<'a>(clique: &PodClique, pods: impl Iterator<Item = &'a SlimPod>) -> BTreeMap<i32, &'a SlimPod> {
+    let mut by_index: BTreeMap<i32, Vec<&SlimPod>> = BTreeMap::new();
     for pod in pods.filter(|pod| !pod.is_live() && !pod.is_terminating()) {
-        let Some(index) = pod::index(pod) else { continue };
-        let known = latest.entry(index).or_insert(pod);
-        if created(known) < created(pod) {
-            *known = pod;
+        if let Some(index) = pod::index(pod) {
+            by_index.entry(index).or_default().push(pod);
         }
     }
-    latest
+    let (name, uid) = (PodCliqueName::new(clique.name_any()), clique.metadata.uid.as_deref().unwrap_or_default());
+    let latest = |(index, of_index): (i32, Vec<_>)| Some((index, pod::latest(&name, uid, index, &of_index)?));
+    by_index.into_iter().filter_map(latest).collect()
 }
 
 /// The delay after this many pods that ended, or that were replaced early.

@@ -24,48 +24,55 @@ type PodsByIndex = BTreeMap<i32, Arc<SlimPod>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
     cliques: Cache<PodClique>,
+    /// One lock for both maps: a reader finds a pod that ended in one of them.
+    pods: Arc<Mutex<Pods>>,
+}
+
+#[derive(Debug, Default)]
+struct Pods {
     /// By the uid of the clique.
-    pods: Arc<Mutex<BTreeMap<String, PodsByIndex>>>,
+    deleted: BTreeMap<String, PodsByIndex>,
     /// The uids of the existing pods that failed or succeeded before they were terminating. The final state of a pod does not show it:
     /// the kubelet sets the same phases when it stops a terminating pod.
-    ended_uids: Arc<Mutex<BTreeSet<String>>>,
+    ended_uids: BTreeSet<String>,
 }
 
 impl Tombstones {
     /// No pod was deleted yet. `cliques` is the cache that cliques are reconciled from.
     pub(crate) fn new(cliques: &Cache<PodClique>) -> Self {
-        Self { cliques: cliques.clone(), pods: Arc::default(), ended_uids: Arc::default() }
+        Self { cliques: cliques.clone(), pods: Arc::default() }
     }
 
     /// Stores the pod if the delta is its deletion, with its phase if it ended before. The pod cache calls this before any reader misses the pod, so a reader
     /// that reads the pods first and the tombstones second finds each deleted pod in one of them.
     pub(crate) fn record(&self, delta: &Delta<SlimPod>) {
         if let Some(ended) = delta.new.as_ref().filter(|pod| !pod.is_live() && !pod.is_terminating()) {
-            self.ended_uids.lock().extend(ended.metadata.uid.clone());
+            self.pods.lock().ended_uids.extend(ended.metadata.uid.clone());
         }
         let Some(pod) = delta.old.as_ref().filter(|_| delta.is_delete()) else { return };
-        let has_ended = self.ended_uids.lock().remove(pod.metadata.uid.as_deref().unwrap_or_default());
-        let (Some(owner), Some(index)) = (controller_of(&pod.metadata), index(pod)) else { return };
         let mut pods = self.pods.lock();
+        let has_ended = pods.ended_uids.remove(pod.metadata.uid.as_deref().unwrap_or_default());
+        let (Some(owner), Some(index)) = (controller_of(&pod.metadata), index(pod)) else { return };
         // The check is under the lock: if the clique is in the cache here, `forget` for its deletion runs later.
         let clique = self.cliques.get(&pod.namespace().unwrap_or_default(), &owner.name);
         if clique.and_then(|clique| clique.uid()).as_ref() == Some(&owner.uid) {
             let tombstone = if has_ended { ended_identity_of(pod) } else { identity_of(pod) };
-            pods.entry(owner.uid.clone()).or_default().insert(index, Arc::new(tombstone));
+            pods.deleted.entry(owner.uid.clone()).or_default().insert(index, Arc::new(tombstone));
         }
     }
 
     /// The last deleted pod of each index of the clique.
     pub(crate) fn of_clique(&self, uid: &str) -> Vec<Arc<SlimPod>> {
-        self.pods.lock().get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
+        self.pods.lock().of_clique(uid)
     }
 
     /// The last deleted pod of each index of the clique, and the terminating ones of its `pods` that ended before, as their tombstones
     /// will be. The API server deletes a pod that ended in two steps, so a reconcile can observe it in between.
     pub(crate) fn with_terminating(&self, uid: &str, pods: &[Arc<SlimPod>]) -> Vec<Arc<SlimPod>> {
-        let mut deleted = self.of_clique(uid);
-        let ended = self.ended_uids.lock();
-        let has_ended = |pod: &&Arc<SlimPod>| pod.metadata.uid.as_ref().is_some_and(|uid| ended.contains(uid));
+        let known = self.pods.lock();
+        let mut deleted = known.of_clique(uid);
+        let has_ended =
+            |pod: &&Arc<SlimPod>| pod.metadata.uid.as_ref().is_some_and(|uid| known.ended_uids.contains(uid));
         let terminating = pods.iter().filter(|pod| pod.is_terminating()).filter(has_ended);
         deleted.extend(terminating.map(|pod| Arc::new(ended_identity_of(pod))));
         deleted
@@ -73,17 +80,23 @@ impl Tombstones {
 
     /// The number of tombstones.
     pub(crate) fn len(&self) -> usize {
-        self.pods.lock().values().map(PodsByIndex::len).sum()
+        self.pods.lock().deleted.values().map(PodsByIndex::len).sum()
     }
 
     /// The number of existing pods that ended before they were terminating.
     pub(crate) fn ended_pods(&self) -> usize {
-        self.ended_uids.lock().len()
+        self.pods.lock().ended_uids.len()
     }
 
     /// Removes the tombstones of a clique after its deletion.
     pub(crate) fn forget(&self, clique_uid: &str) {
-        self.pods.lock().remove(clique_uid);
+        self.pods.lock().deleted.remove(clique_uid);
+    }
+}
+
+impl Pods {
+    fn of_clique(&self, uid: &str) -> Vec<Arc<SlimPod>> {
+        self.deleted.get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use grove_api_types::names::PodName;
 use grove_controller::plan::{ManifestTemplate, Stage, Step, Target};
 use serde_json::json;
 
@@ -118,6 +119,28 @@ async fn each_index_has_its_own_backoff_and_the_latest_pod_counts() {
         let delays = backoff.observe(&clique(2, "1h"), pods.iter(), [].iter(), now);
         assert_eq!(delays, BTreeMap::from([(0, MIN_DELAY), (1, MIN_DELAY)]));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_pods_with_equal_creation_times_the_successor_counts() {
+    let uids = ["9", "1", "5"];
+    let mut pods = Vec::new();
+    let mut replaces: Option<&str> = None;
+    for uid in uids {
+        let mut pod = pod(uid, 0, "Failed");
+        pod.metadata.name =
+            PodName::candidates(&PodCliqueName::new("c"), "u", 0, replaces).next().map(|name| name.to_string());
+        pods.push(pod);
+        replaces = Some(uid);
+    }
+    let backoff = ReplacementBackoff::default();
+    assert_eq!(wait_after_deletions(&backoff, &[], &pods[..1], 0), 0);
+    backoff.record_creation_times("u", &creating(0));
+    assert_eq!(wait_after_deletions(&backoff, &[], &pods[..2], 0), 10);
+    assert_eq!(wait_after_deletions(&backoff, &[], &pods[..2], 0), 10, "the pod counts once");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    backoff.record_creation_times("u", &creating(0));
+    assert_eq!(wait_after_deletions(&backoff, &[], &pods[1..], 0), 20);
 }
 
 #[tokio::test(start_paused = true)]

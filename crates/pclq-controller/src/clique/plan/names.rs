@@ -14,10 +14,6 @@ use crate::clique::observed::Observed;
 use crate::pod;
 use crate::write_history::CliqueWrites;
 
-/// How many candidates of a pod's name are compared. A later candidate is used only after a name conflict, which five
-/// random characters make very unlikely to happen twice.
-const MAX_CANDIDATES: usize = 8;
-
 /// The known pods of a clique, from which the names of the next pods follow.
 pub(super) struct Names<'a> {
     observed: &'a Observed,
@@ -51,18 +47,9 @@ impl<'a> Names<'a> {
         candidates.find(|name| !is_taken(name)).unwrap_or_else(|| PodName::new(self.clique.as_str()))
     }
 
-    /// The last of the pods that had the index: the one without a successor among them.
+    /// The last of the pods that had the index.
     fn latest(&self, index: i32) -> Option<&'a SlimPod> {
-        let of_index = self.by_index.get(&index)?;
-        let names: BTreeSet<_> = of_index.iter().copied().filter_map(name_of).collect();
-        let has_successor = |pod: &SlimPod| {
-            PodName::candidates(&self.clique, self.observed.uid(), index, pod.metadata.uid.as_deref())
-                .take(MAX_CANDIDATES)
-                .any(|name| names.contains(name.as_str()))
-        };
-        let age = |pod: &&SlimPod| (pod.metadata.creation_timestamp.clone(), pod.metadata.uid.clone());
-        let last = of_index.iter().copied().filter(|pod| !has_successor(pod)).max_by_key(age);
-        last.or_else(|| of_index.iter().copied().max_by_key(age))
+        pod::latest(&self.clique, self.observed.uid(), index, self.by_index.get(&index)?)
     }
 }
 
