@@ -34,7 +34,7 @@ use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
 use self::{
-    changes::has_test, execution_result::Effect, patch_queues::PatchQueues, stage_events::stage_events,
+    changes::is_superseded, execution_result::Effect, patch_queues::PatchQueues, stage_events::stage_events,
     step_queue::StepQueue,
 };
 use crate::{
@@ -120,13 +120,12 @@ impl Executor {
     /// nothing, unless it reports a terminating namespace. After the watch event of that namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
-        let owner = Target::of(subject);
         for stage in &plan.stages {
             let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {
                 continue;
             }
-            let ExecutedStage { sent, unsent } = self.execute_steps(&owner, &stage).await;
+            let ExecutedStage { sent, unsent } = self.execute_steps(&Target::of(subject), &stage).await;
             self.publish_events(subject, &stage, &sent);
             let failed = sent.iter().filter(|(_, result)| result.is_err()).map(|(step, _)| *step);
             blocked_domains.extend(failed.chain(unsent).filter_map(|step| plan.failure_domain_of(step)));
@@ -172,8 +171,7 @@ impl Executor {
         });
         match written.await {
             Ok(_) => Ok(true),
-            Err(error) if matches!(error.code, 404 | 409) => Ok(false),
-            Err(error) if error.is_failed_test && has_test(&patch) => Ok(false),
+            Err(error) if is_superseded(&error, &patch) => Ok(false),
             Err(error) => Err(Error::Write { target: Box::new(target), error }),
         }
     }
@@ -334,7 +332,7 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
         Ok(effect) => (effect.resolve(step.target()), Ok(())),
         Err(error) => (step.target().clone(), Err(error)),
     };
-    StepResult { stage: stage.name, verb: step.verb(), target, result, is_changed, is_queued, bytes }
+    StepResult { is_changed, is_queued, bytes, ..StepResult::new(stage.name, step.verb(), target, result) }
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

@@ -208,7 +208,7 @@ mod tests {
         let step = |(name, uid): &(&str, Option<&str>)| {
             let target = Target { uid: uid.map(str::to_owned), ..Target::of(&object(name)) };
             let result = uid.map(drop).ok_or_else(|| ApiError::new(500, "InternalError", "x"));
-            StepResult { stage: "s", verb: "create", target, result, is_changed: false, is_queued: false, bytes: 0 }
+            StepResult::new("s", "create", target, result)
         };
         ExecutionResult { steps: creates.iter().map(step).collect() }
     }

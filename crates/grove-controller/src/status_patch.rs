@@ -7,13 +7,15 @@
 
 use std::collections::BTreeSet;
 
-use json_patch::{
-    AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation, jsonptr::PointerBuf,
-};
+use json_patch::{Patch, PatchOperation};
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value, json};
 
-use crate::{merge_patch::create_merge_patch, plan::PatchBody};
+use crate::{
+    json_patch::{add, remove, replace, test},
+    merge_patch::create_merge_patch,
+    plan::PatchBody,
+};
 
 /// Which services write the status of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub enum StatusOwnership {
 }
 
 const CONDITIONS: &str = "conditions";
-/// The fields of a condition whose observed values a patch tests. They are strings, which JSON has in one form only.
+/// A patch tests the observed values of these fields of a condition. They are strings, which JSON has in one form only.
 const TESTED_FIELDS: [&str; 4] = ["type", "status", "reason", "message"];
 
 /// The patch; `None` if there is no difference.
@@ -44,7 +46,7 @@ pub(crate) fn status_patch<K: Resource>(
         }
         StatusOwnership::SharedConditions => {
             let operations = operations(object, old, new);
-            let uid = test(["metadata", "uid"], json!(object.uid()));
+            let uid = test(&["metadata", "uid"], object.uid());
             let operations = (!operations.is_empty()).then(|| [vec![uid], operations].concat());
             operations.map(|operations| PatchBody::Json(Patch(operations)))
         }
@@ -54,7 +56,8 @@ pub(crate) fn status_patch<K: Resource>(
 fn operations<K: Resource>(object: &K, old: &Value, new: &Value) -> Vec<PatchOperation> {
     let Some(new) = new.as_object() else { return vec![] };
     let Some(old) = old.as_object() else {
-        return vec![test_version(object), add(&["status"], Value::Object(without_nulls(new)))];
+        let without_nulls: Map<_, _> = new.clone().into_iter().filter(|(_, value)| !value.is_null()).collect();
+        return vec![test_version(object), add(&["status"], without_nulls)];
     };
     let fields: BTreeSet<&String> = old.keys().chain(new.keys()).filter(|field| *field != CONDITIONS).collect();
     let value = |status: &Map<String, Value>, field: &str| status.get(field).filter(|value| !value.is_null()).cloned();
@@ -69,10 +72,10 @@ fn field_operations(field: &str, old: Option<Value>, new: Option<Value>) -> Vec<
         return vec![];
     }
     let path = ["status", field];
-    let test = old.map(|old| test(path, old));
+    let test = old.map(|old| test(&path, old));
     let change = match new {
         Some(new) => add(&path, new),
-        None => PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) }),
+        None => remove(&path),
     };
     test.into_iter().chain([change]).collect()
 }
@@ -82,14 +85,15 @@ fn condition_operations<K: Resource>(object: &K, old: &[Value], new: &[Value]) -
     let of_type = |condition: &Value| new.iter().find(|new| new["type"] == condition["type"]);
     let (mut replaced, mut removed) = (vec![], vec![]);
     for (at, condition) in old.iter().enumerate() {
-        let path = PointerBuf::from_tokens(["status", CONDITIONS, &at.to_string()]);
+        let at = at.to_string();
+        let path = ["status", CONDITIONS, &at];
         match of_type(condition) {
             Some(new) if new == condition => {}
             Some(new) => {
-                replaced.extend(tests(at, condition));
-                replaced.push(PatchOperation::Replace(ReplaceOperation { path, value: new.clone() }));
+                replaced.extend(tests(&at, condition));
+                replaced.push(replace(&path, new.clone()));
             }
-            None => removed.push((tests(at, condition), PatchOperation::Remove(RemoveOperation { path }))),
+            None => removed.push((tests(&at, condition), remove(&path))),
         }
     }
     // From the end of the list, so that no removal moves a condition that another operation names.
@@ -98,33 +102,20 @@ fn condition_operations<K: Resource>(object: &K, old: &[Value], new: &[Value]) -
     let added: Vec<Value> = new.iter().filter(is_added).cloned().collect();
     let version = (!added.is_empty()).then(|| test_version(object));
     let appended = if old.is_empty() && !added.is_empty() {
-        vec![add(&["status", CONDITIONS], Value::Array(added))]
+        vec![add(&["status", CONDITIONS], added)]
     } else {
         added.into_iter().map(|condition| add(&["status", CONDITIONS, "-"], condition)).collect()
     };
     replaced.into_iter().chain(removed).chain(version).chain(appended).collect()
 }
 
-fn tests(at: usize, condition: &Value) -> Vec<PatchOperation> {
-    let at = at.to_string();
-    let test = |field| test(["status", CONDITIONS, &at, field], condition[field].clone());
+fn tests(at: &str, condition: &Value) -> Vec<PatchOperation> {
+    let test = |field| test(&["status", CONDITIONS, at, field], condition[field].clone());
     TESTED_FIELDS.map(test).into()
 }
 
 fn test_version<K: Resource>(object: &K) -> PatchOperation {
-    test(["metadata", "resourceVersion"], json!(object.resource_version()))
-}
-
-fn test<'a>(path: impl IntoIterator<Item = &'a str>, value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value })
-}
-
-fn add(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path.iter().copied()), value })
-}
-
-fn without_nulls(status: &Map<String, Value>) -> Map<String, Value> {
-    status.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())).collect()
+    test(&["metadata", "resourceVersion"], object.resource_version())
 }
 
 #[cfg(test)]
@@ -210,8 +201,8 @@ mod tests {
             else {
                 panic!("a JSON patch")
             };
-            assert!(patch.0.contains(&test(["metadata", "resourceVersion"], json!("7"))), "{patch:?}");
-            assert!(patch.0.contains(&test(["metadata", "uid"], json!(object().uid()))), "{patch:?}");
+            assert!(patch.0.contains(&test(&["metadata", "resourceVersion"], "7")), "{patch:?}");
+            assert!(patch.0.contains(&test(&["metadata", "uid"], object().uid())), "{patch:?}");
         }
     }
 }

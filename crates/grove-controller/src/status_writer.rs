@@ -204,17 +204,7 @@ mod tests {
     fn created(code: Option<u16>) -> ExecutionResult {
         let result = code.map_or(Ok(()), |code| Err(ApiError::new(code, "Forbidden", "no")));
         let target = Target { uid: Some("uid-a".into()), ..Target::of(&object()) };
-        ExecutionResult {
-            steps: vec![StepResult {
-                stage: "s",
-                verb: "create",
-                target,
-                result,
-                is_changed: false,
-                is_queued: false,
-                bytes: 0,
-            }],
-        }
+        ExecutionResult { steps: vec![StepResult::new("s", "create", target, result)] }
     }
 
     /// An object with a status.

@@ -217,15 +217,7 @@ mod tests {
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
         let create = Step::create(&child);
         child.metadata.uid = Some("created".into());
-        let step = StepResult {
-            stage: "s",
-            verb: "create",
-            target: Target::of(&child),
-            result: Ok(()),
-            is_changed: false,
-            is_queued: false,
-            bytes: 0,
-        };
+        let step = StepResult::new("s", "create", Target::of(&child), Ok(()));
         creates.expect_creations(&owner, &Plan::new().stage(Stage::new("s", [create])), |_| 1);
         creates.expectations.record_results(&owner, &ExecutionResult { steps: vec![step] });
         writer.apply_unreadable(UnreadableObject { metadata: child.metadata.clone(), reason: "r".into() });
@@ -244,8 +236,7 @@ mod tests {
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
         let quota = ApiError::new(403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: small");
         let (target, result) = (Target::of(&child), Err(quota));
-        let rejected =
-            StepResult { stage: "s", verb: "create", target, result, is_changed: false, is_queued: false, bytes: 0 };
+        let rejected = StepResult::new("s", "create", target, result);
         let result = ExecutionResult { steps: vec![rejected] };
         let mut owner = ReplicaSet::default();
         (owner.metadata.name, owner.metadata.namespace) = (Some("rejected".into()), Some("ns".into()));

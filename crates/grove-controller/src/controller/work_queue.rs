@@ -141,10 +141,10 @@ impl WorkQueue {
 
     /// The next key for a worker, if one is free and a key is due. `is_loaded` is whether the API server is loaded.
     pub(super) fn get(&mut self, now: Instant, is_loaded: bool) -> Option<Key> {
-        while self.delayed.first(Priority::Reconcile).is_some_and(|due| due <= now) {
-            if let Some((key, due)) = self.delayed.pop(Priority::Reconcile) {
-                self.push(key, due);
-            }
+        while self.delayed.first(Priority::Reconcile).is_some_and(|due| due <= now)
+            && let Some((key, due)) = self.delayed.pop(Priority::Reconcile)
+        {
+            self.push(key, due);
         }
         if self.processing.len() >= self.concurrency {
             return None;

@@ -17,7 +17,7 @@ fn object(name: &str) -> ConfigMap {
 /// The result of the create of one config map with a manifest of this size.
 fn step(name: &str, rejection: Option<ApiError>, bytes: usize) -> StepResult {
     let (target, result) = (Target::of(&object(name)), rejection.map_or(Ok(()), Err));
-    StepResult { stage: "s", verb: "create", target, result, is_changed: false, is_queued: false, bytes }
+    StepResult { bytes, ..StepResult::new("s", "create", target, result) }
 }
 
 fn result(results: &[(&str, Option<u16>)]) -> ExecutionResult {

@@ -20,8 +20,7 @@ impl Executor {
         };
         match patched {
             // Another client changed the object first. The watch event of its write triggers the next reconcile.
-            Err(error) if matches!(error.code, 404 | 409) => Ok(Effect::Superseded),
-            Err(error) if error.is_failed_test && has_test(change) => Ok(Effect::Superseded),
+            Err(error) if is_superseded(&error, change) => Ok(Effect::Superseded),
             other => other,
         }
     }
@@ -64,8 +63,14 @@ impl Executor {
     }
 }
 
-/// Whether the patch tests observed values, so that it can fail because they have changed.
-pub(super) fn has_test(change: &PatchBody) -> bool {
-    let PatchBody::Json(patch) = change else { return false };
-    patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
+/// Whether the API server rejected the patch because the object was deleted, or because an observed value that the patch tests has
+/// changed.
+pub(super) fn is_superseded(error: &ApiError, change: &PatchBody) -> bool {
+    let has_test = match change {
+        PatchBody::Json(patch) => {
+            patch.0.iter().any(|operation| matches!(operation, json_patch::PatchOperation::Test(_)))
+        }
+        PatchBody::Merge(_) => false,
+    };
+    matches!(error.code, 404 | 409) || (error.is_failed_test && has_test)
 }

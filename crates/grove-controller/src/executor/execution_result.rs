@@ -65,6 +65,13 @@ pub struct StepResult {
     pub bytes: usize,
 }
 
+impl StepResult {
+    /// The result of a step that was sent in its own request.
+    pub fn new(stage: &'static str, verb: &'static str, target: Target, result: Result<(), ApiError>) -> Self {
+        Self { stage, verb, target, result, is_changed: false, is_queued: false, bytes: 0 }
+    }
+}
+
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

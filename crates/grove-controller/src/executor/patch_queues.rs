@@ -40,7 +40,7 @@ pub(super) struct PatchQueues {
 
 /// A patch that waits for the response to the request before it.
 struct QueuedPatch {
-    /// The object whose reconcile planned the patch.
+    /// The reconcile of this object planned the patch.
     owner: Target,
     patch: Patch,
     bytes: usize,
@@ -115,13 +115,9 @@ impl Executor {
         self.send_patch(target, &PatchBody::Json(patch.clone())).await
     }
 
-    /// Sends the queued patches of an object until none is left.
-    async fn send_queued(self, target: Target) {
-        loop {
-            let batch = self.patch_queues.next_batch(&target);
-            if batch.is_empty() {
-                return;
-            }
+    /// Sends this batch of queued patches of an object, and further ones until no patch is queued.
+    async fn send_queued(self, target: Target, mut batch: Vec<QueuedPatch>) {
+        while !batch.is_empty() {
             for (owner, result) in self.send_batch(&target, &batch).await {
                 let Err(error) = result else { continue };
                 let is_superseded = error.code == 404 || error.is_failed_test;
@@ -130,6 +126,7 @@ impl Executor {
                     self.patch_queues.report_failure(owner);
                 }
             }
+            batch = self.patch_queues.next_batch(&target);
         }
     }
 
@@ -178,18 +175,13 @@ struct InFlight<'a> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let Self { executor, target } = *self;
-        let has_queued = {
-            let (mut objects, key) = (executor.patch_queues.objects.lock(), object_key(target));
-            let has_queued = objects.get(&key).is_some_and(|queued| !queued.is_empty());
-            if !has_queued {
-                objects.remove(&key);
-            }
-            has_queued
-        };
+        let batch = executor.patch_queues.next_batch(target);
+        if batch.is_empty() {
+            return;
+        }
         // While the process ends, there is no runtime, and the next leader plans these patches again.
-        let runtime = if has_queued { Handle::try_current().ok() } else { None };
-        if let Some(runtime) = runtime {
-            drop(runtime.spawn(executor.clone().send_queued(target.clone())));
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn(executor.clone().send_queued(target.clone(), batch)));
         }
     }
 }

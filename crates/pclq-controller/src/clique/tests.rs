@@ -11,7 +11,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
 use grove_controller::create_backoff::{BackedOffCreates, CreateBackoff};
 use grove_controller::create_state::CreateState;
-use grove_controller::executor::ExecutionResult;
+use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step, Target};
 use grove_controller::slim_pod::SlimPod;
@@ -273,4 +273,10 @@ fn check_invariants(observed: &Observed, plan: &Plan) {
             Step::Patch(_) => {}
         }
     }
+}
+
+/// The result of the create of a pod that the API server forbids with this message.
+fn rejected_create(name: &str, message: &str) -> StepResult {
+    let target = Target { name: name.to_owned(), ..Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]) };
+    StepResult::new("pods", "create", target, Err(ApiError::new(403, "Forbidden", message)))
 }

@@ -130,13 +130,13 @@ impl DelayedKeys {
         let turns = behind.chain(all.range::<str, _>((Unbounded, Included(last)))).take(MAX_CHECKED_NAMESPACES);
         let (mut checked, mut found) = (None, None);
         for (namespace, statuses) in turns {
-            checked = Some(namespace.clone());
+            checked = Some(namespace);
             found = statuses.first().filter(|(due, _)| *due <= now && is_selected(namespace)).cloned();
             if found.is_some() {
                 break;
             }
         }
-        self.checked_namespace = checked.unwrap_or_default();
+        self.checked_namespace = checked.cloned().unwrap_or_default();
         let (due, key) = found?;
         self.remove(&key);
         Some((key, due))

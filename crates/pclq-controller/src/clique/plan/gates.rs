@@ -3,11 +3,10 @@
 
 use grove_api_types::conditions::available;
 use grove_api_types::labels::SCHEDULING_GATE;
+use grove_controller::json_patch::{remove, test};
 use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{Patch, PatchOperation, RemoveOperation, TestOperation};
-use serde_json::json;
+use json_patch::Patch;
 
 use super::MAX_STEPS;
 use crate::clique::observed::Observed;
@@ -28,10 +27,7 @@ fn gate_position(pod: &SlimPod) -> Option<usize> {
 
 /// Removes the gate if it is still at the observed position. The gates of others stay.
 fn removal(at: usize) -> Patch {
-    let gate = PointerBuf::from_tokens(["spec", "schedulingGates", &at.to_string()]);
-    let name = PointerBuf::from_tokens(["spec", "schedulingGates", &at.to_string(), "name"]);
-    Patch(vec![
-        PatchOperation::Test(TestOperation { path: name, value: json!(SCHEDULING_GATE) }),
-        PatchOperation::Remove(RemoveOperation { path: gate }),
-    ])
+    let at = at.to_string();
+    let name = test(&["spec", "schedulingGates", &at, "name"], SCHEDULING_GATE);
+    Patch(vec![name, remove(&["spec", "schedulingGates", &at])])
 }

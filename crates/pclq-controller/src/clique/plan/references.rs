@@ -6,12 +6,12 @@ use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGroup};
+use grove_controller::json_patch::{replace, test};
 use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{Patch, PatchOperation, ReplaceOperation, TestOperation};
+use json_patch::Patch;
 use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::clique::observed::{CliqueIdentity, Observed};
 
@@ -78,16 +78,10 @@ fn of_pods<'a>(pods: impl Iterator<Item = &'a &'a SlimPod>) -> Vec<NamespacedNam
 /// another.
 fn replacement(gang: &PodGang, at: usize, group: &str, references: &[NamespacedName]) -> Patch {
     let at = at.to_string();
-    let test = |path: &[&str], value: Value| {
-        PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path.iter().copied()), value })
-    };
     Patch(vec![
-        test(&["metadata", "uid"], json!(gang.metadata.uid)),
-        test(&["spec", "podgroups", &at, "name"], json!(group)),
-        PatchOperation::Replace(ReplaceOperation {
-            path: PointerBuf::from_tokens(["spec", "podgroups", &at, "podReferences"]),
-            value: json!(references),
-        }),
+        test(&["metadata", "uid"], gang.uid()),
+        test(&["spec", "podgroups", &at, "name"], group),
+        replace(&["spec", "podgroups", &at, "podReferences"], json!(references)),
     ])
 }
 

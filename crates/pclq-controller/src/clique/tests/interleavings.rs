@@ -135,15 +135,7 @@ impl Cluster {
                 }
                 Step::Patch(_) | Step::Adopt(_) => {}
             }
-            done.steps.push(StepResult {
-                stage: "pods",
-                verb: step.verb(),
-                target,
-                result: Ok(()),
-                is_changed: false,
-                is_queued: false,
-                bytes: 0,
-            });
+            done.steps.push(StepResult::new("pods", step.verb(), target, Ok(())));
         }
         memory.record(&observed.clique, 1, &plan, &done);
         self.own_writes = memory.write_history.of_clique("clique-uid", std::iter::empty(), &observed.pending_creates);

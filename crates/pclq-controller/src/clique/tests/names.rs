@@ -65,7 +65,7 @@ fn results(plan: &Plan, has_response: bool) -> ExecutionResult {
     let step = |(at, step): (usize, &Step)| {
         let result = if has_response { Ok(()) } else { Err(ApiError::new(0, "Timeout", "no answer")) };
         let target = Target { uid: has_response.then(|| format!("uid-{at}")), ..step.target().clone() };
-        StepResult { stage: "pods", verb: "create", target, result, is_changed: false, is_queued: false, bytes: 0 }
+        StepResult::new("pods", "create", target, result)
     };
     ExecutionResult { steps: creates.map(step).collect() }
 }

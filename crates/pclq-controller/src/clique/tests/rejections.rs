@@ -3,12 +3,11 @@
 #![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
 
 use expect_test::{Expect, expect};
-use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::{SlowStart, Target};
-use grove_runtime::api_error::ApiError;
+use grove_controller::executor::ExecutionResult;
+use grove_controller::plan::SlowStart;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{plan, snapshot, status};
+use super::{plan, rejected_create, snapshot, status};
 
 const QUOTA: &str = "is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2";
 const LIMITS: &str = "is forbidden: maximum cpu usage per Container is 1, but limit is 2";
@@ -17,19 +16,7 @@ const SECURITY: &str =
 
 /// The results of rejected creates: each with the name of the pod and the message of the API server.
 fn creates(rejected: &[(&str, &str)]) -> ExecutionResult {
-    let step = |(name, message): &(&str, &str)| {
-        let target = Target { name: (*name).to_owned(), ..Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]) };
-        let failure = ApiError::new(403, "Forbidden", format!("pods \"{name}\" {message}"));
-        StepResult {
-            stage: "pods",
-            verb: "create",
-            target,
-            result: Err(failure),
-            is_changed: false,
-            is_queued: false,
-            bytes: 0,
-        }
-    };
+    let step = |(name, message): &(&str, &str)| rejected_create(name, &format!("pods \"{name}\" {message}"));
     ExecutionResult { steps: rejected.iter().map(step).collect() }
 }
 

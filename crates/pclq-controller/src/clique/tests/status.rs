@@ -3,14 +3,12 @@
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::Target;
+use grove_controller::executor::ExecutionResult;
 use grove_controller::status_throttle::StatusChange;
-use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{PodCliqueStatus, snapshot, status};
+use super::{PodCliqueStatus, rejected_create, snapshot, status};
 use crate::clique::status::status_change;
 
 fn status_of(row: &str, result: &ExecutionResult, second: i64) -> PodCliqueStatus {
@@ -19,17 +17,7 @@ fn status_of(row: &str, result: &ExecutionResult, second: i64) -> PodCliqueStatu
 }
 
 fn rejected(message: &str) -> ExecutionResult {
-    let failure = ApiError::new(403, "Forbidden", message);
-    let target = Target::of(&*snapshot("{pods: [{i: 0, name: a}]}").pods[0]);
-    let step = StepResult {
-        stage: "pods",
-        verb: "create",
-        target,
-        result: Err(failure),
-        is_changed: false,
-        is_queued: false,
-        bytes: 0,
-    };
+    let step = rejected_create("llm-0-decode-a", message);
     ExecutionResult { steps: vec![step.clone(), step] }
 }
 

@@ -279,15 +279,7 @@ fn a_backed_off_clique_blocks_no_delete() {
 fn a_rejected_create_is_in_the_status_with_its_remedy_until_the_backoff_ends() {
     let target = |name: &str| Target { name: name.to_owned(), ..Target::of(&clique()) };
     let failure = ApiError::new(403, "Forbidden", QUOTA);
-    let step = |name: &str| StepResult {
-        stage: "cliques",
-        verb: "create",
-        target: target(name),
-        result: Err(failure.clone()),
-        is_changed: false,
-        is_queued: false,
-        bytes: 0,
-    };
+    let step = |name: &str| StepResult::new("cliques", "create", target(name), Err(failure.clone()));
     let mut observed = without_children();
     let at = Timestamp::from_second(1).expect("a time");
     let status = status_of(&observed, &ExecutionResult { steps: vec![step("llm-0-decode"), step("llm-1-decode")] }, at);
