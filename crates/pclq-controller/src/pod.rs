@@ -40,20 +40,17 @@ fn parse_index(index: &str) -> Option<i32> {
     index.parse().ok().filter(|index| *index >= 0)
 }
 
-/// The last of the pods that had the index: the one without a successor among them. The name of a pod follows from its predecessor,
-/// so this is right also for pods that were created within one second, whose creation times are equal.
-pub(crate) fn latest<'a>(
-    clique: &PodCliqueName,
-    clique_uid: &str,
-    index: i32,
-    of_index: &[&'a SlimPod],
-) -> Option<&'a SlimPod> {
+/// The last of the pods that had the index: the one without a successor among them. The name of a pod follows from its predecessor.
+/// A creation time is in whole seconds, so a pod and its successor can have equal creation times.
+pub(crate) fn latest<'a>(clique: &PodClique, index: i32, of_index: &[&'a SlimPod]) -> Option<&'a SlimPod> {
     if let [only] = of_index {
         return Some(only);
     }
+    let (clique, clique_uid) =
+        (PodCliqueName::new(clique.name_any()), clique.metadata.uid.as_deref().unwrap_or_default());
     let names: BTreeSet<_> = of_index.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
     let has_successor = |pod: &SlimPod| {
-        PodName::candidates(clique, clique_uid, index, pod.metadata.uid.as_deref())
+        PodName::candidates(&clique, clique_uid, index, pod.metadata.uid.as_deref())
             .take(MAX_CANDIDATES)
             .any(|name| names.contains(name.as_str()))
     };

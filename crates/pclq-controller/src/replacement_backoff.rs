@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use grove_api_types::labels;
-use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
@@ -170,8 +169,7 @@ fn latest_ended<'a>(clique: &PodClique, pods: impl Iterator<Item = &'a SlimPod>)
             by_index.entry(index).or_default().push(pod);
         }
     }
-    let (name, uid) = (PodCliqueName::new(clique.name_any()), clique.metadata.uid.as_deref().unwrap_or_default());
-    let latest = |(index, of_index): (i32, Vec<_>)| Some((index, pod::latest(&name, uid, index, &of_index)?));
+    let latest = |(index, of_index): (i32, Vec<_>)| Some((index, pod::latest(clique, index, &of_index)?));
     by_index.into_iter().filter_map(latest).collect()
 }
 

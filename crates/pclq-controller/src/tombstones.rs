@@ -43,8 +43,8 @@ impl Tombstones {
         Self { cliques: cliques.clone(), pods: Arc::default() }
     }
 
-    /// Stores the pod if the delta is its deletion, with its phase if it ended before. The pod cache calls this before any reader misses the pod, so a reader
-    /// that reads the pods first and the tombstones second finds each deleted pod in one of them.
+    /// Stores the pod if the delta is its deletion, with its phase if it ended before. The pod cache calls this before any reader misses
+    /// the pod, so a reader that reads the pods first and the tombstones second finds each deleted pod in one of them.
     pub(crate) fn record(&self, delta: &Delta<SlimPod>) {
         if let Some(ended) = delta.new.as_ref().filter(|pod| !pod.is_live() && !pod.is_terminating()) {
             self.pods.lock().ended_uids.extend(ended.metadata.uid.clone());
@@ -61,21 +61,14 @@ impl Tombstones {
         }
     }
 
-    /// The last deleted pod of each index of the clique.
-    pub(crate) fn of_clique(&self, uid: &str) -> Vec<Arc<SlimPod>> {
-        self.pods.lock().of_clique(uid)
-    }
-
     /// The last deleted pod of each index of the clique, and the terminating ones of its `pods` that ended before, as their tombstones
     /// will be. The API server deletes a pod that ended in two steps, so a reconcile can observe it in between.
-    pub(crate) fn with_terminating(&self, uid: &str, pods: &[Arc<SlimPod>]) -> Vec<Arc<SlimPod>> {
-        let known = self.pods.lock();
-        let mut deleted = known.of_clique(uid);
-        let has_ended =
-            |pod: &&Arc<SlimPod>| pod.metadata.uid.as_ref().is_some_and(|uid| known.ended_uids.contains(uid));
+    pub(crate) fn of_clique(&self, uid: &str, pods: &[Arc<SlimPod>]) -> (Vec<Arc<SlimPod>>, Vec<Arc<SlimPod>>) {
+        let Pods { deleted, ended_uids } = &*self.pods.lock();
+        let has_ended = |pod: &&Arc<SlimPod>| pod.metadata.uid.as_ref().is_some_and(|uid| ended_uids.contains(uid));
         let terminating = pods.iter().filter(|pod| pod.is_terminating()).filter(has_ended);
-        deleted.extend(terminating.map(|pod| Arc::new(ended_identity_of(pod))));
-        deleted
+        let tombstones = deleted.get(uid).into_iter().flat_map(PodsByIndex::values).cloned();
+        (tombstones.collect(), terminating.map(|pod| Arc::new(ended_identity_of(pod))).collect())
     }
 
     /// The number of tombstones.
@@ -91,12 +84,6 @@ impl Tombstones {
     /// Removes the tombstones of a clique after its deletion.
     pub(crate) fn forget(&self, clique_uid: &str) {
         self.pods.lock().deleted.remove(clique_uid);
-    }
-}
-
-impl Pods {
-    fn of_clique(&self, uid: &str) -> Vec<Arc<SlimPod>> {
-        self.deleted.get(uid).into_iter().flat_map(PodsByIndex::values).cloned().collect()
     }
 }
 
@@ -173,8 +160,12 @@ mod tests {
             Self { cliques, pods, pod_cache, tombstones }
         }
 
+        fn tombstones_of(&self, uid: &str) -> Vec<Arc<SlimPod>> {
+            self.tombstones.of_clique(uid, &[]).0
+        }
+
         fn of_clique(&self, uid: &str) -> Vec<String> {
-            self.tombstones.of_clique(uid).iter().map(|pod| pod.name_any()).collect()
+            self.tombstones_of(uid).iter().map(|pod| pod.name_any()).collect()
         }
     }
 
@@ -191,7 +182,7 @@ mod tests {
             fixture.pods.delete(pod(name, *index, 2, "u"));
         }
         assert_eq!(fixture.of_clique("u"), ["a", "c"]);
-        assert_eq!(fixture.tombstones.of_clique("u")[0].resource_version().as_deref(), Some("2"), "the final state");
+        assert_eq!(fixture.tombstones_of("u")[0].resource_version().as_deref(), Some("2"), "the final state");
         fixture.pods.replace(vec![]);
         assert_eq!(fixture.of_clique("u"), ["a", "c", "d"], "a deletion that only a list reported");
     }
@@ -213,13 +204,14 @@ mod tests {
             for (version, of_version) in (1..).zip(states) {
                 fixture.pods.apply(state(name, index, version, of_version));
             }
-            let deleted = fixture.tombstones.with_terminating("u", &fixture.pod_cache.owned_by("u"));
-            let ended = deleted.iter().map(|pod| (pod.name_any(), pod.status.phase.clone(), pod.is_terminating()));
+            let (tombstones, terminating) = fixture.tombstones.of_clique("u", &fixture.pod_cache.owned_by("u"));
+            let deleted = tombstones.iter().chain(&terminating);
+            let ended = deleted.map(|pod| (pod.name_any(), pod.status.phase.clone(), pod.is_terminating()));
             let expected = ("ended".to_owned(), Some("Failed".to_owned()), false);
             assert_eq!(ended.collect::<Vec<_>>(), [expected], "while {name} is terminating");
             fixture.pods.delete(state(name, index, 9, states[2]));
         }
-        let tombstones = fixture.tombstones.of_clique("u");
+        let tombstones = fixture.tombstones_of("u");
         let phase_and_hash = |pod: &Arc<SlimPod>| (pod.status.phase.clone(), pod.labels().get(TEMPLATE_HASH).cloned());
         let expected = (Some("Failed".to_owned()), Some("1h".to_owned()));
         assert_eq!(tombstones.iter().map(phase_and_hash).collect::<Vec<_>>(), [expected, (None, None)]);
@@ -266,7 +258,7 @@ mod tests {
             let mut newest = 0;
             while !writer.is_finished() {
                 let pods = fixture.pod_cache.owned_by("u");
-                let tombstones = fixture.tombstones.of_clique("u");
+                let tombstones = fixture.tombstones_of("u");
                 let known = pods.iter().chain(&tombstones);
                 let seen = known.filter_map(|pod| pod.name_any()[1..].parse::<i32>().ok()).max().unwrap_or(-1);
                 assert!(seen >= newest, "p{newest} was observed before, and now the newest observed pod is p{seen}");

@@ -120,8 +120,9 @@ impl Executor {
         while !batch.is_empty() {
             for (owner, result) in self.send_batch(&target, &batch).await {
                 let Err(error) = result else { continue };
-                let is_superseded = error.code == 404 || error.is_failed_test;
-                if !is_superseded && error.reason != ApiError::NOT_LEADING {
+                // After a conflict (409), the owner plans the patch again.
+                let is_obsolete = error.code == 404 || error.is_failed_test;
+                if !is_obsolete && error.reason != ApiError::NOT_LEADING {
                     tracing::warn!(%target, namespace = target.namespace, %owner, "queued patch failed: {error}");
                     self.patch_queues.report_failure(owner);
                 }

@@ -33,7 +33,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     orphans.retain(|pod| is_adoptable(&pod.metadata) && labelled_clique(&pod.metadata) == name);
     let unreadable_pods = unreadable_pods(&caches.pods, &clique);
     // Read after the pods: a pod that was deleted in between has a tombstone.
-    let tombstones = caches.tombstones.of_clique(&uid);
+    let (tombstones, terminating) = caches.tombstones.of_clique(&uid, &pods);
     let known_pods = || pods.iter().chain(&orphans).chain(&tombstones).map(AsRef::as_ref);
     let readable_uids = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref());
     let unreadable_uids = unreadable_pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
@@ -53,8 +53,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
     let backed_off =
         if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
-    let deleted = caches.tombstones.with_terminating(&uid, &pods);
-    let [existing, deleted] = [&pods, &deleted].map(|pods| pods.iter().map(AsRef::as_ref));
+    let existing = pods.iter().map(AsRef::as_ref);
+    let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
     let delayed_replacements = ctx.replacements.observe(&clique, existing, deleted, ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
     Observed {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::names::PodName;
+use grove_api_types::names::{PodCliqueName, PodName};
 use grove_controller::plan::{ManifestTemplate, Stage, Step, Target};
 use serde_json::json;
 

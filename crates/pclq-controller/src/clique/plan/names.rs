@@ -49,7 +49,7 @@ impl<'a> Names<'a> {
 
     /// The last of the pods that had the index.
     fn latest(&self, index: i32) -> Option<&'a SlimPod> {
-        pod::latest(&self.clique, self.observed.uid(), index, self.by_index.get(&index)?)
+        pod::latest(&self.observed.clique, index, self.by_index.get(&index)?)
     }
 }
 
