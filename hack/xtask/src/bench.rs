@@ -80,7 +80,7 @@ pub(crate) fn exec_optimised() -> Result<anyhow::Error> {
 struct Bench<'a> {
     cluster: &'a mut DevCluster,
     client: Client,
-    /// Whether the rounds of the services also measure the scaling to twice the size.
+    /// Whether the rounds also measure the scaling to twice the size.
     double: bool,
     samples: Samples,
 }
@@ -92,7 +92,8 @@ impl Bench<'_> {
         let mut recorded = BTreeMap::new();
         for &replicas in sizes {
             println!("{replicas} replicas: recording the objects of the services; not measured");
-            recorded.insert(replicas, grove::record(self.cluster, &self.client, replicas).await?);
+            let peak = if self.double { 2 * replicas } else { replicas };
+            recorded.insert(replicas, grove::record(self.cluster, &self.client, peak).await?);
         }
         for repetition in 1..=repeat {
             for (&replicas, recorded) in &recorded {

@@ -1,7 +1,7 @@
 //! The baseline: a plain kube client creates and deletes the objects that the services create, with the controllers stopped.
 
 use super::Round;
-use super::object_counts::ObjectCounts;
+use super::object_counts::{Counts, ObjectCounts};
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::{KindObjects, RecordedObjects, Uids, set_owner_uids};
 use super::samples::{Phase, SampleKey, Samples, Variant};
@@ -40,7 +40,18 @@ struct Baseline<'a> {
 
 impl Baseline<'_> {
     async fn measure(&self, recorded: &RecordedObjects, samples: &mut Samples) -> Result<()> {
-        let created = self.deploy(recorded.clone(), samples).await?;
+        let replicas = self.round.replicas;
+        let (deployed, surplus) = recorded.clone().split_at(replicas);
+        let created = self.deploy(deployed, samples).await?;
+        if !surplus.pods.objects.is_empty() {
+            let surplus = self.double(surplus, &uids(&created), samples).await?;
+            delete(surplus).await?;
+            let is_deployed = |counts: &Counts| {
+                let [services, gangs, cliques] = [counts.services, counts.gangs, counts.cliques];
+                counts.pods == replicas * PODS_PER_REPLICA && [services, gangs, cliques] == [replicas; 3]
+            };
+            self.counts.wait_for("all surplus objects are deleted", is_deployed).await?;
+        }
         let meter = self.meter(Phase::Delete)?;
         delete(created).await?;
         meter.reached(samples, "all deleted", self.counts.wait_until_empty().await?);
@@ -51,7 +62,7 @@ impl Baseline<'_> {
     async fn deploy(&self, recorded: RecordedObjects, samples: &mut Samples) -> Result<Vec<StoredObject>> {
         let RecordedObjects { children, pods } = recorded;
         let set = set(self.round.replicas)?;
-        let mut meter = self.meter(Phase::Deploy)?;
+        let meter = self.meter(Phase::Deploy)?;
         let sets = KindObjects {
             resource: ApiResource::erase::<PodCliqueSet>(&()),
             objects: vec![serde_json::from_value(serde_json::to_value(set)?)?],
@@ -60,13 +71,30 @@ impl Baseline<'_> {
         for stage in [vec![sets], children, vec![pods]] {
             created.extend(self.create(stage, &uids(&created)).await?);
         }
-        let wanted = self.round.replicas * PODS_PER_REPLICA;
+        self.measure_growth(self.round.replicas, meter, samples).await?;
+        Ok(created)
+    }
+
+    /// Creates the objects of further replicas, as many as there are. Returns them in the order of their creation.
+    async fn double(&self, surplus: RecordedObjects, uids: &Uids, samples: &mut Samples) -> Result<Vec<StoredObject>> {
+        let RecordedObjects { children, pods } = surplus;
+        let meter = self.meter(Phase::Double)?;
+        let mut created = self.create(children, uids).await?;
+        let mut uids = uids.clone();
+        uids.extend(self::uids(&created));
+        created.extend(self.create(vec![pods], &uids).await?);
+        self.measure_growth(2 * self.round.replicas, meter, samples).await?;
+        Ok(created)
+    }
+
+    /// Measures until all pods of this many replicas are Ready.
+    async fn measure_growth(&self, replicas: u32, mut meter: PhaseMeter, samples: &mut Samples) -> Result<()> {
+        let wanted = replicas * PODS_PER_REPLICA;
         let exist = self.counts.wait_for("all pods exist", |counts| counts.pods == wanted).await?;
         meter.reached(samples, "created", exist);
         let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == wanted).await?;
         meter.pods_ready(samples, ready);
-        meter.finish(&self.counts, samples).await?;
-        Ok(created)
+        meter.finish(&self.counts, samples).await
     }
 
     fn meter(&self, phase: Phase) -> Result<PhaseMeter> {

@@ -1,13 +1,13 @@
 //! The objects that the services create for the benchmark's set, as plain JSON that another client can create again.
 
-use super::workload::NAMESPACE;
+use super::workload::{NAMESPACE, SET};
 use anyhow::{Context, Result};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -61,6 +61,26 @@ impl RecordedObjects {
         let (services, gangs, cliques, pods) = tokio::try_join!(services, gangs, cliques, pods)?;
         Ok(Self { children: vec![services, gangs, cliques], pods })
     }
+}
+
+impl RecordedObjects {
+    /// The objects of the first `replicas` replicas, and those of the other ones.
+    pub(super) fn split_at(self, replicas: u32) -> (Self, Self) {
+        let is_first = |object: &DynamicObject| replica(&object.name_any()).is_some_and(|index| index < replicas);
+        let split = |KindObjects { resource, objects }: KindObjects| {
+            let (first, others) = objects.into_iter().partition(is_first);
+            let of = |objects| KindObjects { resource: resource.clone(), objects };
+            (of(first), of(others))
+        };
+        let (first_pods, other_pods) = split(self.pods);
+        let (first, others) = self.children.into_iter().map(split).unzip();
+        (Self { children: first, pods: first_pods }, Self { children: others, pods: other_pods })
+    }
+}
+
+/// The replica of the set that an object belongs to. The names of all objects begin with that of the set and the index of the replica.
+fn replica(name: &str) -> Option<u32> {
+    name.strip_prefix(SET)?.strip_prefix('-')?.split('-').next()?.parse().ok()
 }
 
 async fn read<K>(client: &Client, strip: fn(&mut Map<String, Value>)) -> Result<KindObjects>
@@ -123,7 +143,7 @@ pub(super) fn set_owner_uids(object: &mut DynamicObject, uids: &Uids) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::{Uids, reset, set_owner_uids, without_pod_defaults};
+    use super::{Uids, replica, reset, set_owner_uids, without_pod_defaults};
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{ApiResource, DynamicObject};
     use serde_json::{Value, json};
@@ -156,6 +176,13 @@ mod tests {
             "spec": { "hostname": "a-0", "containers": [{ "name": "main" }] },
         });
         assert_eq!(serde_json::to_value(pod).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_name_of_an_object_contains_its_replica() {
+        for (name, index) in [("scale-7", Some(7)), ("scale-12-worker-x2b4d", Some(12)), ("other-7", None)] {
+            assert_eq!(replica(name), index, "{name}");
+        }
     }
 
     #[test]
