@@ -1,6 +1,7 @@
 //! The children of an owner. A [`ChildKind`] has everything about one kind of children in one place; the [`ChildKinds`] of an
 //! owner are a table, from which the plan, the snapshot, the triggers and the permissions follow.
 
+mod child_decoding;
 mod child_kinds;
 mod child_plan;
 mod observed;
@@ -15,6 +16,7 @@ use kube::Resource;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
+    child_decoding::{DecodedChild, decode_child},
     child_kinds::{AnyChildKind, ChildKinds},
     child_plan::ChildPlan,
     observed::{ByName, ObservedChildren},

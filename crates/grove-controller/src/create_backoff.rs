@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use self::entries::{BackedOffKind, Entries, KindKey, OwnerVersion, RejectedCreates, Rejections};
 use crate::{
     executor::ExecutionResult,
+    group_kind::group_kind,
     plan::{Plan, SlowStart, Step, Target},
 };
 
@@ -87,7 +88,10 @@ impl BackedOffCreates {
         let earlier = self.children.iter().map(|(target, error)| ("create", target, error));
         let failed = result.failed_steps().map(|(step, error)| (step.verb, &step.target, error));
         let (mut creates, others): (Vec<_>, Vec<_>) = earlier.chain(failed).partition(|(verb, _, _)| *verb == "create");
-        creates.sort_by_key(|&(_, target, error)| (target.resource.kind.as_str(), !error.is_quota_rejection()));
+        creates.sort_by_key(|&(_, target, error)| {
+            let resource = &target.resource;
+            (resource.kind.as_str(), resource.group.as_str(), !error.is_quota_rejection())
+        });
         creates.into_iter().chain(others)
     }
 
@@ -116,11 +120,11 @@ impl BackedOffCreates {
         if self.retried_kinds.is_empty() && self.retried_objects.is_empty() {
             return Self { blocked_kinds, ..Self::default() };
         }
-        let planned =
-            plan.steps().filter(|step| matches!(step, Step::Create(_))).map(|step| &step.target().resource.kind);
-        let missing: BTreeSet<_> = planned.chain(&plan.omitted_kinds).map(String::as_str).collect();
+        let planned = plan.steps().filter(|step| matches!(step, Step::Create(_)));
+        let planned = planned.map(|step| group_kind(&step.target().resource));
+        let missing: BTreeSet<_> = planned.chain(plan.omitted_kinds.iter().cloned()).collect();
         let creates = result.steps.iter().filter(|step| step.verb == "create");
-        let sent: BTreeSet<_> = creates.map(|step| step.target.resource.kind.as_str()).collect();
+        let sent: BTreeSet<_> = creates.map(|step| group_kind(&step.target.resource)).collect();
         let retain = |retried: &BTreeMap<String, usize>| {
             let is_attempted = |kind: &str| sent.contains(kind) || !missing.contains(kind);
             let attempted = retried.iter().filter(|(kind, _)| is_attempted(kind.as_str()));
@@ -212,13 +216,13 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let creates = result.steps.iter().filter(|step| step.verb == "create");
         let (successes, failures): (Vec<_>, Vec<_>) = creates.partition(|step| step.result.is_ok());
         let [created_kinds, failed_kinds] = [successes, failures]
-            .map(|steps| steps.into_iter().map(|step| step.target.resource.kind.as_str()).collect::<BTreeSet<_>>());
+            .map(|steps| steps.into_iter().map(|step| group_kind(&step.target.resource)).collect::<BTreeSet<_>>());
         let mut entries = self.entries.lock();
         // A plan that a failure of the API server ended proves nothing, nor does one without creates of the kind because of a quota.
         let has_answers = result.failures().all(ApiError::is_object_specific);
         let has_failed = |kind: &str| failed_kinds.contains(kind) || active.blocked_kinds.contains(kind);
         entries.end(&uid, |key| {
-            let is_ended = if key.concerns_kind && created_kinds.contains(key.kind.as_str()) {
+            let is_ended = if key.concerns_kind && created_kinds.contains(&key.kind) {
                 // The failures of other kinds and of single objects do not concern the quota. The next plan ends at its first rejection.
                 !rejected.contains_key(key)
             } else {
@@ -233,7 +237,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         let entry = entries.get_or_insert(uid, || RejectedCreates::of(owner));
         entry.owner_version = OwnerVersion::of(owner);
         for (key, rejections) in rejected {
-            let (is_retry, has_created) = (active.is_retry(&key), created_kinds.contains(key.kind.as_str()));
+            let (is_retry, has_created) = (active.is_retry(&key), created_kinds.contains(&key.kind));
             entry.add(key, rejections, (is_retry, has_created), min_delay);
         }
     }
@@ -244,7 +248,7 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
         for (step, error) in result.failed_steps() {
             if step.verb == "create" && self.is_rejection(error) {
                 let concerns_kind = self.children_are_alike || error.is_quota_rejection();
-                let key = KindKey { kind: step.target.resource.kind.clone(), concerns_kind };
+                let key = KindKey { kind: group_kind(&step.target.resource), concerns_kind };
                 rejected.entry(key).or_default().push((step.target.clone(), error.clone()), step.bytes);
             }
         }

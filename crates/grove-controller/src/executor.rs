@@ -23,10 +23,10 @@ use grove_runtime::{
     api_error::ApiError,
     client::{self, REQUEST_TIMEOUT},
     leadership::Leadership,
-    metrics::Metrics,
+    metrics::{Metrics, name_with_group},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Client, Resource};
+use kube::{Client, Resource, runtime::events::Event};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
@@ -34,7 +34,10 @@ use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
 use self::{
-    changes::is_superseded, execution_result::Effect, patch_queues::PatchQueues, stage_events::stage_events,
+    changes::is_superseded,
+    execution_result::Effect,
+    patch_queues::PatchQueues,
+    stage_events::{stage_events, warning_event},
     step_queue::StepQueue,
 };
 use crate::{
@@ -120,13 +123,14 @@ impl Executor {
     /// nothing, unless it reports a terminating namespace. After the watch event of that namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
+        self.publish(subject, plan.warnings.iter().map(warning_event));
         for stage in &plan.stages {
             let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {
                 continue;
             }
             let ExecutedStage { sent, unsent } = self.execute_steps(&Target::of(subject), &stage).await;
-            self.publish_events(subject, &stage, &sent);
+            self.publish(subject, stage_events(&stage, &sent));
             let failed = sent.iter().filter(|(_, result)| result.is_err()).map(|(step, _)| *step);
             blocked_domains.extend(failed.chain(unsent).filter_map(|step| plan.failure_domain_of(step)));
             execution.steps.extend(sent.into_iter().map(|(step, result)| step_result(&stage, step, result)));
@@ -281,7 +285,8 @@ impl Executor {
         if result.is_err() {
             span.record("otel.status_code", "ERROR");
         }
-        self.metrics.record_write(verb, &target.resource.kind, &code);
+        let kind = name_with_group(&target.resource.kind, &target.resource.group);
+        self.metrics.record_write(verb, &kind, &code);
         result
     }
 
@@ -294,12 +299,12 @@ impl Executor {
         }
     }
 
-    fn publish_events<K: Resource<DynamicType = ()>>(&self, subject: &K, stage: &Stage, results: &[ExecutedStep<'_>]) {
+    fn publish<K: Resource<DynamicType = ()>>(&self, subject: &K, events: impl IntoIterator<Item = Event>) {
         // Users need no event about the rejected writes of a replica that lost its lease.
         if !self.leadership.is_held() {
             return;
         }
-        for event in stage_events(stage, results) {
+        for event in events {
             self.events.record(subject.object_ref(&()), event);
         }
     }

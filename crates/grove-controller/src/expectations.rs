@@ -15,13 +15,14 @@ use parking_lot::Mutex;
 
 use crate::{
     executor::ExecutionResult,
+    group_kind::{group_kind, group_kind_of},
     plan::{Plan, Step, Target},
 };
 
 /// Kind and name of a child. Owner and child share their namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildKey {
-    /// The kind of the child.
+    /// The group and the kind of the child.
     pub kind: String,
     /// The name of the child.
     pub name: String,
@@ -29,7 +30,7 @@ pub struct ChildKey {
 
 impl ChildKey {
     fn of(target: &Target) -> Self {
-        Self { kind: target.resource.kind.clone(), name: target.name.clone() }
+        Self { kind: group_kind(&target.resource), name: target.name.clone() }
     }
 }
 
@@ -100,7 +101,7 @@ impl Expectations {
         if by_owner_uid.is_empty() {
             return;
         }
-        let key = ChildKey { kind: Child::kind(&()).into_owned(), name: child.name.clone().unwrap_or_default() };
+        let key = ChildKey { kind: group_kind_of::<Child>(), name: child.name.clone().unwrap_or_default() };
         let Some(owner) = controller_of(child) else {
             // The child may have lost its controller reference since its creation, so its owner is unknown.
             by_owner_uid.retain(|_, pending| {

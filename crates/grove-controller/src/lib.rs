@@ -26,6 +26,7 @@ pub mod conditions;
 pub mod create_backoff;
 pub mod create_state;
 pub mod expectations;
+pub mod group_kind;
 pub mod json_patch;
 pub mod merge_patch;
 pub mod name_conflict;

@@ -38,6 +38,8 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// The reasons for not doing more now. Conditions and logs show them.
     pub waiting: Vec<Waiting>,
+    /// Warnings about the object, besides the events of the stages.
+    pub warnings: Vec<WarningEvent>,
     /// The time to the next known deadline; `None` if only a watch event can change anything.
     pub requeue_after: Option<Duration>,
     /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
@@ -70,6 +72,13 @@ impl Plan {
     #[must_use]
     pub fn waiting(mut self, waiting: impl IntoIterator<Item = impl Into<Waiting>>) -> Self {
         self.waiting.extend(waiting.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds warnings about the object.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: impl IntoIterator<Item = WarningEvent>) -> Self {
+        self.warnings.extend(warnings);
         self
     }
 
@@ -113,13 +122,15 @@ impl Plan {
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.is_empty() && self.waiting.is_empty() && self.requeue_after.or(self.continue_after).is_none() {
+        let has_text = !(self.waiting.is_empty() && self.warnings.is_empty());
+        if self.is_empty() && !has_text && self.requeue_after.or(self.continue_after).is_none() {
             return writeln!(f, "nothing to do");
         }
         for stage in &self.stages {
             stage.steps.iter().try_for_each(|step| writeln!(f, "{}: {step}", stage.name))?;
         }
         self.waiting.iter().try_for_each(|waiting| writeln!(f, "wait: {waiting}"))?;
+        self.warnings.iter().try_for_each(|WarningEvent { reason, note }| writeln!(f, "warn: {reason} {note}"))?;
         self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))?;
         self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))
     }
@@ -190,6 +201,15 @@ pub struct StageEvent {
     pub failure: &'static str,
     /// The first word of the note, in the past tense: `Created`.
     pub verb: &'static str,
+}
+
+/// An event of type `Warning` about the reconciled object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarningEvent {
+    /// The reason of the event.
+    pub reason: &'static str,
+    /// The note of the event.
+    pub note: String,
 }
 
 /// One write to the API server.

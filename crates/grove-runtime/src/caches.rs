@@ -3,6 +3,7 @@
 //! A failed list or watch is logged, counted and retried here. It reaches no controller, where it would delay the triggers
 //! of all other kinds.
 
+mod availability;
 mod cache_metrics;
 mod indexer;
 mod informer_options;
@@ -29,19 +30,23 @@ use tokio::sync::{
     watch::{Receiver, Sender},
 };
 
+pub use self::{
+    availability::Availability,
+    indexer::{Filter, Index, IndexFn},
+    informer_options::{DeltaObserver, InformerOptions},
+    sums::Sum,
+    unreadable_objects::{DecodedObject, UnreadableObject},
+};
 use self::{
     cache_metrics::CacheMetrics,
     indexer::Indexer,
     reflector::{Event, Reflector},
     unreadable_objects::UnreadableChanges,
 };
-pub use self::{
-    indexer::{Filter, Index, IndexFn},
-    informer_options::{DeltaObserver, InformerOptions},
-    sums::Sum,
-    unreadable_objects::{DecodedObject, UnreadableObject},
+use crate::{
+    metrics::{Metrics, name_with_group},
+    ready::ReadyHandle,
 };
-use crate::{metrics::Metrics, ready::ReadyHandle};
 
 /// One change of one object: a creation has no `old`, a deletion has no `new`. It is like the arguments of a
 /// client-go event handler, and unlike an entry of client-go's `DeltaFIFO`, which has no old object.
@@ -88,7 +93,7 @@ pub struct Cache<K> {
     indexer: Arc<RwLock<Indexer<K>>>,
     observers: Arc<[DeltaObserver<K>]>,
     subscribers: Arc<Mutex<Subscribers<K>>>,
-    served: Sender<bool>,
+    availability: Sender<Availability>,
     relists: Sender<u64>,
     changed: Arc<Notify>,
 }
@@ -99,7 +104,7 @@ impl<K> Clone for Cache<K> {
             indexer: Arc::clone(&self.indexer),
             observers: Arc::clone(&self.observers),
             subscribers: Arc::clone(&self.subscribers),
-            served: self.served.clone(),
+            availability: self.availability.clone(),
             relists: self.relists.clone(),
             changed: Arc::clone(&self.changed),
         }
@@ -214,17 +219,6 @@ impl<K> Cache<K> {
         self.len() == 0
     }
 
-    /// Whether the API server serves the kind. The cache of a kind that is not served is empty; it is filled when the kind
-    /// is installed.
-    pub fn is_served(&self) -> bool {
-        *self.served.borrow()
-    }
-
-    /// Changes when the kind is installed or removed.
-    pub fn subscribe_served(&self) -> Receiver<bool> {
-        self.served.subscribe()
-    }
-
     /// The number of complete lists. An object that was written before a list and is not in the cache after it was deleted,
     /// or the write failed. Before that, its watch event may still be pending.
     pub fn relists(&self) -> Receiver<u64> {
@@ -268,8 +262,9 @@ impl<K: Resource> Cache<K> {
         InformerOptions { config: _, filter, indices, sums, observers, is_optional: _ }: InformerOptions<K>,
     ) -> Self {
         let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices).with_sums(sums)));
-        let (served, relists, changed) = (Sender::new(true), Sender::new(0), Arc::default());
-        Self { indexer, observers: observers.into(), subscribers: Arc::default(), served, relists, changed }
+        let (availability, relists) = (Sender::new(Availability::Served), Sender::new(0));
+        let (subscribers, changed) = (Arc::default(), Arc::default());
+        Self { indexer, observers: observers.into(), subscribers, availability, relists, changed }
     }
 }
 
@@ -356,32 +351,32 @@ pub fn start_informer<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let kind = K::kind(dyntype).into_owned();
+    let kind = name_with_group(&K::kind(dyntype), &K::group(dyntype));
     let cache_metrics = CacheMetrics::new(metrics, &kind, &options.indices);
     let reflector = Reflector::new(api, kind.clone(), &options, metrics.clone());
     let (cache, writer) = Cache::with_writer(options);
     let mut ready = Some(ready);
     tokio::spawn(reflector.run(move |event| {
-        let served = match &event {
-            Event::Replace(_) | Event::ReplaceAfterRestore(_) => Some(true),
-            Event::NotServed => Some(false),
-            Event::Forbidden | Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
+        let availability = match &event {
+            Event::Replace(_) | Event::ReplaceAfterRestore(_) => Some(Availability::Served),
+            Event::NotServed => Some(Availability::NotServed),
+            Event::Forbidden => Some(Availability::Forbidden),
+            Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
         };
-        let is_forbidden = matches!(event, Event::Forbidden);
         if let (Event::Error(error), Some(ready)) = (&event, &ready) {
             ready.set_reason(error);
         }
         unreadable_objects::log(&kind, &writer.apply_event(event).to_log);
         let Writer(store) = &writer;
         cache_metrics.set(&store.indexer.read());
-        if served == Some(true) {
+        if availability == Some(Availability::Served) {
             store.relists.send_modify(|relists| *relists += 1);
         }
-        if let Some(served) = served {
-            store.served.send_if_modified(|was| std::mem::replace(was, served) != served);
+        if let Some(availability) = availability {
+            store.availability.send_if_modified(|was| std::mem::replace(was, availability) != availability);
         }
-        if let Some(ready) = ready.take_if(|_| is_forbidden || served.is_some()) {
-            if is_forbidden {
+        if let Some(ready) = ready.take_if(|_| availability.is_some()) {
+            if availability == Some(Availability::Forbidden) {
                 tracing::warn!(kind, "the service works without the objects of this kind, which it may not read");
             }
             ready.set_ready();

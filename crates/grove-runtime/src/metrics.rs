@@ -63,6 +63,13 @@ impl InformerMetrics {
     }
 }
 
+/// The name of a kind or of a resource in metrics, in logs and for readiness: with its group, unless Kubernetes or Grove defines it. Several
+/// schedulers have a `PodGroup`.
+pub fn name_with_group(name: &str, group: &str) -> String {
+    let is_well_known = !group.contains('.') || group.ends_with(".k8s.io") || group.ends_with("grove.io");
+    if is_well_known { name.to_owned() } else { format!("{name}.{group}") }
+}
+
 impl Metrics {
     /// New metrics in their own registry.
     pub fn new() -> Result<Self, prometheus::Error> {

@@ -148,38 +148,38 @@ impl PolicyRule {
     }
 }
 
-/// Renders the YAML documents that grant `rules` to the `ServiceAccount` of the service: a `ClusterRole`, and a `Role` for
-/// the rules that are limited to the namespace of the services, each with its binding.
-pub fn render_rbac(service: &str, rules: &[PolicyRule]) -> String {
+/// Renders the YAML documents that grant `rules` to the `ServiceAccount` of the service: a `ClusterRole` of the name `role`, and a
+/// `Role` for the rules that are limited to the namespace of the services, each with its binding.
+pub fn render_rbac(role: &str, service: &str, rules: &[PolicyRule]) -> String {
     let of = |scope| rules.iter().filter(|rule| rule.scope == scope).collect::<Vec<_>>();
-    let mut documents = render_role(service, "ClusterRole", "", &of(Scope::Cluster));
+    let mut documents = render_role((role, service), "ClusterRole", "", &of(Scope::Cluster));
     let system = of(Scope::SystemNamespace);
     if !system.is_empty() {
         let namespace = format!("  namespace: {SYSTEM_NAMESPACE}\n");
         documents += "---\n";
-        documents += &render_role(service, "Role", &namespace, &system);
+        documents += &render_role((role, service), "Role", &namespace, &system);
     }
     documents
 }
 
-fn render_role(service: &str, kind: &str, namespace: &str, rules: &[&PolicyRule]) -> String {
+fn render_role((name, service): (&str, &str), kind: &str, namespace: &str, rules: &[&PolicyRule]) -> String {
     let rules: String = rules.iter().map(|rule| render_rule(rule)).collect();
     format!(
         "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {kind}
 metadata:
-  name: {service}
+  name: {name}
 {namespace}rules:
 {rules}---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {kind}Binding
 metadata:
-  name: {service}
+  name: {name}
 {namespace}roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {kind}
-  name: {service}
+  name: {name}
 subjects:
   - kind: ServiceAccount
     name: {service}
@@ -226,7 +226,7 @@ mod tests {
             apiVersion: rbac.authorization.k8s.io/v1
             kind: ClusterRole
             metadata:
-              name: pod-controller
+              name: pods
             rules:
               # manage the pods
               - apiGroups: [""]
@@ -244,11 +244,11 @@ mod tests {
             apiVersion: rbac.authorization.k8s.io/v1
             kind: ClusterRoleBinding
             metadata:
-              name: pod-controller
+              name: pods
             roleRef:
               apiGroup: rbac.authorization.k8s.io
               kind: ClusterRole
-              name: pod-controller
+              name: pods
             subjects:
               - kind: ServiceAccount
                 name: pod-controller
@@ -257,7 +257,7 @@ mod tests {
             apiVersion: rbac.authorization.k8s.io/v1
             kind: Role
             metadata:
-              name: pod-controller
+              name: pods
               namespace: grove-system
             rules:
               # read the settings
@@ -269,17 +269,17 @@ mod tests {
             apiVersion: rbac.authorization.k8s.io/v1
             kind: RoleBinding
             metadata:
-              name: pod-controller
+              name: pods
               namespace: grove-system
             roleRef:
               apiGroup: rbac.authorization.k8s.io
               kind: Role
-              name: pod-controller
+              name: pods
             subjects:
               - kind: ServiceAccount
                 name: pod-controller
                 namespace: grove-system
         "#]]
-        .assert_eq(&render_rbac("pod-controller", &rules));
+        .assert_eq(&render_rbac("pods", "pod-controller", &rules));
     }
 }

@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::CommonArgs,
-    caches::{self, Cache, InformerOptions},
+    caches::{self, Availability, Cache, InformerOptions},
     client::{self, Clients, Connection},
     clock::Clock,
     config::{self, LoadedConfiguration},
     health_and_metrics, identity,
     leader_election::thread::PendingElection,
     leadership::Leadership,
-    metrics::Metrics,
+    metrics::{Metrics, name_with_group},
     ready::Readiness,
     signals::Signals,
     telemetry::{self, ServiceIdentity},
@@ -72,7 +72,7 @@ struct Inner {
     signals: Mutex<Option<Signals>>,
     leadership: Leadership,
     /// Whether the API server serves the kind, for each informer.
-    served_kinds: Mutex<Vec<watch::Receiver<bool>>>,
+    availabilities: Mutex<Vec<watch::Receiver<Availability>>>,
     /// The leader election; `None` if it is off, and after `run` has started it.
     election: Mutex<Option<PendingElection>>,
 }
@@ -143,7 +143,7 @@ impl Runtime {
             shutdown: CancellationToken::new(),
             signals: Mutex::default(),
             leadership,
-            served_kinds: Mutex::default(),
+            availabilities: Mutex::default(),
             election: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -213,16 +213,16 @@ impl Runtime {
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        let ready = self.readiness().register(K::plural(dyntype));
+        let ready = self.readiness().register(name_with_group(&K::plural(dyntype), &K::group(dyntype)));
         let api = Api::all_with(self.watch_client(), dyntype);
         let cache = caches::start_informer(api, dyntype, options, ready, self.metrics());
-        self.inner.served_kinds.lock().push(cache.subscribe_served());
+        self.inner.availabilities.lock().push(cache.subscribe_availability());
         cache
     }
 
-    /// Yields an item each time the API server starts or stops serving the kind of an informer.
-    pub fn served_kinds_changed(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
-        let kinds = self.inner.served_kinds.lock().clone();
+    /// Yields an item each time the [availability](Availability) of the kind of an informer changes.
+    pub fn availability_changed(&self) -> impl Stream<Item = ()> + Send + 'static + use<> {
+        let kinds = self.inner.availabilities.lock().clone();
         stream::select_all(kinds.into_iter().map(|kind| {
             let changes = stream::unfold(kind, |mut kind| async move {
                 kind.changed().await.ok()?;

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 macro_rules! data {
@@ -119,6 +118,8 @@ pub struct RowFacts {
     pub queues: BTreeMap<String, bool>,
     /// Volcano has no queues.
     pub no_queues: bool,
+    /// webhook-server must not read them.
+    pub queues_forbidden: bool,
     /// A clique of the set has scheduled pods.
     pub scheduled: bool,
     /// A topology of the other kind has the name.

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
+use grove_controller::group_kind::group_kind_of;
 use grove_controller::plan::{Plan, Target};
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
-use kube::Resource;
 use parking_lot::Mutex;
 
 /// The writes for one clique.
@@ -102,7 +102,7 @@ impl WriteHistory {
 
 /// Whether the pod was created under this name and its watch event is pending.
 pub(crate) fn is_pending(pending_creates: &PendingCreates, name: &str) -> bool {
-    pending_creates.contains(&SlimPod::kind(&()), name)
+    pending_creates.contains(&group_kind_of::<SlimPod>(), name)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use grove_controller::children::ByName;
 use kube::{Resource, ResourceExt};
 
-pub(crate) mod child_decoding;
 pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;

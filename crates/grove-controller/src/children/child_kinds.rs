@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     create_state::CreateState,
+    group_kind::{group_kind, group_kind_of},
     name_conflict::NameConflict,
     name_waiters::NameWaiters,
     plan::{Create, Plan, Stage, Step},
@@ -57,6 +58,13 @@ impl<O: OwnerKind> ChildKinds<O> {
     /// kind of its own, because a row deletes all children of its kind that it does not desire.
     pub const fn in_creation_order(kinds: &'static [&'static dyn AnyChildKind<O>]) -> Self {
         Self(kinds)
+    }
+
+    /// The table with the rows that `is_selected` selects. Call it once per process: the table is never freed.
+    #[must_use]
+    pub fn select(self, is_selected: impl Fn(&str) -> bool) -> Self {
+        let selected = self.0.iter().copied().filter(|row| is_selected(&row.kind()));
+        Self(Vec::leak(selected.collect()))
     }
 
     /// The kinds in the order of the rows.
@@ -97,11 +105,12 @@ impl<O: OwnerKind> ChildKinds<O> {
     pub fn plan_for_terminating_owner(
         self,
         owner: &O::Object,
-        finalizer: &str,
+        finalizer: Option<&str>,
         children: &ObservedChildren,
         orphans_children: bool,
     ) -> Plan {
-        let plan = Plan::new().stage(Stage::new("finalizers", Step::remove_finalizer(owner, finalizer)));
+        let finalizer = finalizer.and_then(|finalizer| Step::remove_finalizer(owner, finalizer));
+        let plan = Plan::new().stage(Stage::new("finalizers", finalizer));
         let keeps_children = orphans_children || self.awaits_garbage_collector(owner, children);
         let plan = if keeps_children { plan } else { plan.stage(self.delete_all(owner, children)) };
         plan.with_independent_stages()
@@ -181,13 +190,14 @@ impl<O: OwnerKind> ChildKinds<O> {
         children: &mut ObservedChildren,
         stored: impl Fn(&mut ObjectMeta),
     ) -> bool {
-        self.of_kind(&create.target.resource.kind).is_some_and(|row| row.apply_create(create, children, &stored))
+        self.of_kind(&group_kind(&create.target.resource))
+            .is_some_and(|row| row.apply_create(create, children, &stored))
     }
 }
 
 /// A [`ChildKind`] as a row of [`ChildKinds`]. Implement `ChildKind`.
 pub trait AnyChildKind<O: OwnerKind>: Sync {
-    /// The kind of the children.
+    /// The group and the kind of the children.
     fn kind(&self) -> String;
     /// The permissions on the kind.
     fn rules(&self) -> Vec<PolicyRule>;
@@ -234,7 +244,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
 
 impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     fn kind(&self) -> String {
-        C::Object::kind(&()).into_owned()
+        group_kind_of::<C::Object>()
     }
 
     fn rules(&self) -> Vec<PolicyRule> {

@@ -10,7 +10,10 @@ use super::{
     ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, StepBudget, StepFilter,
     step_budget::{MAX_STEPS, StepLimit},
 };
-use crate::plan::{Stage, Step, Waiting};
+use crate::{
+    group_kind::group_kind_of,
+    plan::{Stage, Step, Waiting},
+};
 
 /// The steps for the children of one kind.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ pub(super) fn plan<C: ChildKind>(
     budget: &mut StepBudget,
     filter: &mut StepFilter<'_, <C::Owner as OwnerKind>::Object>,
 ) -> ChildPlan {
-    let kind = C::Object::kind(&());
+    let kind = group_kind_of::<C::Object>();
     let (mut waiting, mut names) = (BTreeSet::new(), BTreeSet::new());
     let (mut steps, mut missing): (Vec<(usize, Step)>, Vec<_>) = (vec![], vec![]);
     for (position, desired) in C::desired(expansion).enumerate() {
@@ -113,7 +116,7 @@ where
 {
     let is_create = |step: &Step| matches!(step, Step::Create(_));
     let creates = steps.iter().filter(|(_, step)| is_create(step)).count();
-    let slow_start = filter.slow_start(&C::Object::kind(&()), creates).filter(|_| creates > 0);
+    let slow_start = filter.slow_start(&group_kind_of::<C::Object>(), creates).filter(|_| creates > 0);
     steps.sort_by_key(|(position, step)| (slow_start.is_some() && !is_create(step), *position));
     Stage::new(C::STAGE, steps.into_iter().map(|(_, step)| step)).with_slow_start(slow_start)
 }

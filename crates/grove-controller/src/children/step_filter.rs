@@ -9,8 +9,9 @@ use super::step_budget::StepLimit;
 use crate::{
     create_backoff::BackedOffCreates,
     expectations::PendingCreates,
+    group_kind::{group_kind, is_of_group_kind},
     name_conflict::{NameConflict, NameConflicts},
-    plan::{Plan, SlowStart, Step, Waiting},
+    plan::{Plan, SlowStart, Step, Target, Waiting},
 };
 
 /// Which creates and patches of children a plan omits:
@@ -25,11 +26,11 @@ use crate::{
 #[derive(Debug)]
 pub struct StepFilter<'a, Owner> {
     conflicts: NameConflicts<'a, Owner>,
-    /// By kind and name of the child.
-    conflicts_by_name: BTreeMap<(&'a str, &'a str), &'a NameConflict>,
+    /// By the name of the child, for each kind in the order of the conflicts.
+    conflicts_by_name: BTreeMap<&'a str, Vec<&'a NameConflict>>,
     backed_off: &'a BackedOffCreates,
-    /// The rejected creates, by kind and name.
-    rejected: BTreeSet<(&'a str, &'a str)>,
+    /// The rejected creates, by name.
+    rejected: BTreeMap<&'a str, Vec<&'a Target>>,
     is_namespace_terminating: bool,
     /// Whether a create is omitted because the namespace is terminating.
     omits_for_namespace: bool,
@@ -50,16 +51,19 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         backed_off: &'a BackedOffCreates,
         pending_creates: &'a PendingCreates,
     ) -> Self {
-        let by_name = |conflict: &'a NameConflict| {
-            let target = &conflict.target;
-            ((target.resource.kind.as_str(), target.name.as_str()), conflict)
-        };
-        let rejected = backed_off.children.iter().map(|(target, _)| target);
+        let mut conflicts_by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for conflict in conflicts.conflicts {
+            conflicts_by_name.entry(conflict.target.name.as_str()).or_default().push(conflict);
+        }
+        let mut rejected: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (target, _) in &backed_off.children {
+            rejected.entry(target.name.as_str()).or_default().push(target);
+        }
         Self {
-            conflicts_by_name: conflicts.conflicts.iter().rev().map(by_name).collect(),
+            conflicts_by_name,
             conflicts,
             backed_off,
-            rejected: rejected.map(|target| (target.resource.kind.as_str(), target.name.as_str())).collect(),
+            rejected,
             is_namespace_terminating: false,
             omits_for_namespace: false,
             pending_creates,
@@ -76,9 +80,9 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         Self { is_namespace_terminating, ..self }
     }
 
-    /// Whether the plan creates or adopts a child that does not exist.
+    /// Whether the plan creates or adopts a child that does not exist. `kind` is its [`group_kind`].
     pub(super) fn allows_create(&mut self, kind: &str, name: &str, failure_domain: Option<i32>) -> bool {
-        let conflict = self.conflicts_by_name.get(&(kind, name)).copied();
+        let conflict = self.conflict(kind, name);
         if conflict.is_some_and(|conflict| conflict.is_adoptable(self.conflicts.labels)) {
             return true;
         }
@@ -104,7 +108,9 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     }
 
     fn is_backed_off(&self, kind: &str, name: &str) -> bool {
-        self.backed_off.blocked_kinds.contains(kind) || self.rejected.contains(&(kind, name))
+        let is_rejected = |target: &&Target| is_of_group_kind(&target.resource, kind);
+        self.backed_off.blocked_kinds.contains(kind)
+            || self.rejected.get(name).is_some_and(|targets| targets.iter().any(is_rejected))
     }
 
     /// The plan omits a create of this kind, so its later stages omit creates in this failure domain.
@@ -152,14 +158,19 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     /// The adoption of the orphan that has the name of the child, or else the create.
     pub(super) fn adopt_or_create(&self, create: Step) -> Step {
         let Step::Create(child) = &create else { return create };
-        let name = (child.target.resource.kind.as_str(), child.target.name.as_str());
-        let adoption = self.conflicts_by_name.get(&name).map(|conflict| self.conflicts.adopt(conflict, child));
-        adoption.unwrap_or(create)
+        let conflict = self.conflict(&group_kind(&child.target.resource), &child.target.name);
+        conflict.map(|conflict| self.conflicts.adopt(conflict, child)).unwrap_or(create)
+    }
+
+    /// The first conflict about the child of this kind and name.
+    fn conflict(&self, kind: &str, name: &str) -> Option<&'a NameConflict> {
+        let of_kind = |conflict: &&&NameConflict| is_of_group_kind(&conflict.target.resource, kind);
+        self.conflicts_by_name.get(name)?.iter().find(of_kind).copied()
     }
 
     /// Whether the plan changes a child that differs from the desired one.
     pub(super) fn allows_patch(&mut self, kind: &str, name: &str) -> bool {
-        let conflict = self.conflicts_by_name.get(&(kind, name)).copied();
+        let conflict = self.conflict(kind, name);
         let unreadable = conflict.filter(|conflict| conflict.unreadable.is_some());
         self.waiting.extend(unreadable.map(|conflict| self.conflicts.waiting(conflict)));
         unreadable.is_none()

@@ -19,10 +19,10 @@ where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let leadership = manager.leadership().clone();
-    let served_kinds_changed = manager.served_kinds_changed().filter(move |()| ready(leadership.is_held()));
+    let availability_changed = manager.availability_changed().filter(move |()| ready(leadership.is_held()));
     let triggers = move |()| {
         let objects = cache.all();
         stream::iter(objects.into_iter().map(|object| Trigger::Reconcile(ObjectRef::from_obj(&*object))))
     };
-    stream::select(manager.leadership().started_leading(), served_kinds_changed).flat_map(triggers)
+    stream::select(manager.leadership().started_leading(), availability_changed).flat_map(triggers)
 }

@@ -32,6 +32,7 @@ impl OwnerVersion {
 /// The kind of rejected creates, and whether their rejection concerns the kind or single objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct KindKey {
+    /// Group and kind.
     pub(super) kind: String,
     pub(super) concerns_kind: bool,
 }

@@ -1,11 +1,11 @@
-//! The events about an executed stage.
+//! The events about an executed stage, and the warnings of a plan.
 
 use grove_api_types::text::join_names;
 use grove_runtime::api_error::ApiError;
 use kube::runtime::events::{Event, EventType};
 
 use super::execution_result::Effect;
-use crate::plan::{Stage, StageEvent, Step};
+use crate::plan::{Stage, StageEvent, Step, WarningEvent};
 
 /// The maximum number of names in a note. The note counts the others.
 const MAX_NAMED: usize = 10;
@@ -32,20 +32,25 @@ fn events_of(
         let plural = if applied.len() > 1 { "s" } else { "" };
         let names: Vec<_> = applied.iter().map(|step| step.target().name.as_str()).collect();
         let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, join_names(&names, MAX_NAMED));
-        events.push(event(stage, EventType::Normal, success, &note));
+        events.push(event(stage.name, EventType::Normal, success, &note));
     }
     if let Some((step, rejection)) = rejected.first() {
         let more = if rejected.len() > 1 { format!(" (and {} more)", rejected.len() - 1) } else { String::new() };
         let note = format!("{} {}: {}{more}", step.verb(), step.target(), rejection.message);
-        events.push(event(stage, EventType::Warning, failure, &note));
+        events.push(event(stage.name, EventType::Warning, failure, &note));
     }
     events
 }
 
-fn event(stage: &Stage, type_: EventType, reason: &str, note: &str) -> Event {
+/// The event about a warning of a plan.
+pub(super) fn warning_event(WarningEvent { reason, note }: &WarningEvent) -> Event {
+    event("reconcile", EventType::Warning, reason, note)
+}
+
+fn event(action: &str, type_: EventType, reason: &str, note: &str) -> Event {
     // The API server rejects longer notes.
     let note = note.chars().take(1000).collect();
-    Event { type_, reason: reason.into(), note: Some(note), action: stage.name.into(), secondary: None }
+    Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None }
 }
 
 #[cfg(test)]

@@ -18,7 +18,12 @@ use crate::children::too_large;
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { group, children, orphans_children, .. } = observed;
-        return CHILD_KINDS.plan_for_terminating_owner(group, finalizers::SCALING_GROUP, children, *orphans_children);
+        return CHILD_KINDS.plan_for_terminating_owner(
+            group,
+            Some(finalizers::SCALING_GROUP),
+            children,
+            *orphans_children,
+        );
     }
     let Some(set) = &observed.set else { return Plan::new().waiting([set_not_found()]) };
     if let Some(limit) = observed.exceeded_limit() {

@@ -18,7 +18,12 @@ use crate::children::too_large;
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { set, children, orphans_children, .. } = observed;
-        return CHILD_KINDS.plan_for_terminating_owner(set, finalizers::POD_CLIQUE_SET, children, *orphans_children);
+        return CHILD_KINDS.plan_for_terminating_owner(
+            set,
+            Some(finalizers::POD_CLIQUE_SET),
+            children,
+            *orphans_children,
+        );
     }
     if let Some(limit) = observed.exceeded_limit() {
         return Plan::new().waiting([too_large::waiting(limit)]);

@@ -72,12 +72,12 @@ async fn a_kind_that_is_not_served_has_an_empty_cache_until_it_is_installed() {
     });
     informer.ready.wait().await;
     assert!(!informer.cache.is_served() && informer.cache.is_empty());
-    let mut is_served = informer.cache.subscribe_served();
+    let mut availability = informer.cache.subscribe_availability();
     tokio::time::sleep(Duration::from_mins(10)).await;
     let requests = informer.log.requests().len();
     assert!(requests <= 130, "{requests} requests in ten minutes");
     installed.store(true, Ordering::SeqCst);
-    is_served.changed().await.unwrap();
+    availability.changed().await.unwrap();
     assert!(informer.cache.is_served());
     assert_eq!(informer.next().await, "+a");
 }
@@ -118,6 +118,7 @@ async fn the_cache_of_an_optional_kind_is_empty_and_ready_while_the_kind_may_not
     });
     let ready = tokio::time::timeout(Duration::from_mins(1), informer.ready.wait()).await;
     assert!(ready.is_ok() && informer.cache.is_empty());
+    assert!(informer.cache.is_forbidden());
     assert!(informer.cache.is_served(), "403 does not show whether the kind is served");
     allowed.store(true, Ordering::SeqCst);
     assert_eq!(informer.next().await, "+a");

@@ -44,14 +44,14 @@ async fn a_kind_known_only_at_run_time_is_watched_in_the_chosen_version_once_it_
     ready.wait().await;
     assert!(!cache.is_served() && cache.is_empty());
 
-    let mut is_served = cache.subscribe_served();
+    let mut availability = cache.subscribe_availability();
     installed.store(true, Ordering::SeqCst);
-    is_served.changed().await.unwrap();
+    availability.changed().await.unwrap();
     assert!(deltas.next().await.unwrap().old.is_none());
     let changed = deltas.next().await.unwrap();
     assert_eq!(changed.new.unwrap().data["spec"]["minMember"], 6);
     assert_eq!(cache.owned_by("owner")[0].name_any(), "a");
     assert!(log.requests().iter().all(|request| request.path == "/apis/scheduling.run.ai/v2alpha2/podgroups"));
     let text = metrics.render().unwrap();
-    assert!(text.contains(r#"grove_cache_objects{kind="PodGroup"} 1"#), "{text}");
+    assert!(text.contains(r#"grove_cache_objects{kind="PodGroup.scheduling.run.ai"} 1"#), "{text}");
 }

@@ -163,7 +163,10 @@ fn a_clique_is_created_after_its_gang() {
     "]],
     );
     let omitted = plan(&observed).omitted_kinds;
-    assert!(omitted.contains("PodClique"), "the retry of a rejected PodClique does not end without its create");
+    assert!(
+        omitted.contains("PodClique.grove.io"),
+        "the retry of a rejected PodClique does not end without its create"
+    );
 }
 
 #[test]

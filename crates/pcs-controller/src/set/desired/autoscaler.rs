@@ -5,17 +5,17 @@ use grove_api_types::expansion::{AutoscalerTarget, ConfiguredAutoscaler};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::raw::RawMetricSpec;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
-use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::children::{ChildEvents, ChildKind, DecodedChild, DesiredChild, decode_child};
 use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::children::child_decoding::metadata_and_spec;
 use crate::children::desired;
 use crate::children::drift::{difference, patch};
 use crate::set::observed::{SetExpansion, SetOwner};
@@ -81,7 +81,7 @@ pub(crate) struct SlimAutoscaler {
 
 impl<'de> Deserialize<'de> for SlimAutoscaler {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let (metadata, spec) = metadata_and_spec::<D, SlimAutoscalerSpec>(from)?;
+        let DecodedChild { metadata, spec, status: _ } = decode_child::<PodCliqueSet, _, _, IgnoredAny>(from)?;
         Ok(Self { metadata, spec: spec.unwrap_or_default() })
     }
 }

@@ -5,17 +5,17 @@ use grove_api_types::expansion::SetReplica;
 use grove_api_types::labels::{self, Component, is_grove_label};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::children::{ChildEvents, ChildKind, DecodedChild, DesiredChild, decode_child};
 use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use crate::children::child_decoding::metadata_and_spec;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{patch, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
@@ -77,7 +77,8 @@ pub(crate) struct SlimService {
 
 impl<'de> Deserialize<'de> for SlimService {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        metadata_and_spec(from).map(|(metadata, spec)| Self { metadata, spec })
+        let DecodedChild { metadata, spec, status: _ } = decode_child::<PodCliqueSet, _, _, IgnoredAny>(from)?;
+        Ok(Self { metadata, spec })
     }
 }
 

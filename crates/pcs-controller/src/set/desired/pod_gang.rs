@@ -112,14 +112,16 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
 /// references, because pclq-controller writes them.
 fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
     let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
+    let scheduler = scheduler(set).unwrap_or(default_scheduler);
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
-        [(labels::SCHEDULER_NAME, scheduler(set).unwrap_or(default_scheduler).name())],
+        [(labels::SCHEDULER_NAME, scheduler.name())],
     );
     let mut labels = user_entries(set.metadata.labels.as_ref());
     labels.extend(own);
-    let annotations = user_entries(set.metadata.annotations.as_ref());
+    let mut annotations = user_entries(set.metadata.annotations.as_ref());
+    annotations.extend(labels::of(scheduler.gang_annotations().iter().copied().chain(scheduler.queue_of_cliques(set))));
     let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;

@@ -1,5 +1,7 @@
 //! Name conflicts, orphans, and edited owner references.
 
+use std::sync::Arc;
+
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
@@ -208,6 +210,29 @@ fn a_gang_is_labelled_with_the_scheduler_of_its_pods() {
     assert_eq!(child::<PodGang>(&executed(new(SET)), "llm-0").labels()["grove.io/scheduler-name"], "default-scheduler");
     let configured = Observed { default_scheduler: Scheduler::Kai, ..new(SET) };
     assert_eq!(child::<PodGang>(&executed(configured), "llm-0").labels()["grove.io/scheduler-name"], "kai-scheduler");
+}
+
+#[test]
+fn the_annotations_of_a_gang_for_its_scheduler_are_restored() {
+    let queue = "{name: decode, annotations: {kai.scheduler/queue: q}, ";
+    let set = SET.replace("podSpec: {containers", "podSpec: {schedulerName: kai-scheduler, containers");
+    let set = set.replace("{name: decode, ", queue);
+    assert!(set.contains(queue), "{set}");
+    let executed = executed(new(&set));
+    let gang = child::<PodGang>(&executed, "llm-0");
+    let expected = [("kai.scheduler/queue", "q"), ("kai.scheduler/skip-podgrouper", "true")];
+    let annotations: Vec<_> = gang.annotations().iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(annotations, expected);
+    let mut edited = PodGang::clone(&gang);
+    edited.annotations_mut().clear();
+    let mut observed = executed.clone();
+    observed.children.extend([Arc::new(edited)]);
+    check(
+        &observed,
+        &expect![[r#"
+        gangs: patch PodGang llm-0 {"metadata":{"annotations":{"kai.scheduler/queue":"q","kai.scheduler/skip-podgrouper":"true"},"resourceVersion":"7"}}
+    "#]],
+    );
 }
 
 #[test]

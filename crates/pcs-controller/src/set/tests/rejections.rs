@@ -97,7 +97,7 @@ fn with_blocked_kind(observed: Observed, kind: &str) -> Observed {
 #[test]
 fn the_quota_of_a_kind_delays_only_this_kind_and_the_later_ones_of_its_replicas() {
     check(
-        &with_blocked_kind(without_children(), "PodClique"),
+        &with_blocked_kind(without_children(), "PodClique.grove.io"),
         &expect![[r"
             services: create Service llm-0
             services: create Service llm-1
@@ -125,7 +125,7 @@ fn rejected_autoscalers_delay_no_gang_during_their_backoff_and_in_their_retry() 
     let mut observed = executed(new(GROUPED));
     observed.children.by_name_mut::<PodGang>().remove("m-0-g-1");
     observed.children.by_name_mut::<SlimAutoscaler>().clear();
-    let observed = with_blocked_kind(observed, "HorizontalPodAutoscaler");
+    let observed = with_blocked_kind(observed, "HorizontalPodAutoscaler.autoscaling");
     check(
         &observed,
         &expect![[r"
@@ -133,7 +133,7 @@ fn rejected_autoscalers_delay_no_gang_during_their_backoff_and_in_their_retry() 
             requeue: after 8s
         "]],
     );
-    let retried = BTreeMap::from([("HorizontalPodAutoscaler".to_owned(), 5001)]);
+    let retried = BTreeMap::from([("HorizontalPodAutoscaler.autoscaling".to_owned(), 5001)]);
     for (retried_kinds, retried_objects) in [(retried.clone(), BTreeMap::new()), (BTreeMap::new(), retried)] {
         let backed_off = BackedOffCreates { retried_kinds, retried_objects, ..BackedOffCreates::default() };
         let plan = plan(&Observed { backed_off, ..observed.clone() });
@@ -152,7 +152,7 @@ fn a_new_set_has_no_slow_start_and_a_retry_after_a_quota_has_few_creates_of_the_
     let mut observed = without_children();
     observed.set.spec.replicas = 500;
     assert_eq!(stages(&observed), [("services", 500, None), ("gangs", 500, None), ("cliques", 1000, None)]);
-    observed.backed_off.retried_kinds = BTreeMap::from([("PodGang".to_owned(), 2)]);
+    observed.backed_off.retried_kinds = BTreeMap::from([("PodGang.scheduler.grove.io".to_owned(), 2)]);
     let slow_start = Some(SlowStart::for_retry_after_quota(2, 63));
     assert_eq!(stages(&observed), [("services", 500, None), ("gangs", 63, slow_start), ("cliques", 126, None)]);
 }
@@ -162,7 +162,7 @@ fn a_retry_after_a_quota_sends_creates_before_patches() {
     let mut observed = executed(without_children());
     observed.children.by_name_mut::<PodClique>().remove("llm-1-decode");
     change::<PodClique>(&mut observed, "llm-0-decode", |clique| clique.spec.min_available = Some(9));
-    observed.backed_off.retried_kinds = BTreeMap::from([("PodClique".to_owned(), 1)]);
+    observed.backed_off.retried_kinds = BTreeMap::from([("PodClique.grove.io".to_owned(), 1)]);
     check(
         &observed,
         &expect![[r#"
@@ -200,7 +200,7 @@ fn retries_of_rejected_objects_reach_all_objects_of_the_kind() {
 fn a_retry_of_few_rejected_objects_sends_all_of_them_in_their_order() {
     let mut observed = without_children();
     let all = plan(&observed).to_string();
-    let kinds = ["Service", "PodGang", "PodClique"].map(|kind| (kind.to_owned(), 3));
+    let kinds = ["Service", "PodGang.scheduler.grove.io", "PodClique.grove.io"].map(|kind| (kind.to_owned(), 3));
     observed.backed_off.retried_objects = BTreeMap::from(kinds);
     assert_eq!(plan(&observed).to_string(), all);
 }
