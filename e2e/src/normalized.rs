@@ -95,8 +95,10 @@ impl Aliases {
             Value::String(text) => self.0.get(text).map_or_else(|| value.clone(), |name| json!(name)),
             Value::Array(items) => {
                 let mut items: Vec<_> = items.iter().map(|item| self.normalize_value(item, generation)).collect();
-                // Pod references are sorted by the original names of the pods, which differ between runs.
-                if items.iter().all(|item| item["namespace"].is_string()) {
+                // Pod references are sorted by the original names of the pods, which differ between runs. Several services write
+                // conditions of gangs, in any order.
+                let has_any_order = |item: &Value| item["namespace"].is_string() || item["reason"].is_string();
+                if items.iter().all(has_any_order) {
                     items.sort_by_key(ToString::to_string);
                 }
                 Value::Array(items)

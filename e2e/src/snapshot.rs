@@ -57,7 +57,8 @@ pub fn pod_spec(pod: &Pod) -> String {
     serde_json::to_string_pretty(&snapshot).expect("JSON")
 }
 
-/// The status of an object. Placeholders replace times and the current generation.
+/// The status of an object with its conditions in the order of their types, because several services write them. Placeholders replace
+/// times and the current generation.
 ///
 /// # Panics
 /// If the object cannot be serialised.
@@ -65,6 +66,8 @@ pub fn status<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> S
     let mut status = serde_json::to_value(object).expect("JSON")["status"].take();
     let generation = json!(object.meta().generation);
     let conditions = status["conditions"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let mut conditions: Vec<Value> = conditions;
+    conditions.sort_by_key(|condition| condition["type"].as_str().map(str::to_owned));
     let mut parts: Vec<_> = conditions.into_iter().chain([status.take()]).collect();
     for part in &mut parts {
         if part.get("lastTransitionTime").is_some() {

@@ -49,6 +49,7 @@ mod it {
         mod leader_election;
         mod native_gangs;
         mod oversized_sets;
+        mod pod_groups;
         mod restarts;
         mod restore;
         mod rotation;

@@ -20,6 +20,8 @@ pub const PODS_OUTDATED: &str = "PodsOutdated";
 pub const INITIALIZED: &str = "Initialized";
 /// `PodGang`: whether the minimum of each clique is scheduled.
 pub const SCHEDULED: &str = "Scheduled";
+/// `PodGang`: whether a scheduler schedules the pods of the gang together.
+pub const GANG_SCHEDULING: &str = "GangScheduling";
 /// `PodGang`: whether the minimum of each clique is ready.
 pub const READY: &str = "Ready";
 
@@ -135,6 +137,24 @@ pub mod scheduled {
     pub const SUFFICIENT_SCHEDULED_PODS: &str = "SufficientScheduledPods";
     /// A clique has fewer scheduled pods than its minimum.
     pub const INSUFFICIENT_SCHEDULED_PODS: &str = "InsufficientScheduledPods";
+}
+
+/// Reasons of [`GANG_SCHEDULING`] if no scheduler schedules the pods together. Otherwise the reason is the name of the scheduler.
+pub mod gang_scheduling {
+    /// The scheduler schedules each pod on its own.
+    pub const PODS_SCHEDULED_INDIVIDUALLY: &str = "PodsScheduledIndividually";
+    /// Grove has no object that describes gangs to this scheduler.
+    pub const NO_POD_GROUP: &str = "NoPodGroup";
+    /// The reasons that report no failure.
+    pub const NORMAL: [&str; 2] = [PODS_SCHEDULED_INDIVIDUALLY, NO_POD_GROUP];
+    /// topology-controller must not read the `PodGroup`s of the scheduler.
+    pub const POD_GROUPS_FORBIDDEN: &str = "PodGroupsForbidden";
+    /// The API server does not serve the `PodGroup`s of the scheduler.
+    pub const POD_GROUPS_NOT_SERVED: &str = "PodGroupsNotServed";
+    /// The scheduler needs one queue for the gang, and the set and its cliques name none or different ones.
+    pub const QUEUE_MISSING: &str = "QueueMissing";
+    /// The gang has topology constraints, and no annotation names the topology.
+    pub const TOPOLOGY_NAME_MISSING: &str = "TopologyNameMissing";
 }
 
 /// Reasons of [`INITIALIZED`].

@@ -48,3 +48,5 @@ pub const POD_GANG_DELETE_FAILED: &str = "PodGangDeleteFailed";
 pub const SERVICE_CREATE_OR_UPDATE_FAILED: &str = "ServiceCreateOrUpdateFailed";
 /// The API server rejected the create or the update of autoscalers.
 pub const HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
+/// The API server rejected the create or the update of the `PodGroup` of a gang.
+pub const POD_GROUP_CREATE_OR_UPDATE_FAILED: &str = "PodGroupCreateOrUpdateFailed";

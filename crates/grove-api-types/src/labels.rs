@@ -52,10 +52,6 @@ pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 /// Annotation of cliques: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies it to the
 /// status.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
-/// Label or annotation of sets and cliques: the KAI queue.
-pub const KAI_QUEUE: &str = "kai.scheduler/queue";
-/// Annotation of sets and cliques: the Volcano queue.
-pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";
 /// Annotation that `kubectl apply` writes. Grove never copies it to children.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The prefix of Grove's keys.

@@ -6,7 +6,6 @@ use kube::ResourceExt;
 use crate::admission::default;
 use crate::duration::GoDuration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
-use crate::scheduler::Scheduler;
 use crate::text::join_names;
 use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
@@ -81,10 +80,6 @@ impl UnsupportedFields {
         self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
-        // Pods have the scheduler name, but no service creates the PodGroups of these schedulers.
-        let named = clique.spec.pod_spec.string("schedulerName");
-        let needs_pod_groups = named.and_then(Scheduler::named).is_some_and(Scheduler::has_own_pod_groups);
-        self.add(needs_pod_groups, &format!("{path}.spec.podSpec"), "schedulerName");
     }
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {

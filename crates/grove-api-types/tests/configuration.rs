@@ -148,12 +148,7 @@ scheduler:
 ",
     )
     .unwrap();
-    let unsupported = [
-        "topologyAwareScheduling.enabled",
-        "network.autoMNNVLEnabled",
-        "scheduler.profiles[0].config",
-        "scheduler.profiles[1].name",
-    ];
+    let unsupported = ["topologyAwareScheduling.enabled", "network.autoMNNVLEnabled", "scheduler.profiles[0].config"];
     assert_eq!(fields(&warnings), unsupported);
     assert_eq!(configuration.rate_limit, Some(RateLimit { qps: 100.0, burst: 150 }));
     assert_eq!(configuration.leader_election.resource_name.as_deref(), Some("grove-operator-leader-election"));
@@ -191,7 +186,6 @@ scheduler: {profiles: [{name: volcano}]}
         "computeDomain.featureGates.ComputeDomainCliques",
         "computeDomain.syncStrategy",
         "computeDomain.mirrorNodes",
-        "scheduler.profiles[0].name",
     ];
     assert_eq!(fields(&warnings), unsupported);
     let topology = &configuration.topology;

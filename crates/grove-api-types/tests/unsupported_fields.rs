@@ -34,7 +34,7 @@ spec:
       spec: {roleName: a, replicas: 2, minAvailable: 1, autoScalingConfig: {maxReplicas: 4}, podSpec: {containers: []}}
     - {name: b, spec: {podSpec: {schedulerName: default-scheduler, containers: []}}}
     - {name: c, spec: {podSpec: {schedulerName: lpx-scheduler, containers: []}}}
-    - {name: d, spec: {podSpec: {schedulerName: custom-scheduler, containers: []}}}
+    - {name: d, spec: {podSpec: {schedulerName: kai-scheduler, containers: []}}}
     - {name: e, spec: {podSpec: {schedulerName: '', containers: []}}}
     podCliqueScalingGroups:
     - {name: g, cliqueNames: [a], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 3}}
@@ -89,8 +89,6 @@ spec:
             spec.template.cliques[1].resourceSharing
             spec.template.cliques[1].resourceClaimTemplateNames
             spec.template.cliques[1].spec.startsAfter
-            spec.template.cliques[1].spec.podSpec.schedulerName
-            spec.template.cliques[2].spec.podSpec.schedulerName
             spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-group]
             spec.template.podCliqueScalingGroups[0].topologyConstraint
             spec.template.podCliqueScalingGroups[0].resourceSharing

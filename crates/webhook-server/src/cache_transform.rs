@@ -114,56 +114,5 @@ impl Transform for ClusterTopologyBinding {
     }
 }
 
-/// A Volcano queue: the fields of `scheduling.volcano.sh/v1beta1` that the rules read.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Queue {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    status: QueueStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct QueueStatus {
-    #[serde(default)]
-    state: String,
-}
-
-impl Queue {
-    /// Whether the queue accepts jobs. Without a status it counts as open.
-    pub(crate) fn is_open(&self) -> bool {
-        ["", "Open"].contains(&self.status.state.as_str())
-    }
-}
-
-impl Resource for Queue {
-    type DynamicType = ();
-    type Scope = kube::core::ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Queue".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "scheduling.volcano.sh".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1beta1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "queues".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 #[cfg(test)]
 mod tests;

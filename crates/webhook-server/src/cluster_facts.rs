@@ -7,7 +7,6 @@ use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
 use grove_api_types::expansion::object_count::clique_size;
 use grove_api_types::labels::{PART_OF, POD_GANG};
-use grove_api_types::scheduler::Scheduler;
 use grove_api_types::topology::{Topology, constraints, resolve_topology_name, used_domains};
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
@@ -16,7 +15,8 @@ use grove_runtime::caches::{Cache, InformerOptions, Sum};
 use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 
-use crate::cache_transform::{Queue, TransformedObject};
+use crate::cache_transform::TransformedObject;
+use crate::queues::{self, Queue};
 
 /// The configuration and the caches that the facts come from.
 pub(crate) struct ClusterFacts {
@@ -39,7 +39,7 @@ pub(crate) struct RuleCaches {
     pub(crate) cliques: Cache<TransformedObject<PodClique>>,
     pub(crate) topologies: Cache<TransformedObject<ClusterTopology>>,
     pub(crate) bindings: Cache<TransformedObject<ClusterTopologyBinding>>,
-    /// `None` if Volcano is not one of the configured schedulers.
+    /// `None` if no configured scheduler has them.
     pub(crate) queues: Option<Cache<Queue>>,
 }
 
@@ -57,10 +57,6 @@ fn size_in_gang(TransformedObject(clique): &TransformedObject<PodClique>) -> usi
     usize::try_from(clique_size(clique.spec.replicas)).unwrap_or(usize::MAX)
 }
 
-fn has_volcano(schedulers: &Schedulers) -> bool {
-    schedulers.profiles.iter().any(|profile| profile.name == Scheduler::Volcano)
-}
-
 impl ClusterFacts {
     /// Starts the informers. `accounts` are the names of the service accounts of Grove's services.
     pub(crate) fn start(runtime: &Runtime, accounts: &[String]) -> Self {
@@ -71,7 +67,12 @@ impl ClusterFacts {
             cliques: runtime.start_informer(InformerOptions::default().with_sum(SIZE_BY_GANG)),
             topologies: cache(runtime),
             bindings: cache(runtime),
-            queues: has_volcano(&runtime.config().schedulers).then(|| cache(runtime)),
+            // Without the permission, only sets of the scheduler are denied.
+            queues: runtime
+                .config()
+                .schedulers
+                .contains(queues::SCHEDULER)
+                .then(|| runtime.start_informer(InformerOptions::default().optional())),
         };
         Self::from_caches(runtime.config().clone(), accounts.iter().map(user).collect(), caches)
     }
@@ -87,13 +88,14 @@ impl ClusterFacts {
     pub(crate) fn for_create(&self) -> Facts {
         let topologies = self.caches.topologies.all().into_iter().map(|cached| Topology::from(&cached.0));
         let bindings = self.caches.bindings.all().into_iter().map(|cached| Topology::from(&cached.0));
-        let queues = self.caches.queues.iter().flat_map(Cache::all);
+        let readable = self.caches.queues.as_ref().filter(|queues| !queues.is_forbidden());
+        let queues = readable.map(Cache::all);
         Facts {
             topology: self.topology.clone(),
             mnnvl_enabled: self.mnnvl_enabled,
             schedulers: self.schedulers.clone(),
             topologies: topologies.chain(bindings).collect(),
-            volcano_queues: queues.map(|queue| (queue.name_any(), queue.is_open())).collect(),
+            queues: queues.map(|queues| queues.iter().map(|queue| (queue.name_any(), queue.is_open())).collect()),
             is_scheduled: false,
         }
     }

@@ -25,6 +25,7 @@ mod lru_pool;
 mod memory_budget;
 mod metrics;
 mod missing_object;
+mod queues;
 pub mod rbac;
 mod review;
 mod routes;

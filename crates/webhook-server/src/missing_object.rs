@@ -56,7 +56,7 @@ impl MissingObject {
     fn of_violation(violation: &Violation) -> Option<Self> {
         let kind = if violation.rule == Rule::TopologyExists {
             ReferencedKind::Topology
-        } else if violation.rule == Rule::VolcanoQueue {
+        } else if violation.rule == Rule::QueueExists {
             ReferencedKind::Queue
         } else {
             return None;

@@ -1,6 +1,8 @@
 //! The permissions of webhook-server. `cargo xtask generate` (`hack/xtask/src/generate.rs`) writes them into the
-//! ClusterRole of `deploy/base/webhook-server/rbac.yaml`.
+//! ClusterRole of `deploy/base/webhook-server/rbac.yaml`, and those on the kinds of a scheduler into a component of
+//! `deploy/components`.
 
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
@@ -8,6 +10,7 @@ use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
 
+use crate::queues;
 use crate::webhook_configurations::{MUTATING, VALIDATING};
 
 /// Default name of the Secret with the certificate.
@@ -22,12 +25,6 @@ pub fn rules() -> Vec<PolicyRule> {
         PolicyRule::for_resource::<PodClique>(read, "validate the scale of a clique, find sets with scheduled pods"),
         PolicyRule::for_resource::<ClusterTopology>(read, "validate the topology references of sets"),
         PolicyRule::for_resource::<ClusterTopologyBinding>(read, "validate the topology references of sets"),
-        PolicyRule::for_plural(
-            "scheduling.volcano.sh",
-            "queues",
-            read,
-            "validate the queue names of sets, if Volcano is configured",
-        ),
         PolicyRule::for_resource::<MutatingWebhookConfiguration>(read, "read the caBundle"),
         PolicyRule::for_resource::<MutatingWebhookConfiguration>(&[Verb::Patch], "write the caBundle")
             .resource_names(&MUTATING),
@@ -43,4 +40,9 @@ pub fn rules() -> Vec<PolicyRule> {
         PolicyRule::for_resource::<Secret>(&[Verb::Create], "create the first certificate").in_system_namespace(),
         PolicyRule::lease(),
     ]
+}
+
+/// The rules on the kinds of each scheduler.
+pub fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
+    queues::rules_of_schedulers()
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
+const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "webhook-server"];
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 /// The empty namespace means all namespaces.
 const NAMESPACES: [&str; 3] = ["", "default", SYSTEM_NAMESPACE];
@@ -55,9 +55,9 @@ async fn granted(client: &Client, service: &str, resources: &[Resource]) -> Vec<
 }
 
 #[tokio::test]
-async fn webhook_server_and_pcs_controller_cannot_access_pods() {
+async fn only_pclq_controller_can_access_pods() {
     let client = TestCluster::shared().client().await;
-    for service in ["webhook-server", "pcs-controller"] {
+    for service in ["webhook-server", "pcs-controller", "topology-controller"] {
         assert_eq!(granted(&client, service, &PODS).await, Vec::<String>::new());
     }
     let (permission, is_granted) = review(&client, "pclq-controller", "default", "create", PODS[0]).await;
@@ -65,7 +65,7 @@ async fn webhook_server_and_pcs_controller_cannot_access_pods() {
 }
 
 #[tokio::test]
-async fn pcs_controller_cannot_access_secrets_rbac_and_webhooks() {
+async fn pcs_controller_and_topology_controller_cannot_access_secrets_rbac_and_webhooks() {
     let client = TestCluster::shared().client().await;
     let resources = [
         ("", "secrets"),
@@ -78,7 +78,9 @@ async fn pcs_controller_cannot_access_secrets_rbac_and_webhooks() {
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
     ];
-    assert_eq!(granted(&client, "pcs-controller", &resources).await, Vec::<String>::new());
+    for service in ["pcs-controller", "topology-controller"] {
+        assert_eq!(granted(&client, service, &resources).await, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use e2e::standalone::{self, StandaloneService};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-server"];
+const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "webhook-server"];
 
 fn base(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base")).join(name)
@@ -29,41 +29,62 @@ async fn kubectl_applies_every_base() {
     }
 }
 
-/// The test of certificates covers the component for cert-manager.
+/// A base, a component, and the differences that the component makes. The test of certificates covers the component for cert-manager.
+const COMPONENTS: [(&str, &str, &[&str]); 6] = [
+    ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"]),
+    (
+        "webhook-server",
+        "network-policy",
+        &["NetworkPolicy/grove-controllers is added", "NetworkPolicy/webhook-server is added"],
+    ),
+    (
+        "common",
+        "admission-policy",
+        &[
+            "ValidatingAdmissionPolicy/podcliquesets.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/podcliquesets.grove.io is added",
+        ],
+    ),
+    (
+        "common",
+        "controller-policy",
+        &[
+            "ValidatingAdmissionPolicy/pclq-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicy/pclq-controller-cliques.grove.io is added",
+            "ValidatingAdmissionPolicy/pcs-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicy/pcs-controller-sets.grove.io is added",
+            "ValidatingAdmissionPolicy/topology-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/pclq-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/pclq-controller-cliques.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/pcs-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/pcs-controller-sets.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/topology-controller-children.grove.io is added",
+        ],
+    ),
+    (
+        "topology-controller",
+        "kai-scheduler",
+        &[
+            "ClusterRole/topology-controller-kai-scheduler is added",
+            "ClusterRoleBinding/topology-controller-kai-scheduler is added",
+        ],
+    ),
+    (
+        "topology-controller",
+        "volcano",
+        &[
+            "ClusterRole/topology-controller-volcano is added",
+            "ClusterRole/webhook-server-volcano is added",
+            "ClusterRoleBinding/topology-controller-volcano is added",
+            "ClusterRoleBinding/webhook-server-volcano is added",
+        ],
+    ),
+];
+
 #[tokio::test]
 async fn components_add_only_their_own_objects() {
     let cluster = TestCluster::shared();
-    let components = [
-        ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"][..]),
-        (
-            "webhook-server",
-            "network-policy",
-            &["NetworkPolicy/grove-controllers is added", "NetworkPolicy/webhook-server is added"],
-        ),
-        (
-            "common",
-            "admission-policy",
-            &[
-                "ValidatingAdmissionPolicy/podcliquesets.grove.io is added",
-                "ValidatingAdmissionPolicyBinding/podcliquesets.grove.io is added",
-            ],
-        ),
-        (
-            "common",
-            "controller-policy",
-            &[
-                "ValidatingAdmissionPolicy/pclq-controller-children.grove.io is added",
-                "ValidatingAdmissionPolicy/pclq-controller-cliques.grove.io is added",
-                "ValidatingAdmissionPolicy/pcs-controller-children.grove.io is added",
-                "ValidatingAdmissionPolicy/pcs-controller-sets.grove.io is added",
-                "ValidatingAdmissionPolicyBinding/pclq-controller-children.grove.io is added",
-                "ValidatingAdmissionPolicyBinding/pclq-controller-cliques.grove.io is added",
-                "ValidatingAdmissionPolicyBinding/pcs-controller-children.grove.io is added",
-                "ValidatingAdmissionPolicyBinding/pcs-controller-sets.grove.io is added",
-            ],
-        ),
-    ];
-    for (base, component, expected) in components {
+    for (base, component, expected) in COMPONENTS {
         let folder = overlay(&cluster, base, &[component]);
         let plain = render(&cluster, &overlay(&cluster, base, &[])).await;
         let with_component = render(&cluster, &folder).await;
@@ -154,7 +175,7 @@ async fn the_config_hash_metric_depends_only_on_the_file() {
     let cluster = TestCluster::shared();
     let shared = cluster.dir().join("config.yaml");
     let expected = first_digits_of_sha256sum(&shared).await;
-    for service in ["pcs-controller", "pclq-controller"] {
+    for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
         assert_eq!(hash_in(&metrics::scrape(&cluster, service).await), expected, "{service} of the cluster");
     }
     let folder = cluster.dir().join("configurations");

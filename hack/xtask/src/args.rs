@@ -219,7 +219,7 @@ pub(crate) struct Scale {
     /// Rounds of each size
     #[arg(long, value_name = "N", default_value = "5")]
     pub(crate) repeat: u32,
-    /// Also scale the set to twice its size, and compare that with deploying it
+    /// Also scale the set to twice its size, and compare that with deploying it and with the baseline
     #[arg(long)]
     pub(crate) double: bool,
     /// Let another client list all pods twice a second during the measurements

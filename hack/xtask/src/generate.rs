@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result};
 use grove_api_types::admission::validating_admission_policy;
+use grove_api_types::scheduler::Scheduler;
+use grove_runtime::rbac::{PolicyRule, render_rbac};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,13 +45,37 @@ fn admission_policy() -> Result<String> {
     Ok(text)
 }
 
-/// The RBAC rules of each service.
-pub fn rules() -> [(&'static str, Vec<grove_runtime::rbac::PolicyRule>); 3] {
+/// The RBAC rules of each service, without those on the kinds of a scheduler.
+pub fn rules() -> [(&'static str, Vec<PolicyRule>); 4] {
     [
         (pcs_controller::NAME, pcs_controller::rbac::rules()),
         (pclq_controller::NAME, pclq_controller::rbac::rules()),
+        (topology_controller::NAME, topology_controller::rbac::rules()),
         (webhook_server::NAME, webhook_server::rbac::rules()),
     ]
+}
+
+/// The RBAC rules of a service on the kinds of a scheduler. A component grants them, so that an installation without the scheduler
+/// does not.
+pub struct SchedulerRules {
+    /// The scheduler.
+    pub scheduler: Scheduler,
+    /// The service.
+    pub service: &'static str,
+    /// The rules.
+    pub rules: Vec<PolicyRule>,
+}
+
+/// The RBAC rules on the kinds of all schedulers.
+pub fn rules_of_schedulers() -> Vec<SchedulerRules> {
+    let services = [
+        (topology_controller::NAME, topology_controller::rbac::rules_of_schedulers()),
+        (webhook_server::NAME, webhook_server::rbac::rules_of_schedulers()),
+    ];
+    let of_service = |(service, rules): (&'static str, Vec<(Scheduler, Vec<PolicyRule>)>)| {
+        rules.into_iter().map(move |(scheduler, rules)| SchedulerRules { scheduler, service, rules })
+    };
+    services.into_iter().flat_map(of_service).collect()
 }
 
 /// The webhook configurations. The authorizer is a component of its own, because it is off by default.
@@ -75,7 +101,22 @@ fn yaml(object: &impl Serialize) -> Result<String> {
 fn rbac() -> BTreeMap<PathBuf, String> {
     let manifest = |(service, rules): (&str, Vec<_>)| {
         let path = PathBuf::from("deploy/base").join(service).join("rbac.yaml");
-        (path, format!("{HEADER}{}", grove_runtime::rbac::render_rbac(service, &rules)))
+        (path, format!("{HEADER}{}", render_rbac(service, service, &rules)))
     };
-    rules().into_iter().map(manifest).collect()
+    let mut files: BTreeMap<_, _> = rules().into_iter().map(manifest).collect();
+    for SchedulerRules { scheduler, service, rules } in rules_of_schedulers() {
+        let role = format!("{service}-{}", scheduler.name());
+        let text = render_rbac(&role, service, &rules);
+        files
+            .entry(scheduler_rbac(scheduler))
+            .and_modify(|file| *file += "---\n")
+            .or_insert_with(|| HEADER.to_owned())
+            .push_str(&text);
+    }
+    files
+}
+
+/// The file with the RBAC rules on the kinds of a scheduler.
+pub fn scheduler_rbac(scheduler: Scheduler) -> PathBuf {
+    PathBuf::from("deploy/components").join(scheduler.name()).join("rbac.yaml")
 }

@@ -7,6 +7,8 @@ use std::fmt::{self, Display, Formatter};
 use grove_dev_harness::audit_log::Event;
 use grove_runtime::rbac::PolicyRule;
 
+use crate::generate;
+
 /// One permission of a ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
@@ -84,6 +86,13 @@ pub fn granted(account: &str, rules: &[PolicyRule]) -> BTreeSet<Access> {
         })
     });
     permissions.collect()
+}
+
+/// The permissions of all services, with those on the kinds of schedulers.
+pub fn granted_to_all() -> BTreeSet<Access> {
+    let of_schedulers = generate::rules_of_schedulers();
+    let of_schedulers = of_schedulers.iter().flat_map(|of| granted(of.service, &of.rules));
+    generate::rules().iter().flat_map(|(service, rules)| granted(service, rules)).chain(of_schedulers).collect()
 }
 
 #[cfg(test)]

@@ -5,11 +5,15 @@ use crate::processes::{ProcessSpec, Processes};
 use crate::suite::{Replica, SERVICES};
 use crate::{service_accounts, webhooks, workspace};
 use anyhow::{Context, Result, bail};
+use grove_api_types::configuration::{OperatorConfiguration, Schedulers};
+use grove_api_types::scheduler::Scheduler;
 use grove_dev_harness::kubectl::Kubectl;
 use grove_dev_harness::readiness_probe;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::timeout;
+use xtask::generate;
 
 /// Bounds a hang. A machine may be many times slower than usual.
 const READY_TIMEOUT: Duration = Duration::from_mins(5);
@@ -42,8 +46,14 @@ pub(crate) async fn manifests(kubectl: &Kubectl, config: Option<&Path>, balancer
         rendered += &kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
         rendered += "\n---\n";
     }
-    let authorizer = balancer.map(|_| webhooks::authorizer_manifest(&configuration(config)?)).transpose()?.flatten();
+    let configuration = configuration(config)?;
+    let authorizer = balancer.map(|_| webhooks::authorizer_manifest(&configuration)).transpose()?.flatten();
     rendered += &authorizer.unwrap_or_default();
+    for scheduler in configured_schedulers(&configuration) {
+        let file = workspace::root().join(generate::scheduler_rbac(scheduler));
+        rendered += "\n---\n";
+        rendered += &std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    }
     let mut all = String::new();
     for manifest in rendered.split("\n---\n").filter(|manifest| !manifest.trim().is_empty()) {
         if let Some(adapted) = webhooks::adapt_manifest(manifest, balancer)? {
@@ -52,6 +62,16 @@ pub(crate) async fn manifests(kubectl: &Kubectl, config: Option<&Path>, balancer
         }
     }
     Ok(all)
+}
+
+/// The schedulers of the configuration with a component of their own.
+fn configured_schedulers(configuration: &str) -> impl Iterator<Item = Scheduler> {
+    let content: serde_json::Value = serde_saphyr::from_str(configuration).unwrap_or_default();
+    // The services report the errors of an invalid configuration.
+    let schedulers =
+        OperatorConfiguration::read(&content).map_or_else(|_| Schedulers::default(), |(read, _)| read.schedulers);
+    let with_component: BTreeSet<_> = generate::rules_of_schedulers().iter().map(|of| of.scheduler).collect();
+    with_component.into_iter().filter(move |scheduler| schedulers.contains(*scheduler))
 }
 
 /// The given configuration file, or the configuration in the shared `ConfigMap`.

@@ -4,10 +4,10 @@
 pub(crate) const WEBHOOK_SERVER: &str = "webhook-server";
 
 /// All services. The order of start-up is this order, but no service depends on it.
-pub(crate) const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", WEBHOOK_SERVER];
+pub(crate) const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", WEBHOOK_SERVER];
 
 /// The services that reconcile objects.
-pub(crate) const CONTROLLERS: [&str; 2] = ["pcs-controller", "pclq-controller"];
+pub(crate) const CONTROLLERS: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
 
 /// One process of a service.
 #[derive(Clone, Copy)]

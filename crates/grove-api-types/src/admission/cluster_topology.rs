@@ -8,7 +8,7 @@ use super::error_collector::ErrorCollector;
 use super::{FieldPath, ReferencingSet, Rule, TopologyFacts, ValidationResult};
 use crate::configuration::TopologyDomain;
 use crate::deletion::is_terminating;
-use crate::scheduler::Scheduler;
+use crate::scheduler::TopologySupport;
 use crate::syntax::{MAX_LABEL_LENGTH, key};
 use crate::text::join_names;
 use crate::topology::{Level, Topology};
@@ -140,9 +140,9 @@ fn validate_binding(binding: &ClusterTopologyBinding, facts: &TopologyFacts, err
         }
         let scheduler = facts.schedulers.profiles.iter().find(|profile| profile.name.name() == name);
         match scheduler.map(|profile| profile.name) {
-            Some(Scheduler::Kai) => {}
+            Some(scheduler) if matches!(scheduler.topology_support(), TopologySupport::Supported) => {}
             None => errors.invalid(Rule::SchedulerBinding, &path, name, "scheduler backend is not enabled in Grove"),
-            Some(Scheduler::Kube | Scheduler::Volcano | Scheduler::Lpx) => {
+            Some(_) => {
                 let text = "scheduler backend does not implement topology-aware scheduling";
                 errors.invalid(Rule::SchedulerBinding, &path, name, text);
             }

@@ -16,8 +16,8 @@ pub struct Facts {
     pub schedulers: Schedulers,
     /// The existing topologies, of both kinds.
     pub topologies: Vec<Topology>,
-    /// The Volcano queues, and whether each is open.
-    pub volcano_queues: BTreeMap<String, bool>,
+    /// The queues of the scheduler with a default queue, and whether each is open; `None` if the service must not read them.
+    pub queues: Option<BTreeMap<String, bool>>,
     /// Whether any `PodClique` of the set has `status.scheduledReplicas` above 0.
     pub is_scheduled: bool,
 }

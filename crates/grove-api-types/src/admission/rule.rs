@@ -123,11 +123,11 @@ rules! {
     MnnvlForm = "mnnvl-form",
     /// The MNNVL annotations are immutable.
     MnnvlImmutable = "mnnvl-immutable",
-    /// With KAI, the set has exactly one queue.
-    KaiQueue = "kai-queue",
-    /// With Volcano, the set has exactly one queue, which exists and is open.
-    VolcanoQueue = "volcano-queue",
-    /// With Volcano and LPX, a set has no topology constraints.
+    /// With a scheduler that has queues, the set has exactly one queue.
+    SchedulerQueue = "scheduler-queue",
+    /// With a scheduler that has a default queue, the queue of the set exists and is open.
+    QueueExists = "queue-exists",
+    /// With a scheduler that does not support topologies, a set has no topology constraints.
     SchedulerTopology = "scheduler-topology",
     /// The cliques of a set are immutable: an update adds and removes none.
     CliqueComposition = "clique-composition",

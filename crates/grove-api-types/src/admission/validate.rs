@@ -8,7 +8,8 @@ use super::default::OldItems;
 use super::error_collector::ErrorCollector;
 use super::{Facts, FieldPath, ValidationResult, default};
 use crate::deletion::is_terminating;
-use crate::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
+use crate::labels::{AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME};
+use crate::scheduler::QUEUE_KEYS;
 use crate::topology::{resolve_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update};
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 
@@ -29,7 +30,7 @@ mod topology;
 mod update;
 
 /// The labels and annotations of a set that the rules read.
-pub const VALIDATED_KEYS: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE];
+pub const VALIDATED_KEYS: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, QUEUE_KEYS[0], QUEUE_KEYS[1]];
 
 /// Validates a new set.
 pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> ValidationResult {

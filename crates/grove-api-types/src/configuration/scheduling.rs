@@ -44,14 +44,16 @@ impl SchedulerProfile {
             section.report(FieldError::required(section.path_of("name"), "scheduler profile name is required"));
         }
         let name = section.enum_value("name", &Scheduler::ALL)?;
-        if name.has_own_pod_groups() {
-            section.warn("name", "pods use this scheduler, but no service of this version creates its PodGroups");
-        }
         Some(Self { name, config })
     }
 }
 
 impl Schedulers {
+    /// Whether a set may use the scheduler.
+    pub fn contains(&self, scheduler: Scheduler) -> bool {
+        self.profiles.iter().any(|profile| profile.name == scheduler)
+    }
+
     pub(super) fn read(section: &Section<'_>) -> Self {
         let read = section.items("profiles", SchedulerProfile::read);
         let mut profiles: Vec<SchedulerProfile> = vec![];

@@ -30,16 +30,16 @@ pub(crate) fn set_facts(facts: &RowFacts) -> Facts {
         levels: domains.iter().map(|domain| Level { domain: (*domain).into(), key: (*domain).into() }).collect(),
         is_terminating: *is_terminating,
     };
-    let mut volcano_queues = facts.queues.clone();
+    let mut queues = facts.queues.clone();
     if !facts.no_queues {
-        volcano_queues.entry("default".to_owned()).or_insert(true);
+        queues.entry("default".to_owned()).or_insert(true);
     }
     Facts {
         topology: topology(facts),
         mnnvl_enabled: !facts.mnnvl_disabled,
         schedulers: schedulers(facts),
         topologies: TOPOLOGIES.iter().map(to_topology).collect(),
-        volcano_queues,
+        queues: (!facts.queues_forbidden).then_some(queues),
         is_scheduled: facts.scheduled,
     }
 }

@@ -5,6 +5,7 @@ use grove_test_support::check_watched_kind;
 use serde_json::json;
 
 use super::*;
+use crate::queues::Queue;
 
 #[test]
 fn an_edited_object_affects_no_other_object_of_its_kind() {

@@ -24,7 +24,7 @@ async fn the_api_server_enforces_the_admission_rules() {
         TestCluster::start_own_with("admission", &["--config", &configuration_file("first", &RowFacts::default())])
             .await;
     // The test stores objects only for validation, so the controllers must not reconcile them.
-    for controller in ["pcs-controller", "pclq-controller"] {
+    for controller in ["pcs-controller", "pclq-controller", "topology-controller"] {
         cluster.stop(controller).await;
     }
     let client = cluster.client().await;

@@ -17,7 +17,7 @@ use kube::api::PostParams;
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::Value;
 
-const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_survive_connection_loss_and_miss_no_change() {

@@ -13,7 +13,7 @@ use self::tenants::{Sizes, Tenant};
 
 mod tenants;
 
-const CONTROLLERS: [&str; 2] = ["pcs-controller", "pclq-controller"];
+const CONTROLLERS: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
 /// The result is the median of this many measurements.
 const MEASUREMENTS: usize = 5;
 const NORMAL_REPLICAS: i32 = 10;

@@ -200,7 +200,7 @@ async fn series(cluster: &str, kills: usize, seed: u64) {
     let cluster = TestCluster::start_own_with(cluster, &["--config", &config]).await;
     let schedule = Arc::new(CrashSchedule::default());
     let mut targets = Vec::new();
-    for service in ["pcs-controller", "pclq-controller"] {
+    for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
         targets.push(CrashTarget::take_over(&cluster, service, Arc::clone(&schedule)).await);
     }
     let reference = Run::start(&cluster, "e2e-kills-none", &schedule, BTreeSet::new()).await.undisturbed().await;

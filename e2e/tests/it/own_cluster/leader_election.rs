@@ -12,9 +12,9 @@ use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
-const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
 /// `leader-election.yaml` sets the prefix.
-const LEASES: [&str; 2] = ["prod-pcs-controller", "prod-pclq-controller"];
+const LEASES: [&str; 3] = ["prod-pcs-controller", "prod-pclq-controller", "prod-topology-controller"];
 
 fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
     move |state| fixtures::three_cliques_are_ready(state, replicas)
@@ -94,7 +94,7 @@ async fn the_standby_replica_takes_over_the_lease() {
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is ready", is_settled(1)).await;
     let mut leases = LEASES.map(|lease| WatchedLease::start(&client, lease));
-    let mut leaders: [Vec<String>; 2] = Default::default();
+    let mut leaders: [Vec<String>; 3] = Default::default();
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
         leaders.extend(lease.wait_for_holder(|holder| !holder.is_empty()).await.pop().map(|(holder, _)| holder));
     }

@@ -95,7 +95,7 @@ async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_small
     assert!(has_only_llm(&state), "{state}");
 
     // The restarted controllers do the same, and `up` installs the CRDs and webhooks again.
-    for service in ["pcs-controller", "pclq-controller"] {
+    for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
         cluster.kill(service).await;
     }
     cluster.up().await;

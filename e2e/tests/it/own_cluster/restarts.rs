@@ -25,7 +25,7 @@ async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
     cluster.up().await;
     ns.wait_for("three replicas are ready", is_settled(3)).await;
 
-    for service in ["pcs-controller", "pclq-controller"] {
+    for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
         cluster.kill(service).await;
     }
     ns.scale::<PodCliqueSet>("llm", 2).await;

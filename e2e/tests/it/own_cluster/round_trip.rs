@@ -29,7 +29,7 @@ async fn objects_round_trip_unchanged() {
     }
     operator_sets::operator_sets_are_expanded(&cluster).await;
     // From here on only users write.
-    for controller in ["pcs-controller", "pclq-controller"] {
+    for controller in ["pcs-controller", "pclq-controller", "topology-controller"] {
         cluster.stop(controller).await;
     }
     sets_are_stored_as_sent(&cluster).await;

@@ -1,4 +1,4 @@
-//! Documents: the architecture page links every decision record, its invariants and the rows of the threat model name existing
+//! Documents: the architecture page links every decision record, the invariants of all pages and the rows of the threat model name existing
 //! tests, all named Rust files exist, and documents are short.
 
 use super::{source::Source, tree};
@@ -21,17 +21,17 @@ fn unlinked_decisions(page: &str, decisions: &[&str]) -> Vec<String> {
 
 /// An invariant is a line that begins with `**Invariant:**`, alone or as an item of a list, and ends with
 /// `(`test`, `test`)`.
-fn unproven_invariants(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
-    let mut violations = Vec::new();
-    for (at, line) in page.lines().enumerate().filter(|(_, line)| line.contains("**Invariant:**")) {
+fn unproven_invariants(page: &Source, tests: &BTreeSet<String>) -> Vec<String> {
+    let (mut violations, path) = (Vec::new(), &page.path);
+    for (at, line) in page.text.lines().enumerate().filter(|(_, line)| line.contains("**Invariant:**")) {
         let names: Vec<&str> =
             line.rsplit_once('(').map_or("", |(_, names)| names).split('`').skip(1).step_by(2).collect();
         if names.is_empty() {
-            violations.push(format!("{PAGE}:{}: names no test", at + 1));
+            violations.push(format!("{path}:{}: names no test", at + 1));
         }
         let name_of = |path: &&str| path.rsplit("::").next().unwrap_or_default().to_owned();
         let missing = names.iter().filter(|path| !tests.contains(&name_of(path)));
-        violations.extend(missing.map(|name| format!("{PAGE}:{}: there is no test {name}", at + 1)));
+        violations.extend(missing.map(|name| format!("{path}:{}: there is no test {name}", at + 1)));
     }
     violations
 }
@@ -112,8 +112,12 @@ fn an_unlinked_decision_is_found() {
 
 #[test]
 fn every_invariant_names_a_test_that_exists() {
-    let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
-    tree::assert_none(&unproven_invariants(&page, &test_names(&tree::sources())));
+    let tests = test_names(&tree::sources());
+    let pages = tree::files(&[".md"]);
+    tree::assert_none(&pages.iter().flat_map(|page| unproven_invariants(page, &tests)).collect::<Vec<_>>());
+    let has_invariant =
+        |path: &str| pages.iter().any(|page| page.path == path && page.text.contains("- **Invariant:**"));
+    assert!(has_invariant(PAGE) && has_invariant("docs/webhook-server.md"));
 }
 
 #[test]
@@ -122,9 +126,10 @@ fn an_invariant_without_its_test_is_found() {
         "a.rs",
         "#[test]\nfn it_holds() {}\n#[tokio::test]\nasync fn it_runs() {}\nfn no() {}",
     )]);
-    tree::assert_none(&unproven_invariants("- **Invariant:** it holds (`a::it_holds`, `it_runs`).", &tests));
-    tree::assert_one(&unproven_invariants("**Invariant:** it holds.", &tests), "names no test");
-    tree::assert_one(&unproven_invariants("**Invariant:** it holds (`no`).", &tests), "no test no");
+    let unproven = |line: &str| unproven_invariants(&Source::new(PAGE, line), &tests);
+    tree::assert_none(&unproven("- **Invariant:** it holds (`a::it_holds`, `it_runs`)."));
+    tree::assert_one(&unproven("**Invariant:** it holds."), "names no test");
+    tree::assert_one(&unproven("**Invariant:** it holds (`no`)."), "no test no");
 }
 
 #[test]

@@ -11,8 +11,20 @@ use std::{
 type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// The packages that `up` selects, and those that `test` selects.
-const SERVICES: [&str; 10] =
-    ["-p", "xtask", "-p", "pcs-controller", "-p", "pclq-controller", "-p", "webhook-server", "-e", "normal,build"];
+const SERVICES: [&str; 12] = [
+    "-p",
+    "xtask",
+    "-p",
+    "pcs-controller",
+    "-p",
+    "pclq-controller",
+    "-p",
+    "topology-controller",
+    "-p",
+    "webhook-server",
+    "-e",
+    "normal,build",
+];
 const TESTS: [&str; 3] = ["--workspace", "-e", "normal,build,dev"];
 
 fn listed(text: &str) -> Listing {

@@ -1,4 +1,5 @@
-//! The rules of single schedulers: queues, and no topology constraints for schedulers that do not support them.
+//! The rules of single schedulers: queues, and no topology constraints for schedulers that do not support them. The file of a scheduler
+//! (`scheduler/`) has its keys and texts.
 
 use std::collections::BTreeSet;
 
@@ -8,40 +9,34 @@ use super::topology::domains;
 use super::{ValidationContext, pods, template_path};
 use crate::admission::error_collector::ErrorCollector;
 use crate::admission::{FieldPath, Rule};
-use crate::labels::{KAI_QUEUE, VOLCANO_QUEUE};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Queues, TopologySupport};
 use crate::syntax::dns_subdomain;
 use crate::v1alpha1::TopologyConstraint;
-
-/// The Volcano queue of a set without a queue.
-const VOLCANO_DEFAULT: &str = "default";
 
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let Some(first) = context.template().cliques.first() else { return };
     let name = pods::scheduler(context, first);
     let scheduler = context.facts.schedulers.profiles.iter().find(|profile| profile.name.name() == name);
-    match scheduler.map(|profile| profile.name) {
-        None | Some(Scheduler::Kube) => {}
-        Some(Scheduler::Kai) => check_kai_queue(context, errors),
-        Some(Scheduler::Volcano) => {
-            let message =
-                |object: String| format!("volcano scheduler backend does not support topologyConstraint on {object}");
-            deny_topology(context, message, errors);
-            check_volcano_queue(context, errors);
+    let Some(scheduler) = scheduler.map(|profile| profile.name) else { return };
+    if let TopologySupport::Denied(message) = scheduler.topology_support() {
+        deny_topology(context, message, errors);
+    }
+    match scheduler.queues() {
+        Queues::None => {}
+        queues @ Queues::Required { key, display_name } => {
+            check_required_queue(context, (queues, key, display_name), errors);
         }
-        Some(Scheduler::Lpx) => {
-            let text = "lpx-scheduler does not support Grove topology constraints; placement topology must be expressed \
-                        through the LPX workload contract";
-            deny_topology(context, |_| text.to_owned(), errors);
+        queues @ Queues::Defaulted { annotation, default, display_name } => {
+            check_existing_queue(context, (queues, annotation, default, display_name), errors);
         }
     }
 }
 
-fn deny_topology(context: &ValidationContext<'_>, message: impl Fn(String) -> String, errors: &mut ErrorCollector) {
+fn deny_topology(context: &ValidationContext<'_>, message: fn(&str) -> String, errors: &mut ErrorCollector) {
     let mut deny = |path: &FieldPath, constraint: Option<&TopologyConstraint>, object: String| {
         let Some(constraint) = constraint else { return };
         let path = path.field("topologyConstraint");
-        errors.invalid(Rule::SchedulerTopology, &path, domains(constraint), message(object));
+        errors.invalid(Rule::SchedulerTopology, &path, domains(constraint), message(&object));
     };
     deny(&template_path(), context.template().topology_constraint.as_ref(), "PodCliqueSet".to_owned());
     for (path, clique) in context.cliques() {
@@ -53,71 +48,87 @@ fn deny_topology(context: &ValidationContext<'_>, message: impl Fn(String) -> St
 }
 
 /// A set has exactly one queue: its own, which all cliques with a queue repeat, or the one queue of its cliques.
-fn check_kai_queue(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
-    let rule = Rule::KaiQueue;
-    let of_set = context.set.labels().get(KAI_QUEUE).or_else(|| context.set.annotations().get(KAI_QUEUE));
-    let of_set = of_set.filter(|queue| !queue.is_empty());
-    let mut queues = BTreeSet::new();
+fn check_required_queue(
+    context: &ValidationContext<'_>,
+    (queues, key, scheduler): (Queues, &'static str, &str),
+    errors: &mut ErrorCollector,
+) {
+    let rule = Rule::SchedulerQueue;
+    let of_set = queues.named(context.set.labels(), context.set.annotations());
+    let mut of_cliques = BTreeSet::new();
     for (path, clique) in context.cliques() {
-        let (labelled, annotated) = (clique.labels.get(KAI_QUEUE), clique.annotations.get(KAI_QUEUE));
-        let field = if labelled.is_some() { "labels" } else { "annotations" };
-        let Some(queue) = labelled.or(annotated).filter(|queue| !queue.is_empty()) else { continue };
-        queues.insert(queue.as_str());
+        let is_label = clique.labels.get(key).is_some_and(|queue| !queue.is_empty());
+        let field = if is_label { "labels" } else { "annotations" };
+        let Some(queue) = queues.named(&clique.labels, &clique.annotations) else { continue };
+        of_cliques.insert(queue);
         if let Some(other) = of_set.filter(|other| *other != queue) {
             let (set, name) = (context.full_name(), &clique.name);
             let text = format!(
-                "KAI queue on PodCliqueSet {set} is {other:?} but PodClique template {name:?} resolves to {queue:?}"
+                "{scheduler} queue on PodCliqueSet {set} is {other:?} but PodClique template {name:?} resolves to {queue:?}"
             );
-            errors.invalid(rule, &path.field(field).field(KAI_QUEUE), queue.as_str(), text);
+            errors.invalid(rule, &path.field(field).field(key), queue, text);
         }
     }
-    let path = FieldPath::new("metadata.labels").field(KAI_QUEUE);
+    let path = FieldPath::new("metadata.labels").field(key);
     let set = context.full_name();
-    match (of_set, queues.len()) {
+    match (of_set, of_cliques.len()) {
         (Some(_), _) | (None, 1) => {}
         (None, 0) => {
-            let text = format!("no KAI queue is configured on PodCliqueSet {set} or its PodClique templates");
+            let text = format!("no {scheduler} queue is configured on PodCliqueSet {set} or its PodClique templates");
             errors.required(rule, &path, text);
         }
         (None, _) => {
-            let queues = queues.into_iter().collect::<Vec<_>>().join(" ");
-            let text = format!("conflicting KAI queues on PodCliqueSet {set} PodClique templates: [{queues}]");
+            let names = of_cliques.into_iter().collect::<Vec<_>>().join(" ");
+            let text = format!("conflicting {scheduler} queues on PodCliqueSet {set} PodClique templates: [{names}]");
             errors.required(rule, &path, text);
         }
     }
 }
 
 /// All cliques have one queue, which exists and is open.
-fn check_volcano_queue(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
-    let rule = Rule::VolcanoQueue;
-    let path = FieldPath::new("metadata.annotations").field(VOLCANO_QUEUE);
-    let of_set = context.set.annotations().get(VOLCANO_QUEUE).map(String::as_str);
-    let mut queues: Vec<(FieldPath, &str)> = of_set.map(|queue| (path.clone(), queue)).into_iter().collect();
+fn check_existing_queue(
+    context: &ValidationContext<'_>,
+    (queues, annotation, default, scheduler): (Queues, &'static str, &str, &str),
+    errors: &mut ErrorCollector,
+) {
+    let rule = Rule::SchedulerQueue;
+    let path = FieldPath::new("metadata.annotations").field(annotation);
+    let of_set = queues.named(context.set.labels(), context.set.annotations());
+    let mut found: Vec<(FieldPath, &str)> = of_set.map(|queue| (path.clone(), queue)).into_iter().collect();
     for (path, clique) in context.cliques() {
-        let path = path.field("annotations").field(VOLCANO_QUEUE);
-        let own = clique.annotations.get(VOLCANO_QUEUE).map(String::as_str);
+        let path = path.field("annotations").field(annotation);
+        let own = queues.named(&clique.labels, &clique.annotations);
         if let (Some(set), Some(own)) = (of_set, own.filter(|own| Some(*own) != of_set)) {
             let text =
-                format!("conflicting volcano queue annotations: PodCliqueSet has {set:?}, PodClique has {own:?}");
+                format!("conflicting {scheduler} queue annotations: PodCliqueSet has {set:?}, PodClique has {own:?}");
             errors.invalid(rule, &path, own, text);
             continue;
         }
-        let queue = own.or(of_set).unwrap_or(VOLCANO_DEFAULT);
-        match queues.first() {
+        let queue = own.or(of_set).unwrap_or(default);
+        match found.first() {
             Some((_, first)) if *first != queue => {
                 let text =
-                    format!("all cliques of a set must have the same volcano queue; other cliques have {first:?}");
+                    format!("all cliques of a set must have the same {scheduler} queue; other cliques have {first:?}");
                 errors.invalid(rule, &path, queue, text);
             }
             Some(_) => {}
-            None => queues.push((path, queue)),
+            None => found.push((path, queue)),
         }
     }
-    for (path, queue) in queues.iter().take(1) {
-        match (dns_subdomain(queue), context.facts.volcano_queues.get(*queue)) {
+    let rule = Rule::QueueExists;
+    for (path, queue) in found.iter().take(1) {
+        let Some(known) = &context.facts.queues else {
+            let text =
+                format!("webhook-server must not read the queues; add the component deploy/components/{scheduler}");
+            errors.invalid(rule, path, *queue, text);
+            continue;
+        };
+        match (dns_subdomain(queue), known.get(*queue)) {
             (Err(error), _) => errors.invalid(rule, path, *queue, error),
-            (Ok(()), None) => errors.invalid(rule, path, *queue, format!("volcano queue {queue:?} does not exist")),
-            (Ok(()), Some(false)) => errors.invalid(rule, path, *queue, format!("volcano queue {queue:?} is not Open")),
+            (Ok(()), None) => errors.invalid(rule, path, *queue, format!("{scheduler} queue {queue:?} does not exist")),
+            (Ok(()), Some(false)) => {
+                errors.invalid(rule, path, *queue, format!("{scheduler} queue {queue:?} is not Open"));
+            }
             (Ok(()), Some(true)) => {}
         }
     }

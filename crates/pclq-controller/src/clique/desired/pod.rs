@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use grove_api_types::names::{HeadlessServiceName, Hostname, PodCliqueName, PodName};
 use grove_api_types::ownership::controller_owner_reference;
+use grove_api_types::scheduler::{PodIdentity, PodMetadata, Scheduler};
 use grove_api_types::{environment, labels};
 use grove_controller::plan::{ManifestTemplate, Target};
 use k8s_openapi::api::core::v1::Pod;
@@ -69,6 +70,15 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
     labels.extend(common_labels(observed, identity));
     let mut annotations = clique.annotations().clone();
     annotations.retain(|key, _| key != labels::LAST_APPLIED && key != labels::GENERATION_HASH);
+    let of_scheduler = scheduler(observed).map(|scheduler| {
+        let pod =
+            PodIdentity { gang: identity.gang.as_str(), clique: clique.metadata.name.as_deref().unwrap_or_default() };
+        scheduler.pod_metadata(pod)
+    });
+    if let Some(PodMetadata { labels: read_labels, annotations: read_annotations }) = of_scheduler {
+        labels.extend(read_labels);
+        annotations.extend(read_annotations);
+    }
     ObjectMeta {
         namespace: clique.namespace(),
         labels: Some(labels),
@@ -76,6 +86,12 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
         owner_references: Some(controller_owner_reference(clique)),
         ..ObjectMeta::default()
     }
+}
+
+/// The scheduler of the pods, if Grove knows it.
+fn scheduler(observed: &Observed) -> Option<Scheduler> {
+    let named = observed.clique.spec.pod_spec.string("schedulerName").filter(|name| !name.is_empty());
+    named.map_or(Some(observed.default_scheduler), Scheduler::named)
 }
 
 /// The labels that identify a pod, except for its index. The hash of its template is not one of them: it describes the template that

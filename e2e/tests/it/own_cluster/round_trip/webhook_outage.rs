@@ -2,7 +2,8 @@
 
 use e2e::TestCluster;
 use e2e::kubectl::kubectl_on;
-use grove_api_types::labels::{AUTO_MNNVL, KAI_QUEUE, MNNVL_GROUP, TOPOLOGY_NAME, VOLCANO_QUEUE};
+use grove_api_types::labels::{AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME};
+use grove_api_types::scheduler::{kai, volcano};
 use serde_json::{Value, json};
 
 use super::run;
@@ -15,7 +16,7 @@ const TIMEOUT: &str = "--timeout=10m";
 
 pub(super) async fn requests_without_rules_pass(cluster: &TestCluster) {
     for how in ["label", "annotate"] {
-        run(cluster, &[how, SET, &format!("{KAI_QUEUE}=queue")], "").await;
+        run(cluster, &[how, SET, &format!("{}=queue", kai::QUEUE)], "").await;
     }
     cluster.stop("webhook-server").await;
     unmatched_requests_pass(cluster).await;
@@ -42,12 +43,12 @@ async fn matched_requests_fail(cluster: &TestCluster) {
     fails(cluster, &["create", "-f", "-"], &set.to_string()).await;
     fails(cluster, &["patch", SET, "--type=merge", "-p", r#"{"spec":{"template":{"terminationDelay":"2h"}}}"#], "")
         .await;
-    for key in [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, KAI_QUEUE, VOLCANO_QUEUE] {
+    for key in [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, kai::QUEUE, volcano::QUEUE] {
         let change = format!("{key}=other");
         fails(cluster, &["label", SET, "--overwrite", &change], "").await;
         fails(cluster, &["annotate", SET, "--overwrite", &change], "").await;
     }
-    let removed = format!("{KAI_QUEUE}-");
+    let removed = format!("{}-", kai::QUEUE);
     for (how, all) in [("label", "labels"), ("annotate", "annotations")] {
         fails(cluster, &[how, SET, &removed], "").await;
         let all = json!({ "metadata": { all: null } }).to_string();
@@ -61,7 +62,7 @@ async fn matched_requests_fail(cluster: &TestCluster) {
 async fn updates_of_terminating_objects_pass(cluster: &TestCluster) {
     let finalizer = json!({ "metadata": { "finalizers": ["test.grove.io/keep"] } });
     let topology = json!({ "spec": { "levels": [{ "domain": "host", "key": "other" }] } });
-    let set = json!({ "metadata": { "labels": { KAI_QUEUE: "left" } }, "spec": { "template": { "terminationDelay": "3h" } } });
+    let set = json!({ "metadata": { "labels": { kai::QUEUE: "left" } }, "spec": { "template": { "terminationDelay": "3h" } } });
     patch(cluster, TOPOLOGY, &[], &finalizer).await;
     for (object, change) in [(SET, set), (TOPOLOGY, topology)] {
         run(cluster, &["delete", object, "--wait=false"], "").await;

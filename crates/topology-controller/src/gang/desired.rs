@@ -1,0 +1,13 @@
+//! The desired children of a gang: one `PodGroup` in the API of its scheduler.
+
+use grove_controller::children::ChildKinds;
+
+use crate::pod_groups::{GangOwner, Kai, Volcano};
+
+mod pod_group;
+
+use pod_group::PodGroups;
+
+/// The kinds of children of a gang.
+pub(crate) const CHILD_KINDS: ChildKinds<GangOwner> =
+    ChildKinds::in_creation_order(&[&PodGroups::<Kai>::NEW, &PodGroups::<Volcano>::NEW]);

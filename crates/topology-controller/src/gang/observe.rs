@@ -1,0 +1,50 @@
+//! Takes the snapshot of a gang, its cliques and its `PodGroup` from the caches. It sends no requests.
+
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels;
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_controller::create_backoff::BackedOffCreates;
+use kube::ResourceExt;
+
+use super::observed::Observed;
+use crate::context::Context;
+use crate::pod_groups;
+
+/// The snapshot of `gang`.
+pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
+    let caches = &ctx.caches;
+    let namespace = gang.namespace().unwrap_or_default();
+    let groups = gang.spec.podgroups.iter();
+    let cliques = groups.filter_map(|group| caches.cliques.get(&namespace, &group.name));
+    // Read before the children: a child that arrives in between is no longer pending, and is among them.
+    let pending_creates = ctx.children.pending_creates(gang);
+    let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
+    let scheduler = scheduler(ctx, gang);
+    let mut observed = Observed {
+        gang: gang.clone(),
+        scheduler,
+        cliques: cliques.map(|clique| (clique.name_any(), clique)).collect(),
+        availability: pod_groups::availability(scheduler, &caches.informers),
+        children: ctx.children.children(gang),
+        name_conflicts: Vec::new(),
+        backed_off: BackedOffCreates::default(),
+        pending_creates,
+        orphans_children: caches.orphan_deletions.contains(gang),
+        is_namespace_terminating,
+    };
+    if !is_namespace_terminating {
+        observed.backed_off = ctx.children.backed_off(gang);
+    }
+    if !is_terminating(gang) {
+        observed.name_conflicts = ctx.children.name_conflicts(gang, &observed.expand());
+    }
+    observed
+}
+
+/// The configured scheduler that the label of the gang names, otherwise the default one.
+fn scheduler(ctx: &Context, gang: &PodGang) -> Scheduler {
+    let named = gang.labels().get(labels::SCHEDULER_NAME).and_then(|name| Scheduler::named(name));
+    let is_configured = |scheduler: &Scheduler| ctx.schedulers.contains(*scheduler);
+    named.filter(is_configured).unwrap_or(ctx.schedulers.default_profile)
+}

@@ -1,0 +1,64 @@
+//! Plans the next writes for a gang: compares its `PodGroup` with the desired one.
+
+use grove_api_types::conditions::{self, available};
+use grove_api_types::events;
+use grove_controller::children::StepFilter;
+use grove_controller::plan::{Plan, Waiting, WarningEvent};
+use k8s_openapi::jiff::Timestamp;
+
+use super::desired::CHILD_KINDS;
+use super::observed::Observed;
+use crate::pod_groups::{GangExpansion, backend};
+
+/// The reasons about an object with the name of the `PodGroup` that only a user can resolve.
+const FOREIGN_OBJECT: [&str; 2] = [available::NAME_CONFLICT, available::UNREADABLE_OBJECT];
+
+/// The plan for one gang: creates, patches and deletes its `PodGroup`. In a terminating namespace it has no creates.
+pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+    if observed.is_terminating() {
+        let Observed { gang, children, orphans_children, .. } = observed;
+        return CHILD_KINDS.plan_for_terminating_owner(gang, None, children, *orphans_children);
+    }
+    let (expansion, base_labels) = (observed.expand(), observed.base_labels());
+    let conflicts = observed.conflicts(&base_labels);
+    let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
+        .without_creates_if(observed.is_namespace_terminating);
+    let plan = CHILD_KINDS.plan(&observed.children, &expansion, filter);
+    let existing = waiting_of_existing(observed, &expansion).filter(|waiting| !plan.waiting.contains(waiting));
+    let plan = plan.waiting(existing);
+    let warnings = warnings(observed, &plan);
+    plan.with_warnings(warnings)
+}
+
+/// Why an existing `PodGroup` is not what it should be: it is terminating, or its spec is unknown, so that it stays as it is.
+fn waiting_of_existing(observed: &Observed, expansion: &GangExpansion<'_>) -> Option<Waiting> {
+    let (backend, name) = (backend(observed.scheduler)?, observed.name());
+    if (backend.is_terminating)(&observed.children, name) {
+        let message = format!("PodGroup {name} is being deleted; its successor is created then");
+        return Some(Waiting::new(available::NAME_TERMINATING, message));
+    }
+    expansion.spec.as_ref()?.as_ref().err().cloned()
+}
+
+/// Warnings about what only a user can resolve, unless a condition of the gang reports it: then an earlier warning did, too.
+fn warnings(observed: &Observed, plan: &Plan) -> Vec<WarningEvent> {
+    let unknown_spec_event = backend(observed.scheduler).map_or("", |backend| backend.unknown_spec_event);
+    let is_of_spec = |waiting: &Waiting| observed.unknown_spec().is_some_and(|unknown| unknown == *waiting);
+    let reason = |waiting: &Waiting| {
+        if FOREIGN_OBJECT.contains(&waiting.reason) {
+            Some(events::POD_GROUP_CREATE_OR_UPDATE_FAILED)
+        } else {
+            is_of_spec(waiting).then_some(unknown_spec_event).filter(|reason| !reason.is_empty())
+        }
+    };
+    let unreported = plan.waiting.iter().filter(|waiting| !is_reported(observed, waiting));
+    let warning = |waiting: &Waiting| Some(WarningEvent { reason: reason(waiting)?, note: waiting.message.clone() });
+    unreported.filter_map(warning).collect()
+}
+
+/// Whether a condition of the gang reports the reason.
+fn is_reported(observed: &Observed, waiting: &Waiting) -> bool {
+    let conditions = observed.gang.status.iter().flat_map(|status| &status.conditions);
+    let mut of_type = conditions.filter(|condition| condition.type_ == conditions::GANG_SCHEDULING);
+    of_type.any(|condition| condition.reason == waiting.reason && condition.message == waiting.message)
+}

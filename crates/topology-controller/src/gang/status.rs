@@ -1,0 +1,104 @@
+//! The conditions of a gang about its scheduling. When they are written: `grove-controller/src/status_policy.rs`. pcs-controller writes the
+//! other conditions and the phase.
+
+use grove_api_types::conditions::{self, gang_scheduling, scheduled};
+use grove_api_types::scheduler::GangSupport;
+use grove_api_types::scheduler_v1alpha1::PodGangStatus;
+use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
+use grove_controller::executor::ExecutionResult;
+use grove_controller::plan::Plan;
+use grove_controller::rejections::{RejectedObjects, rejection_message};
+use grove_controller::status_throttle::StatusChange;
+use k8s_openapi::jiff::Timestamp;
+
+use super::observed::Observed;
+use crate::pod_groups::backend;
+
+/// The status of the gang, in which only the conditions of this service differ.
+pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodGangStatus {
+    let mut status = observed.gang.status.clone().unwrap_or_default();
+    set_status_condition(&mut status.conditions, scheduled_condition(observed), now);
+    set_status_condition(&mut status.conditions, gang_scheduling_condition(observed, plan, result), now);
+    status
+}
+
+/// A change is significant if the gang loses its scheduled pods, or the cause why no scheduler schedules it as a gang changes. A
+/// scheduler may change its message every second, so another message is progress.
+pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
+    let is_scheduled = |status: &PodGangStatus| is_status_condition_true(&status.conditions, conditions::SCHEDULED);
+    let old = observed.gang.status.as_ref();
+    let loses_pods = old.is_some_and(is_scheduled) && !is_scheduled(new);
+    let has_other_cause = old.and_then(cause) != cause(new);
+    if loses_pods || has_other_cause { StatusChange::Significant } else { StatusChange::Progress }
+}
+
+/// Why no scheduler schedules the gang as one, unless its scheduler never does.
+fn cause(status: &PodGangStatus) -> Option<&str> {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == conditions::GANG_SCHEDULING)?;
+    let is_failure = condition.status == "False" && !gang_scheduling::NORMAL.contains(&condition.reason.as_str());
+    is_failure.then_some(condition.reason.as_str())
+}
+
+fn scheduled_condition(observed: &Observed) -> ConditionUpdate {
+    let is_scheduled = observed.gang.spec.podgroups.iter().all(|group| {
+        let clique = observed.cliques.get(&group.name);
+        clique.is_some_and(|clique| clique.scheduled_replicas() >= group.min_replicas)
+    });
+    let (reason, message) = if is_scheduled {
+        (scheduled::SUFFICIENT_SCHEDULED_PODS, "every clique has its minimum of scheduled pods")
+    } else {
+        (scheduled::INSUFFICIENT_SCHEDULED_PODS, "some clique has fewer scheduled pods than its minimum")
+    };
+    condition(observed, conditions::SCHEDULED, is_scheduled, reason.to_owned(), message.to_owned())
+}
+
+/// Whether a scheduler schedules the pods of the gang together. The reason names the scheduler, or the cause if none does.
+fn gang_scheduling_condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionUpdate {
+    let name = observed.scheduler.name();
+    let waiting = plan.waiting.first().map(|waiting| (waiting.reason, waiting.message.clone()));
+    let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Named);
+    let (holds, reason, message) = match (observed.scheduler.gang_support(), rejection.or(waiting)) {
+        (GangSupport::OwnPodGroups, Some((reason, message))) => (false, reason.to_owned(), message),
+        (GangSupport::OwnPodGroups, None) => {
+            let message = message_of_scheduler(observed).map_or_else(
+                || format!("{name} schedules the PodGroup of the gang"),
+                |message| format!("{name} reports: {message}"),
+            );
+            (true, camel_case(name), message)
+        }
+        (GangSupport::WorkloadApi, _) => {
+            let message = format!("{name} schedules each pod of the gang on its own");
+            (false, gang_scheduling::PODS_SCHEDULED_INDIVIDUALLY.to_owned(), message)
+        }
+        (GangSupport::None, _) => {
+            let message = format!("Grove creates no object for {name} that describes the gang");
+            (false, gang_scheduling::NO_POD_GROUP.to_owned(), message)
+        }
+    };
+    condition(observed, conditions::GANG_SCHEDULING, holds, reason, message)
+}
+
+/// What the scheduler reports about the `PodGroup` of the gang.
+fn message_of_scheduler(observed: &Observed) -> Option<&str> {
+    (backend(observed.scheduler)?.message)(&observed.children, observed.name())
+}
+
+/// `MyScheduler` for `my-scheduler`.
+fn camel_case(name: &str) -> String {
+    let capitalized = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
+    };
+    name.split('-').map(capitalized).collect()
+}
+
+fn condition(
+    observed: &Observed,
+    type_: &'static str,
+    holds: bool,
+    reason: String,
+    message: String,
+) -> ConditionUpdate {
+    let observed_generation = observed.gang.metadata.generation;
+    ConditionUpdate { type_, status: holds.into(), reason, message, observed_generation }
+}

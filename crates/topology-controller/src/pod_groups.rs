@@ -1,0 +1,204 @@
+//! The `PodGroup`s of gangs, by which schedulers with an API of their own schedule the pods of a gang together. Each scheduler has one file,
+//! which implements [`PodGroupApi`], and one arm in [`backend`].
+
+use std::fmt::{self, Debug, Formatter};
+
+use grove_api_types::conditions::gang_scheduling;
+use grove_api_types::configuration::Schedulers;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
+use grove_controller::children::{ChildKinds, ObservedChildren, OwnerKind};
+use grove_controller::group_kind::group_kind_of;
+use grove_controller::plan::Waiting;
+use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::status_patch::StatusOwnership;
+use grove_runtime::caches::{Availability, InformerOptions};
+use grove_runtime::rbac::{PolicyRule, Verb};
+use serde_json::Value;
+
+mod kai;
+mod object;
+mod volcano;
+
+pub(crate) use self::kai::Kai;
+pub(crate) use self::object::PodGroup;
+pub(crate) use self::volcano::Volcano;
+
+/// The API of a scheduler.
+pub(crate) trait PodGroupApi: Send + Sync + 'static {
+    /// The scheduler.
+    const SCHEDULER: Scheduler;
+    /// The API group.
+    const GROUP: &'static str;
+    /// The version.
+    const VERSION: &'static str;
+    /// Whether the `PodGroup` has the annotations of its gang, besides the labels.
+    const HAS_ANNOTATIONS: bool;
+    /// The reason of the warning about a gang without a `PodGroup` because [`spec`](Self::spec) is unknown.
+    const UNKNOWN_SPEC_EVENT: &'static str;
+    /// Labels that the scheduler may change after the create.
+    const RETAINED_LABELS: &'static [&'static str];
+
+    /// Fields of the spec that others may change after the create. They are compared only if they are missing.
+    fn retained_fields(gang: &PodGang) -> &'static [&'static str];
+
+    /// The desired spec. A null requires that a field is absent. Otherwise the reason why the gang has no `PodGroup`.
+    fn spec(gang: &PodGang) -> Result<Value, Waiting>;
+
+    /// What the scheduler reports in the status of the `PodGroup`.
+    fn message(status: &Value) -> Option<String>;
+}
+
+/// Gangs as owners of `PodGroup`s.
+#[derive(Debug)]
+pub(crate) struct GangOwner;
+
+impl OwnerKind for GangOwner {
+    type Object = PodGang;
+    type Expansion<'a> = GangExpansion<'a>;
+    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::SharedConditions;
+}
+
+/// A gang with everything that its `PodGroup` is computed from.
+#[derive(Clone, Debug)]
+pub(crate) struct GangExpansion<'a> {
+    /// The gang.
+    pub(crate) gang: &'a PodGang,
+    /// Its scheduler.
+    pub(crate) scheduler: Scheduler,
+    /// The spec of its `PodGroup`, or the reason why it has none; `None` if its scheduler has no `PodGroup`s.
+    pub(crate) spec: Option<Result<Value, Waiting>>,
+}
+
+/// The functions of a scheduler with `PodGroup`s of its own.
+pub(crate) struct PodGroupBackend {
+    scheduler: Scheduler,
+    /// The API group.
+    group: &'static str,
+    /// The permission on the `PodGroup`s.
+    rule: fn() -> PolicyRule,
+    /// Group and kind of the `PodGroup`s.
+    group_kind: fn() -> String,
+    start_informer: fn(&SharedInformerFactory),
+    availability: fn(&SharedInformerFactory) -> Availability,
+    /// See [`PodGroupApi::spec`].
+    pub(crate) spec: fn(&PodGang) -> Result<Value, Waiting>,
+    /// Whether the `PodGroup` of this name is a child and is terminating.
+    pub(crate) is_terminating: fn(&ObservedChildren, &str) -> bool,
+    /// See [`PodGroupApi::UNKNOWN_SPEC_EVENT`].
+    pub(crate) unknown_spec_event: &'static str,
+    /// What the scheduler reports about the `PodGroup` of this name.
+    pub(crate) message: for<'a> fn(&'a ObservedChildren, &str) -> Option<&'a str>,
+}
+
+impl Debug for PodGroupBackend {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PodGroupBackend").field("scheduler", &self.scheduler).finish_non_exhaustive()
+    }
+}
+
+impl PodGroupBackend {
+    const fn of<A: PodGroupApi>() -> Self {
+        Self {
+            scheduler: A::SCHEDULER,
+            group: A::GROUP,
+            rule: rule::<A>,
+            group_kind: group_kind_of::<PodGroup<A>>,
+            start_informer: |informers| {
+                drop(informers.cache_with(InformerOptions::<PodGroup<A>>::default().optional()));
+            },
+            availability: |informers| informers.cache::<PodGroup<A>>().availability(),
+            spec: A::spec,
+            is_terminating: |children, name| {
+                children.get::<PodGroup<A>>(name).is_some_and(|group| is_terminating(&**group))
+            },
+            unknown_spec_event: A::UNKNOWN_SPEC_EVENT,
+            message: |children, name| children.get::<PodGroup<A>>(name)?.scheduler_message(),
+        }
+    }
+
+    /// Why no `PodGroup` can be created; `None` if the API server serves them and the service may read them.
+    pub(crate) fn unavailable(&self, availability: Availability) -> Option<Waiting> {
+        let (kind, name) = (format!("podgroups.{}", self.group), self.scheduler.name());
+        let (reason, message) = match availability {
+            Availability::Served => return None,
+            Availability::NotServed => (
+                gang_scheduling::POD_GROUPS_NOT_SERVED,
+                format!("the API server does not serve {kind}; install {name}"),
+            ),
+            Availability::Forbidden => (
+                gang_scheduling::POD_GROUPS_FORBIDDEN,
+                format!("topology-controller must not read {kind}; add the component deploy/components/{name}"),
+            ),
+        };
+        Some(Waiting::new(reason, message))
+    }
+}
+
+/// The `PodGroup`s of a scheduler; `None` if it has none of its own.
+pub(crate) fn backend(scheduler: Scheduler) -> Option<&'static PodGroupBackend> {
+    static KAI: PodGroupBackend = PodGroupBackend::of::<Kai>();
+    static VOLCANO: PodGroupBackend = PodGroupBackend::of::<Volcano>();
+    match scheduler {
+        Scheduler::Kai => Some(&KAI),
+        Scheduler::Volcano => Some(&VOLCANO),
+        Scheduler::Kube | Scheduler::Lpx => None,
+    }
+}
+
+fn backends() -> impl Iterator<Item = &'static PodGroupBackend> {
+    Scheduler::ALL.into_iter().filter_map(|(_, scheduler)| backend(scheduler))
+}
+
+/// Starts the informers of the configured schedulers. Without permission for the kind of one scheduler, the gangs of the others are
+/// reconciled. Returns the kinds in `all` of these schedulers.
+pub(crate) fn start_informers(
+    all: &ChildKinds<GangOwner>,
+    schedulers: &Schedulers,
+    informers: &SharedInformerFactory,
+) -> ChildKinds<GangOwner> {
+    let configured = || backends().filter(|backend| schedulers.contains(backend.scheduler));
+    configured().for_each(|backend| (backend.start_informer)(informers));
+    let kinds: Vec<String> = configured().map(|backend| (backend.group_kind)()).collect();
+    all.select(|kind| kinds.iter().any(|configured| configured == kind))
+}
+
+/// Whether the API server lists the `PodGroup`s of a configured scheduler; `None` if it has none of its own.
+pub(crate) fn availability(scheduler: Scheduler, informers: &SharedInformerFactory) -> Option<Availability> {
+    backend(scheduler).map(|backend| (backend.availability)(informers))
+}
+
+/// The permissions on the `PodGroup`s of each scheduler.
+pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
+    backends().map(|backend| (backend.scheduler, vec![(backend.rule)()])).collect()
+}
+
+/// The permission on the `PodGroup`s of one scheduler.
+pub(crate) fn rule<A: PodGroupApi>() -> PolicyRule {
+    PolicyRule::for_resource::<PodGroup<A>>(&Verb::MANAGE, "create, patch and delete the PodGroups of gangs")
+}
+
+/// The sum of the minimum numbers of pods of all pod groups of the gang.
+fn min_member(gang: &PodGang) -> i32 {
+    gang.spec.podgroups.iter().fold(0, |sum, group: &GangGroup| sum.saturating_add(group.min_replicas))
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_api_types::scheduler::GangSupport;
+
+    use super::*;
+
+    #[test]
+    fn every_scheduler_with_pod_groups_of_its_own_has_a_backend() {
+        for (name, scheduler) in Scheduler::ALL {
+            let has_pod_groups = scheduler.gang_support() == GangSupport::OwnPodGroups;
+            assert_eq!(
+                backend(scheduler).map(|backend| backend.scheduler),
+                has_pod_groups.then_some(scheduler),
+                "{name}"
+            );
+        }
+    }
+}

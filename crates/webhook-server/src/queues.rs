@@ -1,0 +1,14 @@
+//! The queues that admission reads. Only one scheduler has such queues; its file has everything about their kind.
+
+use grove_api_types::scheduler::Scheduler;
+use grove_runtime::rbac::{PolicyRule, Verb};
+
+mod volcano;
+
+pub(crate) use self::volcano::{Queue, SCHEDULER};
+
+/// The permissions on the queues, for installations with their scheduler.
+pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
+    let reason = "validate the queue names of sets";
+    vec![(SCHEDULER, vec![PolicyRule::for_resource::<Queue>(&[Verb::List, Verb::Watch], reason)])]
+}
