@@ -27,6 +27,10 @@ pub const READY: &str = "Ready";
 
 /// Reasons of [`AVAILABLE`].
 pub mod available {
+    /// The gang does not name the `PodGroup` of its next incarnation yet.
+    pub const POD_GANG_PENDING: &str = "PodGangPending";
+    /// Some clique of the gang has fewer scheduled pods than its minimum.
+    pub const POD_GANG_NOT_SCHEDULED: &str = "PodGangNotScheduled";
     /// The object has enough ready pods.
     pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
     /// The object has too few ready pods; the message contains the counts.
@@ -145,8 +149,12 @@ pub mod gang_scheduling {
     pub const PODS_SCHEDULED_INDIVIDUALLY: &str = "PodsScheduledIndividually";
     /// Grove has no object that describes gangs to this scheduler.
     pub const NO_POD_GROUP: &str = "NoPodGroup";
+    /// The `PodGroup` of a scaled gang is created once the base gang is scheduled.
+    pub const BASE_GANG_NOT_SCHEDULED: &str = "BaseGangNotScheduled";
     /// The reasons that report no failure.
-    pub const NORMAL: [&str; 2] = [PODS_SCHEDULED_INDIVIDUALLY, NO_POD_GROUP];
+    pub const NORMAL: [&str; 3] = [PODS_SCHEDULED_INDIVIDUALLY, NO_POD_GROUP, BASE_GANG_NOT_SCHEDULED];
+    /// The scheduler has scheduled pods of the gang and reports nothing about its `PodGroup`.
+    pub const SCHEDULER_IGNORES_POD_GROUPS: &str = "SchedulerIgnoresPodGroups";
     /// topology-controller must not read the `PodGroup`s of the scheduler.
     pub const POD_GROUPS_FORBIDDEN: &str = "PodGroupsForbidden";
     /// The API server does not serve the `PodGroup`s of the scheduler.

@@ -52,6 +52,12 @@ pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 /// Annotation of cliques: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies it to the
 /// status.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
+/// Annotation of gangs and cliques: the name of the `PodGroup` of the workload API that the pods of the gang belong to. Without it, the
+/// default scheduler schedules each pod on its own. pcs-controller writes it.
+pub const POD_GROUP: &str = "grove.io/pod-group";
+/// Annotation of gangs beside [`POD_GROUP`]: the immutable fields of the `PodGroup`, a
+/// [`PodGroupSpec`](crate::pod_group::PodGroupSpec) as JSON. pcs-controller writes it.
+pub const POD_GROUP_SPEC: &str = "grove.io/pod-group-spec";
 /// Annotation that `kubectl apply` writes. Grove never copies it to children.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The prefix of Grove's keys.

@@ -58,6 +58,10 @@ name!(
     PodGangName
 );
 name!(
+    /// Name of a `PodGroup` of the workload API.
+    PodGroupName
+);
+name!(
     /// Name of one replica of a scaling group in the topology constraints of a base gang.
     TopologyGroupName
 );
@@ -155,6 +159,13 @@ impl PodGangName {
     /// of the replica.
     pub fn scaled(group: &PodCliqueScalingGroupName, beyond_min_available: i32) -> Self {
         Self(format!("{group}-{beyond_min_available}"))
+    }
+}
+
+impl PodGroupName {
+    /// The `PodGroup` of one incarnation of a gang: `<gang>-<incarnation>`.
+    pub fn of_incarnation(gang: &PodGangName, incarnation: i64) -> Self {
+        Self(format!("{gang}-{incarnation}"))
     }
 }
 

@@ -157,6 +157,13 @@ impl Scheduler {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, scheduler)| scheduler)
     }
 
+    /// The scheduler of the set's pods: the first one that a clique names; `None` if no clique names one, or Grove does not know it.
+    pub fn of_set(set: &PodCliqueSet) -> Option<Self> {
+        let cliques = set.spec.template.cliques.iter();
+        let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.string("schedulerName"));
+        names.find(|name| !name.is_empty()).and_then(Self::named)
+    }
+
     /// The name, as in `schedulerName` of pods.
     pub const fn name(self) -> &'static str {
         self.backend().name

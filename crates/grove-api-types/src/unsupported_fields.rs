@@ -79,6 +79,8 @@ impl UnsupportedFields {
         self.add(clique.topology_constraint.is_some(), path, "topologyConstraint");
         self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
+        let group = clique.spec.pod_spec.get("schedulingGroup").filter(|group| !group.is_null());
+        self.add(group.is_some(), &format!("{path}.spec.podSpec"), "schedulingGroup");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
     }
 

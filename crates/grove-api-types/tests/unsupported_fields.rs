@@ -65,7 +65,7 @@ spec:
       resourceSharing: [{name: gpus, scope: PerReplica}]
       resourceClaimTemplateNames: [gpus]
       spec: {startsAfter: [a], podSpec: {schedulerName: kai-scheduler, containers: []}}
-    - {name: c, spec: {podSpec: {schedulerName: volcano, containers: []}}}
+    - {name: c, spec: {podSpec: {schedulerName: volcano, schedulingGroup: {podGroupName: own}, containers: []}}}
     podCliqueScalingGroups:
     - name: g
       cliqueNames: [b]
@@ -89,6 +89,7 @@ spec:
             spec.template.cliques[1].resourceSharing
             spec.template.cliques[1].resourceClaimTemplateNames
             spec.template.cliques[1].spec.startsAfter
+            spec.template.cliques[2].spec.podSpec.schedulingGroup
             spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-group]
             spec.template.podCliqueScalingGroups[0].topologyConstraint
             spec.template.podCliqueScalingGroups[0].resourceSharing

@@ -66,7 +66,7 @@ rules! {
     OneScheduler = "one-scheduler",
     /// The scheduler is one of the configured ones.
     EnabledScheduler = "enabled-scheduler",
-    /// A new set does not choose nodes: `nodeName` and `topologySpreadConstraints` are not set.
+    /// A new set chooses neither nodes nor gangs: `nodeName`, `topologySpreadConstraints` and `schedulingGroup` are not set.
     PodPlacement = "pod-placement",
     /// The names of environment variables are valid, and unique within a container.
     Environment = "environment",

@@ -58,12 +58,13 @@ fn clique_rules() -> Vec<(Rule, When, String)> {
         )
     };
     let environment = format!("{} || {}", variables("containers"), variables("initContainers"));
-    let chooses_nodes = "it.spec.podSpec.?nodeName.orValue('') != '' || has(it.spec.podSpec.topologySpreadConstraints)";
+    let chooses_placement = "it.spec.podSpec.?nodeName.orValue('') != '' || has(it.spec.podSpec.topologySpreadConstraints) || \
+                             has(it.spec.podSpec.schedulingGroup)";
     vec![
         (Rule::CliqueRole, When::Always, invalid_names(CLIQUES, &roles)),
         (Rule::CombinedNameLength, When::Always, invalid_names(CLIQUES, &is_long)),
         (Rule::StartsAfter, When::Always, invalid_names(CLIQUES, &invalid_parents)),
-        (Rule::PodPlacement, When::Creation, invalid_names(CLIQUES, chooses_nodes)),
+        (Rule::PodPlacement, When::Creation, invalid_names(CLIQUES, chooses_placement)),
         (Rule::Environment, When::Always, invalid_names(CLIQUES, &environment)),
     ]
 }

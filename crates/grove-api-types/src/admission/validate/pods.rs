@@ -12,8 +12,8 @@ use crate::pod_spec::RawPodSpec;
 use crate::syntax::{environment_variable, is_blank};
 use crate::v1alpha1::{PodCliqueSet, PodCliqueTemplateSpec};
 
-/// Fields that choose nodes in place of the scheduler.
-const PLACEMENT: [&str; 2] = ["topologySpreadConstraints", "nodeName"];
+/// Fields that choose nodes in place of the scheduler, or the gang of a pod in place of Grove.
+const PLACEMENT: [&str; 3] = ["topologySpreadConstraints", "nodeName", "schedulingGroup"];
 
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     check_schedulers(context, errors);
