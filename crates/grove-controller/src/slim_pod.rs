@@ -36,9 +36,21 @@ pub struct SlimPodSpec {
     /// The scheduler ignores the pod until this list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub scheduling_gates: Vec<SlimSchedulingGate>,
+    /// The `PodGroup` of the workload API that the pod belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_group: Option<SlimSchedulingGroup>,
     /// The DNS name of the pod within its headless Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+}
+
+/// A reference to a `PodGroup` in the namespace of the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SlimSchedulingGroup {
+    /// The name of the `PodGroup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_group_name: Option<String>,
 }
 
 /// A scheduling gate.
@@ -110,6 +122,11 @@ impl SlimPod {
     /// Whether the pod has a deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         is_terminating(self)
+    }
+
+    /// The name of the `PodGroup` that the pod belongs to.
+    pub fn pod_group(&self) -> Option<&str> {
+        self.spec.scheduling_group.as_ref()?.pod_group_name.as_deref()
     }
 
     /// Whether the phase is `Failed`. An evicted pod has this phase.

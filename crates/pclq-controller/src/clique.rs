@@ -54,12 +54,13 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a change of the clique itself;
 /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
 ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
-///   of the pod has scaled cliques and the pod has just been scheduled;
+///   of the pod gates cliques and the pod has just been scheduled;
 /// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
 ///   that its labels name;
 /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
 ///   only for a status update);
-/// - a change after which its base gang is scheduled, is no longer scheduled, exists or does not exist (see `base_gangs`);
+/// - a change after which the gang that gates its pods is scheduled, is no longer scheduled, exists or does not exist (see
+///   `gating_gangs`);
 /// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
 ///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
 /// - the failure of a patch of its pod references that was sent together with those of other cliques;
@@ -73,7 +74,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
     let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
     let [all_gangs, gangs_of_cliques] = [(); 2].map(|()| gangs.clone());
     let [limited, limited_cliques] = [(); 2].map(|()| ctx.limited_cliques.clone());
-    let [base_gangs, base_gangs_of_cliques] = [(); 2].map(|()| ctx.base_gangs.clone());
+    let [gating_gangs, gating_gangs_of_cliques] = [(); 2].map(|()| ctx.gating_gangs.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
             let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
@@ -85,11 +86,11 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             stream::iter(retries.chain(clique))
         }))
         .watches(gangs.subscribe().flat_map(move |delta| {
-            let scaled = base_gangs.observe_gang(&for_gangs, &all_gangs, &delta).into_iter().map(Trigger::Reconcile);
+            let scaled = gating_gangs.observe_gang(&for_gangs, &all_gangs, &delta).into_iter().map(Trigger::Reconcile);
             stream::iter(scaled.chain(cliques_of_gang(&for_gangs, &limited, &delta)))
         }))
         .watches(cliques.subscribe().flat_map(move |delta| {
-            let scaled = base_gangs_of_cliques.observe_clique(&for_cliques, &delta).into_iter();
+            let scaled = gating_gangs_of_cliques.observe_clique(&for_cliques, &delta).into_iter();
             let of_gang = cliques_after_scaling(&for_cliques, &gangs_of_cliques, &limited_cliques, &delta);
             stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
         }))
@@ -136,7 +137,7 @@ const STATE_MAPS: [NamedCount<Context>; 11] = [
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
     ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
     ("limited_cliques", |ctx| ctx.limited_cliques.len()),
-    ("base_gangs", |ctx| ctx.base_gangs.len()),
+    ("gating_gangs", |ctx| ctx.gating_gangs.len()),
 ];
 
 /// Drops the in-memory state of a deleted clique, and plans the deletion of its pods, unless its deletion orphaned them.
@@ -148,7 +149,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.status_writer.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     ctx.limited_cliques.forget(&ctx.caches.cliques, deleted);
-    ctx.base_gangs.forget(&ctx.caches.cliques, deleted);
+    ctx.gating_gangs.forget(&ctx.caches.cliques, deleted);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }

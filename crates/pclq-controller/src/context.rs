@@ -12,8 +12,8 @@ use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
-use crate::base_gangs::BaseGangs;
 use crate::gang_pods::LimitedCliques;
+use crate::gating_gangs::GatingGangs;
 use crate::informers::PclqCaches;
 use crate::replacement_backoff::ReplacementBackoff;
 use crate::write_history::WriteHistory;
@@ -24,7 +24,7 @@ pub(crate) struct Context {
     pub(crate) creates: CreateState<PodClique>,
     pub(crate) write_history: WriteHistory,
     pub(crate) replacements: ReplacementBackoff,
-    pub(crate) base_gangs: BaseGangs,
+    pub(crate) gating_gangs: GatingGangs,
     pub(crate) limited_cliques: LimitedCliques,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
@@ -42,7 +42,7 @@ impl Context {
             creates: CreateState::new(CreateBackoff::of_alike_children()),
             write_history: WriteHistory::default(),
             replacements: ReplacementBackoff::default(),
-            base_gangs: BaseGangs::default(),
+            gating_gangs: GatingGangs::default(),
             limited_cliques: LimitedCliques::default(),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,

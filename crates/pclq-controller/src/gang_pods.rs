@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 
-use crate::scaled_cliques::gang_key;
+use crate::gated_cliques::gang_key;
 
 /// The number of the desired pods of each gang.
 pub(crate) const PODS_BY_GANG: Sum<PodClique> = Sum { name: "gang-pods", value: key_of_gang, amount: desired_pods };

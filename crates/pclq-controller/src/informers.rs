@@ -9,8 +9,8 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
 use crate::gang_pods::PODS_BY_GANG;
+use crate::gated_cliques::BY_GATING_GANG;
 use crate::pod;
-use crate::scaled_cliques::BY_BASE_GANG;
 use crate::tombstones::Tombstones;
 
 /// `PodClique`s, and the objects that their reconciler reads.
@@ -33,7 +33,7 @@ pub(crate) struct PclqCaches {
 pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let orphan_deletions = OrphanDeletions::default();
     let recorder = orphan_deletions.clone();
-    let clique_options = InformerOptions::default().with_index(BY_BASE_GANG).with_sum(PODS_BY_GANG);
+    let clique_options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
     let clique_options = clique_options.with_observer(move |delta| recorder.record(delta));
     let cliques = manager.start_informer::<PodClique>(clique_options);
     // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.

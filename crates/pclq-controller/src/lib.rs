@@ -6,15 +6,15 @@
 use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
-mod base_gangs;
 mod clique;
 mod context;
 mod gang_pods;
+mod gated_cliques;
+mod gating_gangs;
 mod informers;
 mod pod;
 pub mod rbac;
 mod replacement_backoff;
-mod scaled_cliques;
 mod tombstones;
 mod write_history;
 

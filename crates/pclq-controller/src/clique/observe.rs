@@ -13,11 +13,11 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Cache, UnreadableObject};
 use kube::ResourceExt;
 
-use super::observed::{BaseGang, Observed};
+use super::observed::{GatingGang, Observed};
 use crate::context::Context;
 use crate::gang_pods::limited_references;
+use crate::gated_cliques::{gates_cliques, gating_gang};
 use crate::pod::labelled_clique;
-use crate::scaled_cliques::has_scaled_cliques;
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
@@ -45,11 +45,11 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         let objects = (&caches.cliques, &caches.gangs);
         limited_references(objects, &ctx.limited_cliques, (namespace.as_str(), gang), &clique.name_any())
     });
-    let base_gang = clique.labels().get(labels::BASE_POD_GANG).map(|gang| {
-        let state = ctx.base_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
-        BaseGang { name: PodGangName::new(gang), state }
+    let gating_gang = gating_gang(&clique).map(|(gang, first_index)| {
+        let state = ctx.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
+        GatingGang { name: PodGangName::new(gang), state, first_index }
     });
-    let has_scaled_cliques = has_scaled_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
+    let gates_cliques = gates_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
     let backed_off =
         if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
@@ -67,8 +67,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         relists,
         gang,
         limited_references,
-        base_gang,
-        has_scaled_cliques,
+        gating_gang,
+        gates_cliques,
         pending_creates,
         own_writes,
         backed_off,

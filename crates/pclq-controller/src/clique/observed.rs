@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
+use grove_api_types::pod_group::incarnation;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
+use grove_controller::plan::Waiting;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 use kube::ResourceExt;
 
-use crate::base_gangs::BaseGangState;
+use crate::gating_gangs::GatingGangState;
 use crate::write_history::CliqueWrites;
 
 /// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
@@ -41,10 +44,10 @@ pub(crate) struct Observed {
     pub(crate) gang: Option<Arc<PodGang>>,
     /// The number of pod references that it may have; `None` if references to all desired pods of its gang fit into the gang.
     pub(crate) limited_references: Option<usize>,
-    /// The gang that must be scheduled before its own gang; `None` if its own gang is a base gang.
-    pub(crate) base_gang: Option<BaseGang>,
-    /// Whether its gang has scaled cliques. Their pods are gated until the gang is scheduled.
-    pub(crate) has_scaled_cliques: bool,
+    /// The gang that must be scheduled before gated pods of the clique; `None` if none of them is gated.
+    pub(crate) gating_gang: Option<GatingGang>,
+    /// Whether pods of some clique are gated until its gang is scheduled.
+    pub(crate) gates_cliques: bool,
     /// The created pods with pending watch events.
     pub(crate) pending_creates: PendingCreates,
     /// The names of its pods and the version of its gang in earlier writes of this process.
@@ -59,13 +62,35 @@ pub(crate) struct Observed {
     pub(crate) is_namespace_terminating: bool,
 }
 
-/// A base gang.
+/// A gang that must be scheduled before other pods: the base gang before the pods of its scaled gangs. In a gang with a `PodGroup` of the
+/// workload API, the core pods of all cliques come before their surplus pods, and topology-controller releases scaled gangs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BaseGang {
+pub(crate) struct GatingGang {
     /// Its name.
     pub(crate) name: PodGangName,
     /// Whether it is scheduled.
-    pub(crate) state: BaseGangState,
+    pub(crate) state: GatingGangState,
+    /// The index of the first gated pod of the clique.
+    pub(crate) first_index: i32,
+}
+
+/// The pods of a clique that have Grove's scheduling gate now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GatedPods {
+    /// None.
+    None,
+    /// Those from this index on.
+    From(i32),
+}
+
+impl GatedPods {
+    /// Whether the pod with this index has the gate.
+    pub(crate) fn is_gated(self, index: i32) -> bool {
+        match self {
+            Self::None => false,
+            Self::From(first) => index >= first,
+        }
+    }
 }
 
 /// The position of a clique in its set, from its labels.
@@ -115,18 +140,47 @@ impl Observed {
         self.pods.iter().chain(&self.orphans).chain(&self.tombstones).map(Arc::as_ref)
     }
 
-    /// Why the pods of the clique keep their scheduling gate; `None` if the gate is to be removed. `base_gangs.rs` decides
-    /// whether the base gang is scheduled.
-    pub(crate) fn gating_reason(&self) -> Option<String> {
-        let BaseGang { name, state } = self.base_gang.as_ref()?;
-        match state {
-            BaseGangState::NotFound => Some(format!("PodGang {name} must be scheduled first and does not exist")),
+    /// Why the gated pods of the clique keep their scheduling gate; `None` if the gate is to be removed. `gating_gangs.rs` decides
+    /// whether the gang is scheduled.
+    pub(crate) fn gating_reason(&self) -> Option<Waiting> {
+        let GatingGang { name, state, first_index: _ } = self.gating_gang.as_ref()?;
+        let message = match state {
+            GatingGangState::NotFound => format!("PodGang {name} must be scheduled first and does not exist"),
             // Without numbers: the clique is not triggered when they change.
-            BaseGangState::NotScheduled => {
-                Some(format!("PodGang {name} must be scheduled first; a PodClique of it has too few scheduled pods"))
+            GatingGangState::NotScheduled => {
+                format!("PodGang {name} must be scheduled first; a PodClique of it has too few scheduled pods")
             }
-            BaseGangState::Scheduled => None,
-        }
+            GatingGangState::Scheduled => return None,
+        };
+        let is_own = self.pod_group().is_some();
+        let reason = if is_own { available::POD_GANG_NOT_SCHEDULED } else { available::BASE_GANG_NOT_SCHEDULED };
+        Some(Waiting::new(reason, message))
+    }
+
+    /// The pods that have Grove's scheduling gate now.
+    pub(crate) fn gating(&self) -> GatedPods {
+        let is_closed = |gang: &&GatingGang| gang.state != GatingGangState::Scheduled;
+        self.gating_gang.as_ref().filter(is_closed).map_or(GatedPods::None, |gang| GatedPods::From(gang.first_index))
+    }
+
+    /// The `PodGroup` of the workload API that its pods belong to.
+    pub(crate) fn pod_group(&self) -> Option<&str> {
+        self.clique.annotations().get(labels::POD_GROUP).map(String::as_str)
+    }
+
+    /// The `PodGroup` of new pods. If the API server has dropped the field of a pod, new pods have no `PodGroup` either: they would wait for
+    /// the minimum of the `PodGroup` for ever.
+    pub(crate) fn pod_group_of_new_pods(&self) -> Option<&str> {
+        self.pod_group().filter(|_| self.live().all(|pod| pod.pod_group().is_some()))
+    }
+
+    /// Whether the pod belongs to an earlier incarnation of the gang. The gang must confirm the annotation of the clique: a user may have
+    /// edited it. A pod without a `PodGroup` stays: the API server may have dropped the field.
+    pub(crate) fn is_of_earlier_incarnation(&self, pod: &SlimPod) -> bool {
+        let (Some(current), Some(gang)) = (self.pod_group(), self.gang.as_deref()) else { return false };
+        let confirms = gang.annotations().get(labels::POD_GROUP).is_some_and(|of_gang| of_gang == current);
+        let incarnation = |pod_group| incarnation(gang.metadata.name.as_deref().unwrap_or_default(), pod_group);
+        confirms && pod.pod_group().is_some_and(|group| group != current && incarnation(group) < incarnation(current))
     }
 
     /// The position of the clique in its set, or the first label that is missing or invalid.

@@ -53,10 +53,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let PodCreates { stage: creates, has_more } = creates::pods(observed, &identity, &indices.free);
     let ReferencesUpdate { patch, waiting: references_waiting } =
         references::update(observed, &identity, &indices.retained);
-    let (ungated, gated) = match gates::remove_scheduling_gates(observed, &indices.retained) {
-        Ok(steps) => (steps, None),
-        Err(waiting) => (Vec::new(), Some(waiting)),
-    };
+    let (ungated, gated) = gates::remove_scheduling_gates(observed, &indices.retained);
     let is_omitted_for_namespace = observed.is_namespace_terminating && !indices.free.is_empty();
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));

@@ -20,11 +20,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::observed::{BaseGang, Observed};
-use crate::base_gangs::BaseGangState;
+use super::observed::{GatingGang, Observed};
+use crate::gating_gangs::GatingGangState;
 use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod adoption;
+mod gated_cliques;
 mod gates;
 mod interleavings;
 mod memory;
@@ -35,7 +36,6 @@ mod rejected_indices;
 mod rejections;
 mod replacement;
 mod scale;
-mod scaled_cliques;
 mod status;
 
 const NAME: &str = "llm-0-decode";
@@ -82,9 +82,9 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 }
 
 /// The snapshot that a row describes. Keys: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `terminating` and
-/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, …}`;
+/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
-/// were last written; `base`, the base gang, and `scaledCliques`, whether the gang has scaled cliques; `conflicting`, names
+/// were last written; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
 /// indices at which the replacement waits for 20 s; `namespaceTerminating`.
 fn snapshot(row: &str) -> Observed {
@@ -106,8 +106,8 @@ fn snapshot(row: &str) -> Observed {
         relists: 0,
         gang: row.get("gang").map(gang),
         limited_references: None,
-        base_gang: row.get("base").map(base_gang),
-        has_scaled_cliques: row["scaledCliques"] == json!(true),
+        gating_gang: row.get("base").map(|base| gating_gang(base, "llm-0", 0)).or_else(|| row.get("own").map(own_gang)),
+        gates_cliques: row["scaledCliques"] == json!(true),
         pending_creates: PendingCreates::default(),
         own_writes: CliqueWrites {
             conflicting_names,
@@ -198,6 +198,9 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     if is("terminating") {
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
     }
+    if let Some(group) = row["group"].as_str() {
+        object["spec"]["schedulingGroup"] = json!({ "podGroupName": group });
+    }
     if is("gated") {
         object["spec"]["schedulingGates"] = json!([{ "name": "other.io/gate" }]);
     }
@@ -211,15 +214,21 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     Arc::new(serde_json::from_value(object).expect("a pod"))
 }
 
-/// The base gang `llm-0`: pods scheduled by clique, each clique requires 2; null if the gang does not exist.
-fn base_gang(row: &Value) -> BaseGang {
+/// The own gang `llm-0` of a clique with a `PodGroup`: `{from, scheduled}`, the index of the first gated pod and the pods scheduled by clique.
+fn own_gang(row: &Value) -> GatingGang {
+    let first = row["from"].as_i64().and_then(|index| i32::try_from(index).ok()).expect("an index");
+    gating_gang(&row["scheduled"], "llm-0", first)
+}
+
+/// A gang: pods scheduled by clique, each clique requires 2; null if the gang does not exist.
+fn gating_gang(row: &Value, name: &str, first_index: i32) -> GatingGang {
     let is_scheduled = |scheduled: &Value| scheduled.as_i64().expect("a count") >= 2;
     let state = match row.as_object() {
-        None => BaseGangState::NotFound,
-        Some(groups) if groups.values().all(is_scheduled) => BaseGangState::Scheduled,
-        Some(_) => BaseGangState::NotScheduled,
+        None => GatingGangState::NotFound,
+        Some(groups) if groups.values().all(is_scheduled) => GatingGangState::Scheduled,
+        Some(_) => GatingGangState::NotScheduled,
     };
-    BaseGang { name: PodGangName::new("llm-0"), state }
+    GatingGang { name: PodGangName::new(name), state, first_index }
 }
 
 fn gang(listed: &Value) -> Arc<PodGang> {

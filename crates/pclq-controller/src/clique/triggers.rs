@@ -20,12 +20,12 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
 use crate::gang_pods::{LimitedCliques, groups_below_share, references};
+use crate::gated_cliques::gates_cliques;
 use crate::pod::labelled_clique;
-use crate::scaled_cliques::has_scaled_cliques;
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
-    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && gates_scaled_cliques(cliques, delta));
+    let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && gates_any_clique(cliques, delta));
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
 }
 
@@ -69,15 +69,16 @@ fn was_scheduled(delta: &Delta<SlimPod>) -> bool {
     is_scheduled(&delta.new) && !is_scheduled(&delta.old)
 }
 
-/// Whether pods of scaled cliques are gated until the gang of the pod is scheduled.
-fn gates_scaled_cliques(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
+/// Whether pods of any clique are gated until the gang of the pod is scheduled.
+fn gates_any_clique(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
     let gang = |pod: &SlimPod| Some((pod.namespace()?, pod.labels().get(labels::POD_GANG)?.clone()));
     let gang = delta.new.as_deref().and_then(gang);
-    gang.is_some_and(|(namespace, gang)| has_scaled_cliques(cliques, &namespace, &gang))
+    gang.is_some_and(|(namespace, gang)| gates_cliques(cliques, &namespace, &gang))
 }
 
 /// The cliques of the changed pod groups, and those that get more references because the gang has another number of pod groups or fewer
-/// references. They need a reconcile if the gang was created or deleted; another change of their pod groups only changes their status.
+/// references. They need a reconcile if the gang was created or deleted, or names the `PodGroup` of another incarnation; another change of
+/// their pod groups only changes their status.
 pub(super) fn cliques_of_gang(
     cliques: &Cache<PodClique>,
     limited: &LimitedCliques,
@@ -89,12 +90,17 @@ pub(super) fn cliques_of_gang(
     let has_other_count = old_groups.len() != new_groups.len();
     let has_free_references = has_other_count || references(new_groups) < references(old_groups);
     let mut names = changed_pod_groups(delta);
+    let pod_group = |gang: Option<&PodGang>| gang.and_then(|gang| gang.annotations().get(labels::POD_GROUP).cloned());
+    let has_other_pod_group = old.is_some() && new.is_some() && pod_group(old) != pod_group(new);
+    if has_other_pod_group {
+        names.extend(new_groups.iter().map(|group| group.name.as_str()));
+    }
     if let Some(gang) = new.filter(|_| has_free_references) {
         names.extend(groups_below_share(cliques, limited, gang).into_iter().map(|group| group.name.as_str()));
     }
     let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
     let clique = |name| ObjectRef::new(name).within(&namespace);
-    names.into_iter().map(|name| Trigger::new(is_replaced, clique(name))).collect()
+    names.into_iter().map(|name| Trigger::new(is_replaced || has_other_pod_group, clique(name))).collect()
 }
 
 /// The gang if it exists and is not terminating.

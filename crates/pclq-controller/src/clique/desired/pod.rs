@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::env;
-use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::observed::{CliqueIdentity, GatedPods, Observed};
 
 /// Everything that the pods of a clique have in common.
 #[derive(Debug)]
@@ -26,15 +26,28 @@ pub(crate) struct PodTemplate {
     metadata: ObjectMeta,
     /// The fields of the spec except for the hostname: JSON text without the braces.
     spec_fields: String,
+    /// These fields with Grove's scheduling gate; empty if no pod has it.
+    gated_spec_fields: String,
+    /// The pods that have the gate.
+    gating: GatedPods,
 }
 
 impl PodTemplate {
     /// The template of the pods of the observed clique.
     pub(crate) fn of(observed: &Observed, identity: &CliqueIdentity) -> Self {
-        let spec = json_text(&spec(observed, identity));
-        let spec_fields =
-            spec.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default().to_owned();
-        Self { clique: observed.name(), metadata: metadata(observed, identity), spec_fields }
+        let fields = |spec: &Map<String, Value>| {
+            let text = json_text(spec);
+            text.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default().to_owned()
+        };
+        let (mut spec, gating) = (spec(observed, identity), observed.gating());
+        let spec_fields = fields(&spec);
+        let gated_spec_fields = if gating == GatedPods::None {
+            String::new()
+        } else {
+            add_scheduling_gate(&mut spec);
+            fields(&spec)
+        };
+        Self { clique: observed.name(), metadata: metadata(observed, identity), spec_fields, gated_spec_fields, gating }
     }
 
     /// The pod of this name, which does not exist yet.
@@ -51,7 +64,7 @@ impl ManifestTemplate for PodTemplate {
         metadata.labels.get_or_insert_default().insert(labels::POD_INDEX.to_owned(), index.to_string());
         let (version, kind) = (json!(Pod::api_version(&())), json!(Pod::kind(&())));
         let (metadata, hostname) = (json_text(&metadata), json!(Hostname::of_pod(&self.clique, index)));
-        let spec_fields = &self.spec_fields;
+        let spec_fields = if self.gating.is_gated(index) { &self.gated_spec_fields } else { &self.spec_fields };
         format!(
             r#"{{"apiVersion":{version},"kind":{kind},"metadata":{metadata},"spec":{{"hostname":{hostname},{spec_fields}}}}}"#
         )
@@ -69,7 +82,8 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
     labels.remove(labels::POD_INDEX);
     labels.extend(common_labels(observed, identity));
     let mut annotations = clique.annotations().clone();
-    annotations.retain(|key, _| key != labels::LAST_APPLIED && key != labels::GENERATION_HASH);
+    annotations
+        .retain(|key, _| ![labels::LAST_APPLIED, labels::GENERATION_HASH, labels::POD_GROUP].contains(&key.as_str()));
     let of_scheduler = scheduler(observed).map(|scheduler| {
         let pod =
             PodIdentity { gang: identity.gang.as_str(), clique: clique.metadata.name.as_deref().unwrap_or_default() };
@@ -110,8 +124,7 @@ pub(crate) fn common_labels(observed: &Observed, identity: &CliqueIdentity) -> B
     common
 }
 
-/// The user's spec with the subdomain of the pods, the default scheduler, Grove's environment variables, and Grove's scheduling gate
-/// while the base gang is not scheduled. The user's scheduling gates stay.
+/// The user's spec with the subdomain of the pods, the default scheduler, the `PodGroup` of the gang and Grove's environment variables.
 fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
     let mut spec = observed.clique.spec.pod_spec.fields().clone();
     spec.remove("hostname");
@@ -120,14 +133,16 @@ fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
     if spec.get("schedulerName").and_then(Value::as_str).is_none_or(str::is_empty) {
         spec.insert("schedulerName".into(), observed.default_scheduler.name().into());
     }
-    if observed.gating_reason().is_some() {
-        add_scheduling_gate(&mut spec);
+    // The pods of a set that names a PodGroup of its own are scheduled individually.
+    spec.remove("schedulingGroup");
+    if let Some(name) = observed.pod_group_of_new_pods() {
+        spec.insert("schedulingGroup".into(), json!({ "podGroupName": name }));
     }
     environment::prepend(&mut spec, &env::variables(observed, identity));
     spec
 }
 
-/// The name of a gate is a key of the list, so the API server rejects a second gate of that name.
+/// Adds Grove's scheduling gate. The user's gates stay. The name of a gate is a key of the list, so the API server rejects a second gate of that name.
 fn add_scheduling_gate(spec: &mut Map<String, Value>) {
     let gates = spec.entry("schedulingGates").or_insert_with(|| json!([]));
     if gates.is_null() {

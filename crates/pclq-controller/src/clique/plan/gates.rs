@@ -1,7 +1,6 @@
-//! The scheduling gate of the pods of a scaled gang: it is removed once the base gang is scheduled.
-//! [`Observed::gating_reason`] decides whether it is.
+//! The scheduling gate of pods: it is removed once the gang that they wait for is scheduled. [`Observed::gating_reason`] decides whether it
+//! is. Core pods of a gang with a `PodGroup` wait for no gang, also if they were created as surplus pods.
 
-use grove_api_types::conditions::available;
 use grove_api_types::labels::SCHEDULING_GATE;
 use grove_controller::json_patch::{remove, test};
 use grove_controller::plan::{Step, Waiting};
@@ -10,14 +9,15 @@ use json_patch::Patch;
 
 use super::MAX_STEPS;
 use crate::clique::observed::Observed;
+use crate::pod;
 
-/// The patches that remove the gate from `pods`, or why the gate stays.
-pub(super) fn remove_scheduling_gates<'a>(observed: &'a Observed, pods: &'a [&SlimPod]) -> Result<Vec<Step>, Waiting> {
-    let gated = || pods.iter().filter(|pod| observed.owns(pod)).filter_map(|pod| Some((*pod, gate_position(pod)?)));
-    match observed.gating_reason() {
-        Some(reason) => Err(Waiting::new(available::BASE_GANG_NOT_SCHEDULED, reason)),
-        None => Ok(gated().take(MAX_STEPS).map(|(pod, at)| Step::json_patch(pod, removal(at))).collect()),
-    }
+/// The patches that remove the gate from `pods`, and why the gate of others stays.
+pub(super) fn remove_scheduling_gates(observed: &Observed, pods: &[&SlimPod]) -> (Vec<Step>, Option<Waiting>) {
+    let gating = observed.gating();
+    let is_open = |pod: &SlimPod| pod::index(pod).is_some_and(|index| !gating.is_gated(index));
+    let gated = pods.iter().filter(|pod| observed.owns(pod)).filter_map(|pod| Some((*pod, gate_position(pod)?)));
+    let open = gated.filter(|(pod, _)| is_open(pod)).take(MAX_STEPS);
+    (open.map(|(pod, at)| Step::json_patch(pod, removal(at))).collect(), observed.gating_reason())
 }
 
 /// The position of Grove's gate in the pod's list of gates.

@@ -13,7 +13,8 @@ use crate::pod;
 pub(super) struct Indices<'a> {
     /// Live pods that stay, sorted by index.
     pub(super) retained: Vec<&'a SlimPod>,
-    /// Live pods to delete: those with the highest indices, duplicates of an index, and those without an index.
+    /// Live pods to delete: those with the highest indices, duplicates of an index, those without an index, and those of an earlier
+    /// incarnation of the gang.
     pub(super) to_delete: Vec<&'a SlimPod>,
     /// Indices without a live pod, lowest first.
     pub(super) free: Vec<i32>,
@@ -25,7 +26,7 @@ impl<'a> Indices<'a> {
         let mut by_index: BTreeMap<i32, &SlimPod> = BTreeMap::new();
         for pod in oldest_first(observed) {
             match pod::index(pod) {
-                Some(index) if !by_index.contains_key(&index) => {
+                Some(index) if !by_index.contains_key(&index) && !observed.is_of_earlier_incarnation(pod) => {
                     by_index.insert(index, pod);
                 }
                 Some(_) | None => to_delete.push(pod),

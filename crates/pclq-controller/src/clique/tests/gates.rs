@@ -1,14 +1,20 @@
-//! The scheduling gate of pods of a scaled gang.
+//! The scheduling gate of pods, and the `PodGroup` of the workload API that pods name.
+
+use std::sync::Arc;
 
 use expect_test::expect;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_controller::plan::{Create, Step};
-use grove_runtime::caches::Cache;
+use grove_controller::triggers::Trigger;
+use grove_runtime::caches::{Cache, Delta};
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::{check, gang, plan, snapshot};
-use crate::base_gangs::{BaseGangState, BaseGangs};
+use crate::clique::triggers::cliques_of_gang;
+use crate::gang_pods::LimitedCliques;
+use crate::gating_gangs::{GatingGangState, GatingGangs};
 
 #[test]
 fn pods_stay_gated_until_the_base_gang_is_scheduled() {
@@ -41,11 +47,11 @@ fn a_base_gang_requires_no_more_pods_of_a_clique_than_its_replicas() {
         other.status = Some(PodCliqueStatus { scheduled_replicas: 1, ..PodCliqueStatus::default() });
         let cliques = Cache::from_objects(replicas.map(clique).into_iter().chain([other]));
         let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
-        BaseGangs::default().state(&cliques, &gangs, "prod", "llm-0")
+        GatingGangs::default().state(&cliques, &gangs, "prod", "llm-0")
     };
-    assert_eq!(state(None), BaseGangState::NotScheduled);
-    assert_eq!(state(Some(5)), BaseGangState::NotScheduled);
-    assert_eq!(state(Some(0)), BaseGangState::Scheduled, "the clique is scaled to zero");
+    assert_eq!(state(None), GatingGangState::NotScheduled);
+    assert_eq!(state(Some(5)), GatingGangState::NotScheduled);
+    assert_eq!(state(Some(0)), GatingGangState::Scheduled, "the clique is scaled to zero");
 }
 
 #[test]
@@ -53,8 +59,8 @@ fn a_missing_base_gang_is_not_scheduled() {
     check(
         "{base: null, gang: [x], pods: [{i: 0, name: x, gatedByGrove: true}]}",
         &expect![[r"
-        wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first and does not exist
-    "]],
+            wait: BaseGangNotScheduled PodGang llm-0 must be scheduled first and does not exist
+        "]],
     );
 }
 
@@ -86,4 +92,122 @@ fn a_new_pod_is_gated_only_until_the_base_gang_is_scheduled() {
     ));
     expect![[r#"[{"name":"grove.io/podgang-pending-creation"}]"#]]
         .assert_eq(&gates("{base: {llm-0-a: 1}, podSpec: {schedulingGates: null, containers: []}}"));
+}
+
+#[test]
+fn surplus_pods_stay_gated_until_the_core_pods_of_the_gang_are_scheduled() {
+    const ROW: &str = "{replicas: 3, minAvailable: 2, own: {from: 2, scheduled: {llm-0-a: COUNT}}, gang: [v, w, x], annotations: {grove.io/pod-group: llm-0-1},
+        pods: [{i: 0, name: x, gatedByGrove: true}, {i: 1, name: w}, {i: 2, name: v, gatedByGrove: true}]}";
+    check(
+        &ROW.replace("COUNT", "1"),
+        &expect![[r#"
+        gates: patch Pod ~-x [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
+        wait: PodGangNotScheduled PodGang llm-0 must be scheduled first; a PodClique of it has too few scheduled pods
+    "#]],
+    );
+    check(
+        &ROW.replace("COUNT", "2"),
+        &expect![[r#"
+        gates: patch Pod ~-x [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
+        gates: patch Pod ~-v [{"op":"test","path":"/spec/schedulingGates/1/name","value":"grove.io/podgang-pending-creation"},{"op":"remove","path":"/spec/schedulingGates/1"}]
+    "#]],
+    );
+}
+
+#[test]
+fn new_pods_name_the_pod_group_and_only_surplus_pods_are_gated() {
+    let pods = |row: &str| {
+        let plan = plan(&snapshot(row));
+        let pod = |step: &Step| {
+            let Step::Create(Create { target: _, object }) = step else { return None };
+            let value = object.value();
+            Some(format!(
+                "{} {} {} {}\n",
+                value["metadata"]["labels"]["grove.io/podclique-pod-index"],
+                value["spec"]["schedulingGroup"],
+                value["spec"]["schedulingGates"],
+                value["metadata"]["annotations"]
+            ))
+        };
+        plan.steps().filter_map(pod).collect::<String>()
+    };
+    let row = "{replicas: 2, minAvailable: 1, annotations: {grove.io/pod-group: llm-0-1, own: x}, own: {from: 1, scheduled: {llm-0-a: COUNT}},
+        podSpec: {containers: [], schedulingGroup: {podGroupName: of-user}}}";
+    expect![[r#"
+        "0" {"podGroupName":"llm-0-1"} null {"own":"x"}
+        "1" {"podGroupName":"llm-0-1"} [{"name":"grove.io/podgang-pending-creation"}] {"own":"x"}
+    "#]]
+    .assert_eq(&pods(&row.replace("COUNT", "1")));
+    expect![[r#"
+        "0" {"podGroupName":"llm-0-1"} null {"own":"x"}
+        "1" {"podGroupName":"llm-0-1"} null {"own":"x"}
+    "#]]
+    .assert_eq(&pods(&row.replace("COUNT", "2")));
+    expect![[r#"
+        "0" null null null
+    "#]]
+    .assert_eq(&pods("{podSpec: {containers: [], schedulingGroup: {podGroupName: of-user}}}"));
+}
+
+#[test]
+fn pods_of_an_earlier_incarnation_are_replaced_if_the_gang_confirms_the_next_one() {
+    let mut observed = snapshot(
+        "{replicas: 3, annotations: {grove.io/pod-group: llm-0-2}, gang: [v, w, x],
+        pods: [{i: 0, name: x, group: llm-0-1}, {i: 1, name: w, group: llm-0-2}, {i: 2, name: v}]}",
+    );
+    assert!(plan(&observed).is_empty(), "only the clique names it");
+    let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+    gang.annotations_mut().insert("grove.io/pod-group".to_owned(), "llm-0-2".to_owned());
+    expect![[r#"
+        pods: delete Pod llm-0-decode-x
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"llm-0-decode"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"llm-0-decode-v","namespace":"prod"},{"name":"llm-0-decode-w","namespace":"prod"}]}]
+        pods: create Pod llm-0-decode-5zsc5
+    "#]].assert_eq(&plan(&observed).to_string());
+}
+
+#[test]
+fn pods_of_a_later_incarnation_stay() {
+    let mut observed = snapshot(
+        "{replicas: 1, annotations: {grove.io/pod-group: llm-0-9}, gang: [x], pods: [{i: 0, name: x, group: llm-0-10}]}",
+    );
+    let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+    gang.annotations_mut().insert("grove.io/pod-group".to_owned(), "llm-0-9".to_owned());
+    assert!(plan(&observed).is_empty(), "the caches of the clique and of the gang are older than that of the pods");
+}
+
+#[test]
+fn new_pods_beside_a_pod_without_a_pod_group_have_none_either() {
+    let group = |pods: &str| {
+        let plan =
+            plan(&snapshot(&format!("{{replicas: 2, annotations: {{grove.io/pod-group: llm-0-1}}, pods: [{pods}]}}")));
+        let Some(Step::Create(Create { target: _, object })) =
+            plan.steps().find(|step| matches!(step, Step::Create(_)))
+        else {
+            panic!("no pod: {plan}")
+        };
+        object.value()["spec"]["schedulingGroup"].to_string()
+    };
+    assert_eq!(group("{i: 0, name: x, group: llm-0-1}"), r#"{"podGroupName":"llm-0-1"}"#);
+    assert_eq!(group("{i: 0, name: x}"), "null", "the API server has dropped the field of the other pod");
+}
+
+#[test]
+fn another_pod_group_of_the_gang_triggers_all_its_cliques() {
+    let with = |pod_group: &str| {
+        let mut gang = PodGang::clone(&gang(&json!([])));
+        gang.annotations_mut().insert("grove.io/pod-group".to_owned(), pod_group.to_owned());
+        Some(Arc::new(gang))
+    };
+    let triggered = |old: &str, new: &str| {
+        let delta = Delta { old: with(old), new: with(new) };
+        let triggers = cliques_of_gang(&Cache::from_objects([]), &LimitedCliques::default(), &delta);
+        triggers.iter().filter(|trigger| matches!(trigger, Trigger::Reconcile(_))).count()
+    };
+    let groups = gang(&json!([])).spec.podgroups.len();
+    assert_eq!(
+        triggered("llm-0-1", "llm-0-2"),
+        groups,
+        "the annotation of a clique may have arrived before that of the gang"
+    );
+    assert_eq!(triggered("llm-0-1", "llm-0-1"), 0);
 }

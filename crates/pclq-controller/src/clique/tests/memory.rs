@@ -21,8 +21,8 @@ use super::{gang, pod, snapshot};
 use crate::clique::{CONTROLLER, STATE_MAPS, cleanup_plan, reconcile};
 use crate::context::Context;
 use crate::gang_pods::PODS_BY_GANG;
+use crate::gated_cliques::BY_GATING_GANG;
 use crate::informers::PclqCaches;
-use crate::scaled_cliques::BY_BASE_GANG;
 use crate::tombstones::Tombstones;
 
 /// An API server that accepts the first pod and rejects all others.
@@ -51,7 +51,7 @@ fn pod_of(clique: &PodClique, name: &str, index: i32, phase: &str) -> SlimPod {
 #[tokio::test(start_paused = true)]
 async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let manager = manager();
-    let options = InformerOptions::default().with_index(BY_BASE_GANG).with_sum(PODS_BY_GANG);
+    let options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
     let (cliques, clique_writer) = Cache::with_writer(options);
     let tombstones = Tombstones::new(&cliques);
     let recorder = tombstones.clone();

@@ -1,4 +1,4 @@
-//! The scaled cliques of a base gang, and the events that trigger them.
+//! The cliques that a gang gates, and the events that trigger them.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 
 use super::{NAME, gang, snapshot};
-use crate::base_gangs::{BaseGangState, BaseGangs};
-use crate::scaled_cliques::{BY_BASE_GANG, scaled_cliques_of};
+use crate::gated_cliques::{BY_GATING_GANG, cliques_gated_by, gating_gang};
+use crate::gating_gangs::{GatingGangState, GatingGangs};
 
 const GANG: &str = "grove.io/podgang";
 const BASE_GANG: &str = "grove.io/base-podgang";
@@ -45,24 +45,24 @@ struct Fixture {
     clique_writer: Writer<PodClique>,
     gangs: Cache<PodGang>,
     gang_writer: Writer<PodGang>,
-    base_gangs: BaseGangs,
+    gating_gangs: GatingGangs,
 }
 
 impl Fixture {
     fn new(cliques: impl IntoIterator<Item = PodClique>) -> Self {
-        let (cache, clique_writer) = Cache::with_writer(InformerOptions::default().with_index(BY_BASE_GANG));
+        let (cache, clique_writer) = Cache::with_writer(InformerOptions::default().with_index(BY_GATING_GANG));
         clique_writer.replace(cliques.into_iter().collect());
         let (gangs, gang_writer) = Cache::with_writer(InformerOptions::default());
         gang_writer.apply(PodGang::clone(&gang(&json!([]))));
-        Self { cliques: cache, clique_writer, gangs, gang_writer, base_gangs: BaseGangs::default() }
+        Self { cliques: cache, clique_writer, gangs, gang_writer, gating_gangs: GatingGangs::default() }
     }
 
-    fn state(&self) -> BaseGangState {
-        self.base_gangs.state(&self.cliques, &self.gangs, "prod", "llm-0")
+    fn state(&self) -> GatingGangState {
+        self.gating_gangs.state(&self.cliques, &self.gangs, "prod", "llm-0")
     }
 
     fn observe(&self, deltas: &[Delta<PodClique>]) -> Vec<String> {
-        names(deltas.iter().flat_map(|delta| self.base_gangs.observe_clique(&self.cliques, delta)).collect())
+        names(deltas.iter().flat_map(|delta| self.gating_gangs.observe_clique(&self.cliques, delta)).collect())
     }
 
     /// The cliques that a change of a clique triggers.
@@ -75,7 +75,7 @@ impl Fixture {
     }
 
     fn observe_gang(&self, deltas: &[Delta<PodGang>]) -> Vec<String> {
-        let observe = |delta: &Delta<PodGang>| self.base_gangs.observe_gang(&self.cliques, &self.gangs, delta);
+        let observe = |delta: &Delta<PodGang>| self.gating_gangs.observe_gang(&self.cliques, &self.gangs, delta);
         names(deltas.iter().flat_map(observe).collect())
     }
 }
@@ -83,14 +83,14 @@ impl Fixture {
 #[test]
 fn scaled_cliques_are_triggered_only_if_the_state_of_their_base_gang_changes() {
     let fixture = Fixture::new([clique(NAME, 0), clique(OTHER, 0), scaled()]);
-    assert_eq!(fixture.state(), BaseGangState::NotScheduled);
+    assert_eq!(fixture.state(), GatingGangState::NotScheduled);
     assert_eq!(fixture.apply(clique(NAME, 1)), [""; 0], "the other clique has no scheduled pods");
     assert_eq!(fixture.apply(clique(NAME, 2)), [""; 0]);
     assert_eq!(fixture.apply(clique(OTHER, 1)), [SCALED]);
-    assert_eq!(fixture.state(), BaseGangState::Scheduled);
+    assert_eq!(fixture.state(), GatingGangState::Scheduled);
     assert_eq!(fixture.apply(clique(OTHER, 3)), [""; 0], "it is still scheduled");
     assert_eq!(fixture.apply(clique(NAME, 0)), [SCALED], "it is no longer scheduled");
-    assert_eq!(fixture.state(), BaseGangState::NotScheduled);
+    assert_eq!(fixture.state(), GatingGangState::NotScheduled);
     let mut scaled_to_zero = clique(NAME, 0);
     scaled_to_zero.spec.replicas = 0;
     assert_eq!(fixture.apply(scaled_to_zero.clone()), [SCALED]);
@@ -102,21 +102,21 @@ fn scaled_cliques_are_triggered_only_if_the_state_of_their_base_gang_changes() {
 #[test]
 fn an_event_of_a_clique_and_a_reconcile_read_no_other_clique_of_the_base_gang() {
     let fixture = Fixture::new([clique(NAME, 0), clique(OTHER, 0), scaled()]);
-    assert_eq!(fixture.state(), BaseGangState::NotScheduled);
+    assert_eq!(fixture.state(), GatingGangState::NotScheduled);
     let schedule = |name: &str| {
         let only = Cache::from_objects([clique(name, 1), scaled()]);
         let delta = Delta { old: Some(Arc::new(clique(name, 0))), new: Some(Arc::new(clique(name, 1))) };
-        names(fixture.base_gangs.observe_clique(&only, &delta))
+        names(fixture.gating_gangs.observe_clique(&only, &delta))
     };
     assert_eq!((schedule(NAME), schedule(OTHER)), (vec![], vec![SCALED.to_owned()]));
-    let state = fixture.base_gangs.state(&Cache::from_objects([]), &Cache::from_objects([]), "prod", "llm-0");
-    assert_eq!(state, BaseGangState::Scheduled, "no clique is read");
+    let state = fixture.gating_gangs.state(&Cache::from_objects([]), &Cache::from_objects([]), "prod", "llm-0");
+    assert_eq!(state, GatingGangState::Scheduled, "no clique is read");
 }
 
 #[test]
 fn scaled_cliques_are_triggered_by_changes_of_the_pod_groups_of_their_base_gang() {
     let fixture = Fixture::new([clique(NAME, 1), clique(OTHER, 1), scaled()]);
-    assert_eq!(fixture.state(), BaseGangState::Scheduled);
+    assert_eq!(fixture.state(), GatingGangState::Scheduled);
     let mut gang = PodGang::clone(&gang(&json!([])));
     let reference = NamespacedName { namespace: "prod".to_owned(), name: "a".to_owned() };
     gang.metadata.resource_version = Some("8".to_owned());
@@ -127,16 +127,16 @@ fn scaled_cliques_are_triggered_by_changes_of_the_pod_groups_of_their_base_gang(
     assert_eq!(fixture.observe_gang(&fixture.gang_writer.apply(gang.clone())), [SCALED]);
     assert_eq!(fixture.apply(clique(NAME, 2)), [SCALED], "the new minimum counts");
     assert_eq!(fixture.observe_gang(&fixture.gang_writer.delete(gang.clone())), [SCALED]);
-    assert_eq!(fixture.state(), BaseGangState::NotFound);
+    assert_eq!(fixture.state(), GatingGangState::NotFound);
     assert_eq!(fixture.apply(clique(NAME, 0)), [""; 0], "the gang does not exist");
     assert_eq!(fixture.observe_gang(&fixture.gang_writer.apply(gang)), [SCALED]);
-    assert_eq!(fixture.state(), BaseGangState::NotScheduled);
+    assert_eq!(fixture.state(), GatingGangState::NotScheduled);
 }
 
 #[test]
 fn a_clique_counts_again_after_its_gang_label_was_restored() {
     let fixture = Fixture::new([clique(NAME, 0), clique(OTHER, 1), scaled()]);
-    assert_eq!(fixture.state(), BaseGangState::NotScheduled);
+    assert_eq!(fixture.state(), GatingGangState::NotScheduled);
     let mut unlabelled = clique(NAME, 0);
     unlabelled.labels_mut().remove(GANG);
     assert_eq!(fixture.apply(unlabelled.clone()), [""; 0]);
@@ -146,21 +146,21 @@ fn a_clique_counts_again_after_its_gang_label_was_restored() {
 }
 
 #[test]
-fn a_base_gang_is_remembered_while_it_has_scaled_cliques() {
+fn a_base_gang_is_remembered_while_it_gates_cliques() {
     let fixture = Fixture::new([clique(NAME, 0), clique(OTHER, 0)]);
     fixture.state();
-    assert_eq!(fixture.base_gangs.len(), 0, "nothing would end the entry");
+    assert_eq!(fixture.gating_gangs.len(), 0, "nothing would end the entry");
     fixture.apply(scaled());
     fixture.state();
-    assert_eq!(fixture.base_gangs.len(), 1);
+    assert_eq!(fixture.gating_gangs.len(), 1);
     let mut relabelled = scaled();
     relabelled.labels_mut().remove(BASE_GANG);
     fixture.apply(relabelled);
-    assert_eq!(fixture.base_gangs.len(), 0, "the label was removed");
+    assert_eq!(fixture.gating_gangs.len(), 0, "the label was removed");
     fixture.apply(scaled());
     fixture.state();
     fixture.delete(scaled());
-    assert_eq!(fixture.base_gangs.len(), 0, "the last scaled clique was deleted");
+    assert_eq!(fixture.gating_gangs.len(), 0, "the last scaled clique was deleted");
     assert_eq!(fixture.apply(clique(NAME, 1)), [""; 0]);
 }
 
@@ -169,6 +169,28 @@ fn a_clique_of_another_namespace_or_of_the_base_gang_is_no_scaled_clique() {
     let mut other = scaled();
     other.metadata.namespace = Some("other".to_owned());
     let fixture = Fixture::new([other, clique(NAME, 1)]);
-    assert_eq!(scaled_cliques_of(&fixture.cliques, "prod", "llm-0"), []);
-    assert_eq!(scaled_cliques_of(&fixture.cliques, "other", "llm-0").len(), 1);
+    assert_eq!(cliques_gated_by(&fixture.cliques, "prod", "llm-0"), []);
+    assert_eq!(cliques_gated_by(&fixture.cliques, "other", "llm-0").len(), 1);
+}
+
+#[test]
+fn surplus_pods_of_a_gang_with_a_pod_group_wait_for_their_own_gang() {
+    let clique = |labels: &str, annotations: &str, replicas: i32| {
+        snapshot(&format!(
+            "{{replicas: {replicas}, minAvailable: 2, labels: {{{labels}}}, annotations: {{{annotations}}}}}"
+        ))
+        .clique
+    };
+    let (base, pod_group) = ("grove.io/base-podgang: base", "grove.io/pod-group: llm-0-1");
+    for (labels, annotations, replicas, expected) in [
+        ("", "", 3, None),
+        (base, "", 3, Some(("base", 0))),
+        ("", pod_group, 2, None),
+        ("", pod_group, 3, Some(("llm-0", 2))),
+        (base, pod_group, 2, None),
+        (base, pod_group, 3, Some(("llm-0", 2))),
+    ] {
+        let clique = clique(labels, annotations, replicas);
+        assert_eq!(gating_gang(&clique), expected, "{labels} {annotations} {replicas}");
+    }
 }

@@ -1,9 +1,9 @@
-//! Whether each base gang is scheduled, as the gates of the pods of its scaled cliques require it.
+//! Whether each gating gang is scheduled. Gated cliques have pods with Grove's scheduling gate until then (`gated_cliques.rs`).
 //!
-//! The pod groups of a base gang are read when its first scaled clique is reconciled, and when its own pod groups change. An event of one
-//! clique updates only the part of that clique. So no reconcile of a scaled clique reads the pod groups, and the scaled cliques are
-//! triggered only if the state of their base gang changes. Otherwise each event of one clique would cause work that is proportional to the
-//! pod groups times the scaled cliques.
+//! The pod groups of a gating gang are read when its first gated clique is reconciled, and when its own pod groups change. An event of one
+//! clique updates only the part of that clique. So no reconcile of a gated clique reads the pod groups, and the gated cliques are
+//! triggered only if the state of their gating gang changes. Otherwise each event of one clique would cause work that is proportional to the
+//! pod groups times the gated cliques.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 
-use crate::scaled_cliques::{gang_key, has_scaled_cliques, scaled_cliques_of};
+use crate::gated_cliques::{cliques_gated_by, gang_key, gates_cliques, gating_gang};
 
-/// The state of a base gang.
+/// The state of a gating gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BaseGangState {
+pub(crate) enum GatingGangState {
     /// The gang does not exist, or it is terminating.
     NotFound,
     /// A pod group has fewer scheduled pods than it requires.
@@ -30,14 +30,14 @@ pub(crate) enum BaseGangState {
     Scheduled,
 }
 
-/// The base gangs with reconciled scaled cliques, by namespace and name. A clone shares them.
+/// The gating gangs with reconciled gated cliques, by namespace and name. A clone shares them.
 ///
-/// The entry of a base gang ends with its last scaled clique. Each function reads the caches while it holds the lock. A delta is published
+/// The entry of a gang ends with its last gated clique. Each function reads the caches while it holds the lock. A delta is published
 /// after its cache has applied it, so an entry has at least the state of each delta that was observed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BaseGangs(Arc<Mutex<BTreeMap<String, GangProgress>>>);
+pub(crate) struct GatingGangs(Arc<Mutex<BTreeMap<String, GangProgress>>>);
 
-/// The scheduling of one base gang.
+/// The scheduling of one gating gang.
 #[derive(Debug)]
 struct GangProgress {
     /// `minReplicas` of each pod group, by the name of the pod group and of its clique; `None` if the gang does not exist.
@@ -46,43 +46,43 @@ struct GangProgress {
     lacking: BTreeSet<String>,
 }
 
-impl BaseGangs {
-    /// The number of base gangs.
+impl GatingGangs {
+    /// The number of gating gangs.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
     }
 
-    /// The state of the base gang of a scaled clique.
+    /// The state of the gang that gates a clique.
     pub(crate) fn state(
         &self,
         cliques: &Cache<PodClique>,
         gangs: &Cache<PodGang>,
         namespace: &str,
         name: &str,
-    ) -> BaseGangState {
+    ) -> GatingGangState {
         let key = gang_key(namespace, name);
-        let mut base_gangs = self.0.lock();
-        if let Some(known) = base_gangs.get(&key) {
+        let mut gating_gangs = self.0.lock();
+        if let Some(known) = gating_gangs.get(&key) {
             return known.state();
         }
         let progress = GangProgress::read(cliques, gangs, namespace, name);
         let state = progress.state();
         // Otherwise the clique has just been deleted, and nothing would end the entry.
-        if has_scaled_cliques(cliques, namespace, name) {
-            base_gangs.insert(key, progress);
+        if gates_cliques(cliques, namespace, name) {
+            gating_gangs.insert(key, progress);
         }
         state
     }
 
-    /// Updates the base gang of a clique after a change of the clique. Returns the cliques to reconcile: the scaled cliques, if the state
-    /// of the base gang changed.
+    /// Updates the gang of a clique after a change of the clique. Returns the cliques to reconcile: those that the gang gates, if its state
+    /// changed.
     pub(crate) fn observe_clique(
         &self,
         cliques: &Cache<PodClique>,
         delta: &Delta<PodClique>,
     ) -> Vec<ObjectRef<PodClique>> {
         let [old, new] = [&delta.old, &delta.new].map(Option::as_deref);
-        if let Some(old) = old.filter(|old| base_gang_of(old) != new.and_then(base_gang_of)) {
+        if let Some(old) = old.filter(|old| gating_gang_of(old) != new.and_then(gating_gang_of)) {
             self.forget(cliques, old);
         }
         let Some(clique) = delta.object().filter(|_| old.map(scheduling) != new.map(scheduling)) else {
@@ -96,7 +96,7 @@ impl BaseGangs {
         gangs.into_iter().flat_map(update).collect()
     }
 
-    /// Updates a base gang after a change of its pod groups. Returns the cliques to reconcile, like [`BaseGangs::observe_clique`]. A change
+    /// Updates a gating gang after a change of its pod groups. Returns the cliques to reconcile, like [`GatingGangs::observe_clique`]. A change
     /// of only pod references or the status changes nothing.
     pub(crate) fn observe_gang(
         &self,
@@ -118,21 +118,21 @@ impl BaseGangs {
         })
     }
 
-    /// Drops the base gang of a scaled clique that was deleted or has another base gang now, if it was the last one.
+    /// Drops the gating gang of a clique that was deleted or has another gating gang now, if the clique was the last one.
     pub(crate) fn forget(&self, cliques: &Cache<PodClique>, clique: &PodClique) {
-        if let Some(gang) = base_gang_of(clique) {
+        if let Some(gang) = gating_gang_of(clique) {
             self.forget_unused(cliques, clique.metadata.namespace.as_deref().unwrap_or_default(), gang);
         }
     }
 
     fn forget_unused(&self, cliques: &Cache<PodClique>, namespace: &str, gang: &str) {
-        let mut base_gangs = self.0.lock();
-        if !has_scaled_cliques(cliques, namespace, gang) {
-            base_gangs.remove(&gang_key(namespace, gang));
+        let mut gating_gangs = self.0.lock();
+        if !gates_cliques(cliques, namespace, gang) {
+            gating_gangs.remove(&gang_key(namespace, gang));
         }
     }
 
-    /// Applies a change to the entry of a base gang. Returns its scaled cliques if its state changed.
+    /// Applies a change to the entry of a gang. Returns the cliques that it gates if its state changed.
     fn update(
         &self,
         cliques: &Cache<PodClique>,
@@ -140,13 +140,13 @@ impl BaseGangs {
         gang: &str,
         change: impl FnOnce(&mut GangProgress),
     ) -> Vec<ObjectRef<PodClique>> {
-        let mut base_gangs = self.0.lock();
-        let Some(progress) = base_gangs.get_mut(&gang_key(namespace, gang)) else { return Vec::new() };
+        let mut gating_gangs = self.0.lock();
+        let Some(progress) = gating_gangs.get_mut(&gang_key(namespace, gang)) else { return Vec::new() };
         let before = progress.state();
         change(progress);
         let is_unchanged = progress.state() == before;
-        drop(base_gangs);
-        if is_unchanged { Vec::new() } else { scaled_cliques_of(cliques, namespace, gang) }
+        drop(gating_gangs);
+        if is_unchanged { Vec::new() } else { cliques_gated_by(cliques, namespace, gang) }
     }
 }
 
@@ -170,13 +170,13 @@ impl GangProgress {
         }
     }
 
-    fn state(&self) -> BaseGangState {
+    fn state(&self) -> GatingGangState {
         if self.min_replicas.is_none() {
-            BaseGangState::NotFound
+            GatingGangState::NotFound
         } else if self.lacking.is_empty() {
-            BaseGangState::Scheduled
+            GatingGangState::Scheduled
         } else {
-            BaseGangState::NotScheduled
+            GatingGangState::NotScheduled
         }
     }
 }
@@ -200,14 +200,16 @@ fn scheduling(clique: &PodClique) -> (Option<&String>, i32, i32) {
     (gang_of(clique), scheduled_replicas(clique), clique.spec.replicas)
 }
 
+/// The pods of a terminating clique are terminating, too.
 fn scheduled_replicas(clique: &PodClique) -> i32 {
-    clique.status.as_ref().map_or(0, |status| status.scheduled_replicas)
+    let status = clique.status.as_ref().filter(|_| !is_terminating(clique));
+    status.map_or(0, |status| status.scheduled_replicas)
 }
 
 fn gang_of(clique: &PodClique) -> Option<&String> {
     clique.labels().get(labels::POD_GANG)
 }
 
-fn base_gang_of(clique: &PodClique) -> Option<&String> {
-    clique.labels().get(labels::BASE_POD_GANG)
+fn gating_gang_of(clique: &PodClique) -> Option<&str> {
+    gating_gang(clique).map(|(gang, _)| gang)
 }
