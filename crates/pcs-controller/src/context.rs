@@ -11,6 +11,7 @@ use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::caches::Cache;
 use grove_runtime::clock::Clock;
+use kube::Client;
 
 use crate::informers::PcsCaches;
 
@@ -23,6 +24,8 @@ pub(crate) struct Context<O: OwnerKind> {
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
+    /// For live reads.
+    pub(crate) client: Client,
     /// The scheduler of pods whose template names none.
     pub(crate) default_scheduler: Scheduler,
 }
@@ -45,6 +48,7 @@ impl<O: OwnerKind> Context<O> {
                 .with_ownership(O::STATUS_OWNERSHIP),
             executor,
             clock: manager.clock(),
+            client: manager.client(),
             default_scheduler: manager.config().schedulers.default_profile,
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);

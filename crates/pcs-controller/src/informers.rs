@@ -13,6 +13,8 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, InformerOptions};
 use kube::{Resource, ResourceExt};
 
+use crate::incarnations::Incarnations;
+
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
 #[derive(Clone)]
 pub(crate) struct PcsCaches {
@@ -24,6 +26,8 @@ pub(crate) struct PcsCaches {
     pub(crate) orphan_deletions: OrphanDeletions,
     /// The namespaces in which nothing is created.
     pub(crate) terminating_namespaces: TerminatingNamespaces,
+    /// The incarnations of gangs in the workload API.
+    pub(crate) incarnations: Incarnations,
     /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -33,18 +37,32 @@ impl PcsCaches {
     pub(crate) fn start(manager: &Manager) -> Self {
         let (informers, orphan_deletions) = (SharedInformerFactory::new(manager), OrphanDeletions::default());
         let (of_sets, of_groups) = (orphan_deletions.clone(), orphan_deletions.clone());
+        let incarnations = Incarnations::start(manager);
+        let of_cliques = incarnations.clone();
+        let cliques = InformerOptions::<PodClique>::default();
         let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
         let groups =
             InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
         Self {
             sets: informers.cache_with(sets),
             groups: informers.cache_with(groups),
-            cliques: informers.cache(),
+            cliques: informers.cache_with(cliques.with_observer(move |delta| of_cliques.observe_clique(delta))),
             gangs: informers.cache(),
             orphan_deletions,
             terminating_namespaces: manager.start_namespace_informer(),
+            incarnations,
             informers,
         }
+    }
+
+    /// Whether the set, or a scaling group of it, controls the clique or could adopt it.
+    pub(crate) fn belongs_to(&self, clique: &PodClique, set: &PodCliqueSet) -> bool {
+        let Some(owner) = controller_of(&clique.metadata) else { return true };
+        if is_controlled_by(clique, set) {
+            return true;
+        }
+        let group = clique.metadata.namespace.as_deref().and_then(|namespace| self.groups.get(namespace, &owner.name));
+        group.is_some_and(|group| is_controlled_by(clique, &*group) && is_controlled_by(&*group, set))
     }
 
     /// The set that controls the child, compared by uid. A set that is terminating counts.

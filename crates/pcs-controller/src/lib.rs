@@ -11,6 +11,7 @@ use grove_runtime::runtime::Runtime;
 mod children;
 mod context;
 mod gang;
+mod incarnations;
 mod informers;
 pub mod rbac;
 mod scaling_group;
@@ -34,6 +35,7 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let caches = &PcsCaches::start(manager);
     // The sets and the scaling groups share the map.
     caches.orphan_deletions.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
+    caches.incarnations.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
     let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
     let group_ctx =
         Context::new(manager, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);

@@ -1,13 +1,14 @@
 //! The permissions of pcs-controller, each with its reason. Those on children are in the files of the child kinds.
 //! `cargo xtask generate` (`hack/xtask/src/generate.rs`) writes them into the
-//! ClusterRole of `deploy/base/pcs-controller/rbac.yaml`.
+//! ClusterRole of `deploy/base/pcs-controller/rbac.yaml`, and those for a scheduler into a component of `deploy/components`.
 
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
-use crate::{scaling_group, set};
+use crate::{incarnations, scaling_group, set};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
@@ -41,6 +42,11 @@ pub fn rules() -> Vec<PolicyRule> {
     }
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
+}
+
+/// The rules for each scheduler that needs some.
+pub fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
+    incarnations::rules_of_schedulers()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 
-use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted};
+use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted_or_has_other_pod_group};
 use crate::context::Context;
 use crate::informers::PcsCaches;
 
@@ -50,7 +50,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
 /// What triggers a reconcile of a group, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the group itself;
 /// - a change of its set in more than the status, because the cliques follow the template;
-/// - a creation or a deletion of a gang that its cliques belong to, because a clique waits for its gang;
+/// - a creation or a deletion of a gang that its cliques belong to, or another `PodGroup` in the annotations of the gang, because a
+///   clique waits for its gang and names its `PodGroup`;
 /// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
 ///   controller, and the groups that wait for the name of the child. A creation and a change of only the status trigger a
 ///   status update;
@@ -61,7 +62,8 @@ fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGrou
     let PcsCaches { sets, groups, gangs, terminating_namespaces, .. } = &ctx.caches;
     let (all_groups, all_sets) = (groups.clone(), sets.clone());
     let sets = sets.subscribe().filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
-    let gangs = gangs.subscribe().filter(|delta| std::future::ready(was_created_or_deleted(delta)));
+    let gangs =
+        gangs.subscribe().filter(|delta| std::future::ready(was_created_or_deleted_or_has_other_pod_group(delta)));
     ControllerBuilder::new(CONTROLLER, groups.clone(), groups.subscribe())
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
@@ -76,6 +78,9 @@ async fn reconcile(
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &group);
     let plan = plan::plan(&observed, now);
+    if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
+        ctx.caches.incarnations.request_decision(set);
+    }
     let result = ctx.children.execute(&ctx.executor, &group, &plan, &observed.backed_off).await;
     let status = |result: &ExecutionResult| {
         let status = status::status(&observed, &plan, result, now);

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
@@ -13,14 +14,16 @@ use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::owners_after_namespace_termination;
+use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 
 use crate::context::Context;
+use crate::incarnations::live_reads;
 
 mod desired;
 mod observe;
 mod observed;
 mod plan;
+mod pod_groups;
 mod status;
 
 #[cfg(test)]
@@ -49,17 +52,22 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 ///   only the pod references of a gang trigger a status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the set: it may release quota;
-/// - the end of the termination of its namespace, because nothing was created during it.
+/// - the end of the termination of its namespace, because nothing was created during it;
+/// - a scaling group that waits for the `PodGroup` of a gang, because only the set decides it.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
     let sets = &ctx.caches.sets;
+    let requested = stream::iter(ctx.caches.incarnations.requested_decisions()).flatten();
     ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe())
         .owns(&ctx.children)
+        .watches(requested.map(Trigger::Reconcile))
         .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
-    let observed = observe::observe(&ctx, &set);
+    let mut observed = observe::observe(&ctx, &set);
+    live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await;
+    ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;
     let status = |result: &ExecutionResult| {
@@ -76,6 +84,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
 fn cleanup_plan(ctx: &Context<SetOwner>, deleted: &PodCliqueSet) -> Plan {
     ctx.children.forget(deleted);
     ctx.status_writer.forget(deleted);
+    ctx.caches.incarnations.forget(deleted);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }

@@ -1,14 +1,17 @@
 //! Takes the snapshot of a scaling group, its set and its cliques from the caches. It sends no requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::admission;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::CurrentScale;
+use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
-use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::pod_group::PodGroupRef;
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
@@ -16,6 +19,7 @@ use kube::ResourceExt;
 use super::observed::{GroupOwner, Observed, set_replica};
 use crate::children::{OmittedMinima, RetainedMinima};
 use crate::context::Context;
+use crate::incarnations::{cliques_of_gang, latest};
 use crate::informers::PcsCaches;
 
 /// The snapshot of `group`.
@@ -38,6 +42,8 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         children: ctx.children.children(group),
         retained_minima: RetainedMinima::default(),
         active_gangs: BTreeSet::new(),
+        undecided_gangs: BTreeSet::new(),
+        pod_groups: BTreeMap::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
@@ -48,6 +54,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     }
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed.retained_minima = observed.existing_minima(&omitted);
+    (observed.undecided_gangs, observed.pod_groups) = incarnations(ctx, &observed);
     observed
 }
 
@@ -59,6 +66,40 @@ fn gangs_and_conflicts(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTree
     let conflicts = ctx.children.name_conflicts(&observed.group, &expansion);
     let gangs = expansion.scaling_group.replicas.iter().map(|replica| &replica.gang);
     (active_gangs(&ctx.caches, expansion.set, gangs), conflicts)
+}
+
+/// The gangs of which the set must decide the `PodGroup` first, and the `PodGroup`s that the cliques name: those of their gangs. Without an
+/// active gang, a clique stays as it is.
+fn incarnations(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTreeSet<String>, BTreeMap<String, String>) {
+    let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeSet::new(), BTreeMap::new());
+    let Some(expansion) = observed.expand().filter(|_| !observed.is_terminating()) else { return Default::default() };
+    let (set, namespace) = (expansion.set, observed.group.namespace().unwrap_or_default());
+    let applies = caches.incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(ctx.default_scheduler));
+    let mut checked = BTreeSet::new();
+    for replica in &expansion.scaling_group.replicas {
+        let name = replica.gang.as_str();
+        let gang = caches.gangs.get(&namespace, name).filter(|_| observed.active_gangs.contains(name));
+        let of_gang = gang.as_deref().and_then(PodGroupRef::of_gang).map(|group| group.name);
+        for clique in &replica.cliques {
+            let live = observed.children.get::<PodClique>(clique.name.as_str());
+            let of_clique = live.and_then(|live| live.annotations().get(labels::POD_GROUP));
+            // The set restores the annotation of the gang if a user has edited it.
+            if let Some(pod_group) = latest(name, of_gang.as_ref(), of_clique) {
+                pod_groups.insert(clique.name.to_string(), pod_group);
+            }
+        }
+        let is_native = applies || of_gang.is_some();
+        let Some(gang) = gang.as_deref().filter(|_| is_native && checked.insert(name)) else { continue };
+        let mut names = gang.spec.podgroups.iter().map(|group| std::iter::once(group.name.as_str()));
+        let belongs_to_set = |clique: &PodClique| caches.belongs_to(clique, set);
+        let has_cliques = names.any(|name_of_clique| {
+            cliques_of_gang(&caches.cliques, (&namespace, name), name_of_clique, belongs_to_set).exist
+        });
+        if !caches.incarnations.allow_creates((set, applies), gang, has_cliques) {
+            undecided.insert(name.to_owned());
+        }
+    }
+    (undecided, pod_groups)
 }
 
 /// The groups of one replica of `set`.

@@ -39,6 +39,10 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) scaling_group: ScalingGroup<'a>,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: &'a BTreeSet<String>,
+    /// The gangs among them of which the set must decide the `PodGroup` first.
+    pub(crate) undecided_gangs: &'a BTreeSet<String>,
+    /// The `PodGroup`s that its cliques name, by the names of the cliques.
+    pub(crate) pod_groups: &'a BTreeMap<String, String>,
     /// The minima that existing cliques retain.
     pub(crate) retained_minima: &'a RetainedMinima,
     template_hashes: OnceCell<TemplateHashes>,
@@ -68,6 +72,11 @@ pub(crate) struct Observed {
     pub(crate) retained_minima: RetainedMinima,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: BTreeSet<String>,
+    /// The gangs among them of which the set must decide the `PodGroup` first: a clique is missing, and no other one shows that the
+    /// `PodGroup` that the gang names is the current one.
+    pub(crate) undecided_gangs: BTreeSet<String>,
+    /// The `PodGroup`s of the workload API that its cliques name, by the names of the cliques.
+    pub(crate) pod_groups: BTreeMap<String, String>,
     /// The objects that have the name of a clique and that the group does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
@@ -139,6 +148,8 @@ impl Observed {
             set_replica,
             scaling_group,
             active_gangs: &self.active_gangs,
+            undecided_gangs: &self.undecided_gangs,
+            pod_groups: &self.pod_groups,
             retained_minima: &self.retained_minima,
             template_hashes: OnceCell::new(),
         })

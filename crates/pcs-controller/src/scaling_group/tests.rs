@@ -1,6 +1,6 @@
 //! Snapshots of a scaling group, its set and its cliques as YAML; the expected plan or status is text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::admission;
@@ -21,6 +21,7 @@ use crate::tests::{GROUPED, yaml};
 
 mod cliques;
 mod deletion;
+mod native_gangs;
 mod status;
 
 const GROUP: &str = "
@@ -59,6 +60,8 @@ fn new(replicas: i32) -> Observed {
         children: ObservedChildren::default(),
         retained_minima: RetainedMinima::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
+        undecided_gangs: BTreeSet::new(),
+        pod_groups: BTreeMap::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),

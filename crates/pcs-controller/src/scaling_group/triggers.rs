@@ -1,7 +1,5 @@
 //! Predicates and mappers from sets and gangs to the scaling groups that they trigger.
 
-use std::sync::Arc;
-
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
@@ -11,10 +9,11 @@ use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
-/// Whether the gang began or ceased to exist. A gang that is terminating counts as deleted.
-pub(super) fn was_created_or_deleted(delta: &Delta<PodGang>) -> bool {
-    let is_active = |gang: &Option<Arc<PodGang>>| gang.as_ref().is_some_and(|gang| !is_terminating(&**gang));
-    is_active(&delta.old) != is_active(&delta.new)
+/// Whether the gang began or ceased to exist, or names another `PodGroup`. A gang that is terminating counts as deleted.
+pub(super) fn was_created_or_deleted_or_has_other_pod_group(delta: &Delta<PodGang>) -> bool {
+    let [old, new] = [&delta.old, &delta.new].map(|gang| gang.as_deref().filter(|gang| !is_terminating(*gang)));
+    let pod_group = |gang: &PodGang| gang.annotations().get(labels::POD_GROUP).cloned();
+    old.map(pod_group) != new.map(pod_group)
 }
 
 /// The groups that the set controls.

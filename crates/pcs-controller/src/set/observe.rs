@@ -1,7 +1,7 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
 use grove_api_types::names::PodCliqueName;
-use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
 use grove_controller::create_backoff::BackedOffCreates;
@@ -9,8 +9,10 @@ use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{Observed, SetOwner};
+use super::pod_groups::pod_groups;
 use crate::children::{OmittedMinima, RetainedMinima, by_name};
 use crate::context::Context;
+use crate::incarnations::PodGroups;
 use crate::informers::PcsCaches;
 
 /// The snapshot of `set`.
@@ -30,11 +32,16 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         backed_off: BackedOffCreates::default(),
         pending_creates,
         is_namespace_terminating: ctx.caches.terminating_namespaces.contains(&namespace),
+        pod_groups: PodGroups::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
         let cached_clique = |name: &PodCliqueName| ctx.caches.cliques.get(&namespace, name.as_str());
         observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);
+        let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
+        let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, set);
+        let pod_groups = pod_groups(incarnations, cliques, belongs_to_set, &observed, ctx.clock.now());
+        observed.pod_groups = pod_groups;
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);

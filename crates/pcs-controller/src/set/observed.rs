@@ -19,6 +19,7 @@ use grove_controller::plan::Target;
 use kube::{Resource, ResourceExt};
 
 use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
+use crate::incarnations::PodGroups;
 
 /// Sets as owners of children.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) replicas: Vec<SetReplica<'a>>,
     /// The minima that existing children retain.
     pub(crate) retained_minima: &'a RetainedMinima,
+    /// The `PodGroup`s of its gangs in the workload API.
+    pub(crate) pod_groups: &'a PodGroups,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -76,6 +79,8 @@ pub(crate) struct Observed {
     pub(crate) pending_creates: PendingCreates,
     /// Whether its namespace is terminating. Then nothing is created, and no create waits for its retry.
     pub(crate) is_namespace_terminating: bool,
+    /// The `PodGroup`s of its gangs in the workload API.
+    pub(crate) pod_groups: PodGroups,
 }
 
 impl Observed {
@@ -174,6 +179,7 @@ impl Observed {
             default_scheduler: self.default_scheduler,
             replicas,
             retained_minima: &self.retained_minima,
+            pod_groups: &self.pod_groups,
             template_hashes: OnceCell::new(),
         }
     }

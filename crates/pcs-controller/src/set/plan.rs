@@ -1,5 +1,7 @@
 //! Plans the next writes for a set: compares the observed children with the desired ones.
 
+use std::time::Duration;
+
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{finalizers, labels};
 use grove_controller::children::{ObservedChildren, StepFilter};
@@ -9,6 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use crate::children::too_large;
+
+/// The delay of the next LIST for a decision about an incarnation after a failed one.
+const DECISION_RETRY: Duration = Duration::from_secs(10);
 
 /// The plan for one set. It creates and patches the children in the order of [`CHILD_KINDS`], and then deletes those that
 /// the set no longer expands to: the children of removed replicas, and of cliques and groups that were removed from the
@@ -35,7 +40,9 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     }
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
         .without_creates_if(observed.is_namespace_terminating);
-    CHILD_KINDS.plan(&observed.children, &observed.expand(), filter)
+    let plan = CHILD_KINDS.plan(&observed.children, &observed.expand(), filter);
+    let has_open_decision = observed.pod_groups.needs_bound_pods() || observed.pod_groups.needs_cliques();
+    if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan }
 }
 
 /// Deletes the children of a deleted set. Do not call it if the deletion of the set orphans them.

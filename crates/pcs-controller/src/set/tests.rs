@@ -18,6 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use crate::children::RetainedMinima;
+use crate::incarnations::PodGroups;
 use crate::tests::yaml;
 
 mod children;
@@ -28,6 +29,7 @@ mod fuzzed_objects;
 mod groups;
 mod minima;
 mod name_conflicts;
+mod native_gangs;
 mod quota;
 mod rejections;
 mod service;
@@ -70,6 +72,7 @@ fn new(set: &str) -> Observed {
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),
         is_namespace_terminating: false,
+        pod_groups: PodGroups::default(),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::conditions::available;
 use grove_api_types::expansion::Clique;
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::plan::Step;
+use grove_controller::plan::{Step, Waiting};
 use grove_runtime::rbac::{PolicyRule, Verb};
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 
 use super::metadata;
 use crate::children::drift::{self, difference};
@@ -17,6 +18,22 @@ use crate::children::{RetainedMinima, TemplateHashes};
 pub(crate) fn rules() -> Vec<PolicyRule> {
     let reason = "create, patch and delete the cliques of each replica and of its scaling groups";
     vec![PolicyRule::for_resource::<PodClique>(&Verb::MANAGE, reason)]
+}
+
+/// The clique, whose pods belong to this `PodGroup` of the workload API, or are scheduled individually.
+pub(crate) fn with_pod_group(mut clique: PodClique, pod_group: Option<&str>) -> PodClique {
+    if let Some(name) = pod_group {
+        clique.annotations_mut().insert(labels::POD_GROUP.to_owned(), name.to_owned());
+    }
+    clique
+}
+
+/// The cliques of an incarnation are created once their gang names its `PodGroup`.
+pub(crate) fn gang_pending(gang: &str) -> Waiting {
+    Waiting::new(
+        available::POD_GANG_PENDING,
+        format!("the next incarnation of PodGang {gang} begins with the next update of the PodGang"),
+    )
 }
 
 /// The patch of a clique. `replicas` is only set at the creation; afterwards it belongs to autoscalers and users.
@@ -43,6 +60,7 @@ where
     labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, hashes.pod_template(&template.name))]));
     let mut annotations = template.annotations.clone();
     annotations.remove(labels::TOPOLOGY_NAME);
+    annotations.remove(labels::POD_GROUP);
     annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);

@@ -34,7 +34,7 @@ impl ChildKind for PodCliques {
         pod_clique::rules()
     }
 
-    /// A clique is created once its gang exists.
+    /// A clique is created once its gang exists, and names the `PodGroup` that the set has decided.
     fn desired<'r, 'a: 'r>(
         expansion: &'r GroupExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
@@ -43,7 +43,13 @@ impl ChildKind for PodCliques {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
                 let has_gang = expansion.active_gangs.contains(replica.gang.as_str());
-                if has_gang { desired } else { desired.blocked_by(|| gang_not_found(&replica.gang)) }
+                if !has_gang {
+                    desired.blocked_by(|| gang_not_found(&replica.gang))
+                } else if expansion.undecided_gangs.contains(replica.gang.as_str()) {
+                    desired.blocked_by(|| pod_clique::gang_pending(replica.gang.as_str()))
+                } else {
+                    desired
+                }
             })
         })
     }
@@ -68,7 +74,9 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     ];
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let mut pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
+    let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
+    let mut pod_clique =
+        pod_clique::with_pod_group(pod_clique, expansion.pod_groups.get(clique.name.as_str()).map(String::as_str));
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));
     pod_clique
 }

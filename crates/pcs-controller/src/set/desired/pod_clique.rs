@@ -37,7 +37,13 @@ impl ChildKind for PodCliques {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.cliques.iter().map(move |clique| {
                 let build = move || clique_of_replica(expansion, replica, clique);
-                DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index)
+                let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
+                let gang = replica.base_gang.as_str();
+                if expansion.pod_groups.is_next(gang) {
+                    desired.blocked_by(|| pod_clique::gang_pending(gang))
+                } else {
+                    desired
+                }
             })
         })
     }
@@ -51,5 +57,6 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, cli
     let (set, index) = (expansion.set, replica.index.to_string());
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
-    pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own)
+    let pod_clique = pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own);
+    pod_clique::with_pod_group(pod_clique, expansion.pod_groups.of_cliques(replica.base_gang.as_str()))
 }

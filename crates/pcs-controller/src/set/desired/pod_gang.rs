@@ -6,9 +6,9 @@ use grove_api_types::events;
 use grove_api_types::expansion::{Clique, Gang};
 use grove_api_types::labels::{self, Component, GROVE_PREFIX};
 use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::pod_group::PodGroupRef;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
-use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
 use grove_controller::predicates;
@@ -101,9 +101,10 @@ fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut
     }
 }
 
-/// Retains labels and annotations of Grove that another service has set on the gang.
+/// Retains labels and annotations of Grove that another service has set on the gang. Those of its `PodGroup` are pcs-controller's.
 fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
-    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX);
+    let of_pod_group = [labels::POD_GROUP, labels::POD_GROUP_SPEC];
+    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !of_pod_group.contains(&key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
     retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
 }
@@ -112,7 +113,7 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
 /// references, because pclq-controller writes them.
 fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
     let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
-    let scheduler = scheduler(set).unwrap_or(default_scheduler);
+    let scheduler = Scheduler::of_set(set).unwrap_or(default_scheduler);
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
@@ -122,6 +123,8 @@ fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
     labels.extend(own);
     let mut annotations = user_entries(set.metadata.annotations.as_ref());
     annotations.extend(labels::of(scheduler.gang_annotations().iter().copied().chain(scheduler.queue_of_cliques(set))));
+    annotations
+        .extend(expansion.pod_groups.of_gang(gang.name.as_str()).map(PodGroupRef::annotations).unwrap_or_default());
     let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
@@ -131,13 +134,6 @@ fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
         ..PodGangSpec::default()
     };
     PodGang { metadata, spec, status: None }
-}
-
-/// The scheduler of the set's pods: the first one that a clique names, if Grove knows it.
-fn scheduler(set: &PodCliqueSet) -> Option<Scheduler> {
-    let cliques = set.spec.template.cliques.iter();
-    let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.string("schedulerName"));
-    names.find(|name| !name.is_empty()).and_then(Scheduler::named)
 }
 
 fn pod_group(clique: &Clique<'_>, minima: &RetainedMinima) -> PodGroup {

@@ -5,6 +5,7 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_test_support::check_watched_kind;
 use serde_json::{Value, json};
 
+use crate::incarnations::PodGroup;
 use crate::set::desired::{SlimAutoscaler, SlimService};
 
 fn conditions() -> Value {
@@ -82,4 +83,9 @@ fn an_edited_autoscaler_affects_no_other_autoscaler() {
         "status": { "currentReplicas": 1, "conditions": [], "lastScaleTime": "2026-01-02T03:04:05Z" },
     });
     check_watched_kind!(SlimAutoscaler, fields);
+}
+
+#[test]
+fn an_edited_pod_group_affects_no_other_one() {
+    check_watched_kind!(PodGroup, json!({ "spec": { "schedulingPolicy": { "gang": { "minCount": 2 } } } }));
 }

@@ -1,0 +1,222 @@
+//! The incarnations of gangs in the workload API of Kubernetes. Each incarnation has a `PodGroup` of its own name, because a `PodGroup`
+//! cannot be used again: the terminating pods of an earlier incarnation count as its members. [ADR 23] explains the design.
+//!
+//! Only the reconciler of sets decides which `PodGroup` a gang has ([`decision`]), and records it in annotations of the `PodGang`. The
+//! cliques have the name of their gang's `PodGroup`, and pclq-controller copies it to the pods.
+//!
+//! [ADR 23]: ../../../docs/adr/0023-native-gangs.md
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use grove_api_types::configuration::NativeGangs;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels;
+use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
+use grove_api_types::scheduler::{GangSupport, Scheduler};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_controller::manager::Manager;
+use grove_controller::state_metrics::StateMetrics;
+use grove_runtime::caches::{Availability, Cache, Delta, InformerOptions};
+use grove_runtime::rbac::{PolicyRule, Verb};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
+
+mod decision;
+pub(crate) mod live_reads;
+mod pod_group;
+mod pod_groups;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::decision::{GangCliques, GangState, latest};
+pub(crate) use self::pod_group::PodGroup;
+pub(crate) use self::pod_groups::PodGroups;
+
+/// What this process has decided about the incarnations of gangs. A clone shares it.
+#[derive(Clone, Debug)]
+pub(crate) struct Incarnations {
+    native_gangs: NativeGangs,
+    /// The `PodGroup`s of the workload API. The cache is empty: only its availability is read.
+    pod_groups: Option<Cache<PodGroup>>,
+    choices: Arc<Mutex<Choices>>,
+    requests: UnboundedSender<ObjectRef<PodCliqueSet>>,
+    receiver: Arc<Mutex<Option<UnboundedReceiver<ObjectRef<PodCliqueSet>>>>>,
+}
+
+/// The decisions that are not in use. An entry of a gang ends when the gang has cliques and its annotations record the decision, or when the
+/// set no longer has the gang. The entries of a set end with the set.
+#[derive(Debug, Default)]
+struct Choices {
+    /// By the uid of the set and the name of the gang.
+    by_set: BTreeMap<String, BTreeMap<String, Choice>>,
+    /// The chosen `PodGroup`s that no clique has named yet, by namespace and name. A deleted clique may have used the others.
+    unused: BTreeSet<String>,
+}
+
+/// A decision about one gang.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// The chosen `PodGroup`, which no clique had when it was chosen.
+    pub(crate) next: Option<PodGroupRef>,
+    /// The fields for which a live LIST showed a bound pod. They wait for the next restart of the gang.
+    pub(crate) postponed: Option<PodGroupSpec>,
+}
+
+impl Incarnations {
+    /// Starts the informer that shows whether the API server serves the workload API, unless the configuration excludes native gangs.
+    pub(crate) fn start(manager: &Manager) -> Self {
+        let native_gangs = manager.config().native_gangs;
+        let options = || InformerOptions::<PodGroup>::default().with_filter(|_| false).optional();
+        let pod_groups = (native_gangs == NativeGangs::Auto).then(|| manager.start_informer(options()));
+        Self::new(native_gangs, pod_groups)
+    }
+
+    fn new(native_gangs: NativeGangs, pod_groups: Option<Cache<PodGroup>>) -> Self {
+        let (requests, receiver) = unbounded();
+        let receiver = Arc::new(Mutex::new(Some(receiver)));
+        Self { native_gangs, pod_groups, choices: Arc::default(), requests, receiver }
+    }
+
+    /// With an API server that serves the workload API.
+    #[cfg(test)]
+    pub(crate) fn of_served_api() -> Self {
+        Self::new(NativeGangs::Auto, Some(Cache::from_objects([])))
+    }
+
+    /// Whether new incarnations of the set's gangs have `PodGroup`s. If the pods of the set name another `PodGroup`, they are scheduled
+    /// individually, as the user wants it.
+    pub(crate) fn apply_to(&self, set: &PodCliqueSet, scheduler: Scheduler) -> bool {
+        let is_served = || self.pod_groups.as_ref().is_some_and(|cache| cache.availability() == Availability::Served);
+        let names_group = || {
+            let cliques = &set.spec.template.cliques;
+            cliques.iter().any(|clique| {
+                clique.spec.pod_spec.fields().get("schedulingGroup").is_some_and(|group| !group.is_null())
+            })
+        };
+        self.native_gangs == NativeGangs::Auto
+            && scheduler.gang_support() == GangSupport::WorkloadApi
+            && is_served()
+            && !names_group()
+    }
+
+    /// The earlier decisions about the gangs of a set, without `PodGroup`s that a clique has named.
+    pub(crate) fn choices(&self, set: &PodCliqueSet) -> BTreeMap<String, Choice> {
+        let Choices { by_set, unused } = &*self.choices.lock();
+        let mut choices = by_set.get(uid(set)).cloned().unwrap_or_default();
+        for choice in choices.values_mut() {
+            choice.next = choice.next.take().filter(|next| unused.contains(&key(set, &next.name)));
+        }
+        choices
+    }
+
+    /// Replaces the decisions about the gangs of a set.
+    pub(crate) fn record(&self, set: &PodCliqueSet, choices: BTreeMap<String, Choice>) {
+        let Choices { by_set, unused } = &mut *self.choices.lock();
+        let names = |choices: &BTreeMap<String, Choice>| -> BTreeSet<String> {
+            let next = choices.values().filter_map(|choice| choice.next.as_ref());
+            next.map(|next| key(set, &next.name)).collect()
+        };
+        let (before, after) = (by_set.remove(uid(set)).as_ref().map(names).unwrap_or_default(), names(&choices));
+        for ended in before.difference(&after) {
+            unused.remove(ended);
+        }
+        unused.extend(after.difference(&before).cloned());
+        if !choices.is_empty() {
+            by_set.insert(uid(set).to_owned(), choices);
+        }
+    }
+
+    /// Drops the decisions about a deleted set.
+    pub(crate) fn forget(&self, set: &PodCliqueSet) {
+        self.record(set, BTreeMap::new());
+    }
+
+    /// The `PodGroup` that a clique names is in use. Called before any reader of the cache has the clique.
+    pub(crate) fn observe_clique(&self, delta: &Delta<PodClique>) {
+        let Some(clique) = delta.new.as_deref() else { return };
+        let Some(pod_group) = clique.annotations().get(labels::POD_GROUP) else { return };
+        self.choices.lock().unused.remove(&key(clique, pod_group));
+    }
+
+    /// Counts the gangs with an entry.
+    pub(crate) fn add_state_metrics(&self, metrics: &StateMetrics, controller: &'static str) {
+        let choices = Arc::clone(&self.choices);
+        metrics.add(controller, "incarnations", move || choices.lock().by_set.values().map(BTreeMap::len).sum());
+    }
+
+    /// Whether the scaling groups of the set may create cliques of the gang: its annotations have the current `PodGroup`. A gang that has
+    /// lost all its cliques restarts as a whole, so its set decides first.
+    pub(crate) fn allow_creates(
+        &self,
+        (set, applies): (&PodCliqueSet, bool),
+        gang: &PodGang,
+        has_cliques: bool,
+    ) -> bool {
+        let current = gang.annotations().get(labels::POD_GROUP);
+        if has_cliques || (!applies && current.is_none()) {
+            return true;
+        }
+        current.is_some_and(|current| self.choices.lock().unused.contains(&key(set, current)))
+    }
+
+    /// Enqueues the set, which decides the incarnations of its gangs.
+    pub(crate) fn request_decision(&self, set: &PodCliqueSet) {
+        // The receiver is dropped only when the process ends.
+        let _ = self.requests.unbounded_send(ObjectRef::from_obj(set));
+    }
+
+    /// The sets of [`request_decision`](Self::request_decision). The first call returns all; later ones return nothing.
+    pub(crate) fn requested_decisions(&self) -> Option<UnboundedReceiver<ObjectRef<PodCliqueSet>>> {
+        self.receiver.lock().take()
+    }
+}
+
+/// The permissions for the schedulers that read the workload API.
+pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
+    let rules = || {
+        vec![
+            PolicyRule::for_resource::<PodGroup>(
+                &[Verb::List, Verb::Watch],
+                "find out whether the API server serves them",
+            ),
+            PolicyRule::for_resource::<Pod>(&[Verb::List], "find out whether a pod of a gang is bound to a node"),
+        ]
+    };
+    let reads_workload_api = |scheduler: &Scheduler| scheduler.gang_support() == GangSupport::WorkloadApi;
+    let schedulers = Scheduler::ALL.into_iter().map(|(_, scheduler)| scheduler).filter(reads_workload_api);
+    schedulers.map(|scheduler| (scheduler, rules())).collect()
+}
+
+/// The cliques of a gang, which have these names, that are not terminating and belong to the set. The cliques of an earlier set of the same
+/// name do not. A label that a user has edited does not matter.
+pub(crate) fn cliques_of_gang<'a>(
+    cache: &Cache<PodClique>,
+    (namespace, gang): (&str, &str),
+    names: impl Iterator<Item = &'a str>,
+    belongs_to_set: impl Fn(&PodClique) -> bool,
+) -> GangCliques {
+    let of_clique = |all: GangCliques, name| match cache.get(namespace, name) {
+        Some(clique) if !is_terminating(&*clique) && belongs_to_set(&clique) => {
+            all.with(gang, clique.annotations().get(labels::POD_GROUP))
+        }
+        // Its pods may exist.
+        None if cache.unreadable(namespace, name).is_some() => all.with(gang, None),
+        Some(_) | None => all,
+    };
+    names.fold(GangCliques::default(), of_clique)
+}
+
+/// Namespace and name of a `PodGroup` of an object in that namespace.
+fn key(object: &impl ResourceExt, pod_group: &str) -> String {
+    format!("{}/{pod_group}", object.meta().namespace.as_deref().unwrap_or_default())
+}
+
+fn uid(set: &PodCliqueSet) -> &str {
+    set.metadata.uid.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,153 @@
+//! Decides which `PodGroup` a gang has. Pure.
+
+use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec, incarnation};
+use k8s_openapi::jiff::Timestamp;
+
+use super::Choice;
+
+/// The cliques of a gang that are not terminating.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GangCliques {
+    /// Whether there are any.
+    pub(crate) exist: bool,
+    /// The latest `PodGroup` that one of them names.
+    pub(crate) pod_group: Option<String>,
+}
+
+impl GangCliques {
+    /// With one more clique, which names this `PodGroup`.
+    pub(crate) fn with(self, gang: &str, pod_group: Option<&String>) -> Self {
+        Self { exist: true, pod_group: latest(gang, self.pod_group.as_ref(), pod_group) }
+    }
+}
+
+/// What the decision about a gang is computed from.
+#[derive(Clone, Debug)]
+pub(crate) struct GangState<'a> {
+    /// The name of the gang.
+    pub(crate) gang: &'a str,
+    /// The `PodGroup` of the existing gang.
+    pub(crate) live: Option<PodGroupRef>,
+    /// Its cliques.
+    pub(crate) cliques: GangCliques,
+    /// The fields of the `PodGroup` of a new incarnation; `None` if its pods are scheduled individually.
+    pub(crate) wanted: Option<PodGroupSpec>,
+    /// The earlier decision of this process.
+    pub(crate) choice: Choice,
+}
+
+impl GangState<'_> {
+    /// The latest `PodGroup` that the gang or one of its cliques names.
+    pub(crate) fn existing(&self) -> Option<String> {
+        latest(self.gang, self.live.as_ref().map(|live| &live.name), self.cliques.pod_group.as_ref())
+    }
+}
+
+/// Which `PodGroup` a gang has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// This one, or none. Its annotations may have to be restored.
+    Current(Option<PodGroupRef>),
+    /// The one of a new incarnation. Its cliques are created once the gang has it.
+    Next(PodGroupRef),
+    /// The current one of an existing gang, unless a live LIST shows that the gang has no cliques, because the cache may lack them. Then the
+    /// next one.
+    NextUnlessCliques {
+        /// The current one.
+        current: PodGroupRef,
+        /// The next one; `None` if its pods are scheduled individually from now on.
+        next: Option<PodGroupRef>,
+    },
+    /// The current one, unless a live LIST shows that no pod of the gang is bound. Then the next incarnation with the wanted fields begins.
+    NextUnlessBound {
+        /// The current one.
+        current: PodGroupRef,
+        /// The wanted fields.
+        wanted: PodGroupSpec,
+    },
+}
+
+/// The decision about a gang, and what to remember of it.
+///
+/// A gang without cliques is new, or restarts as a whole: the next incarnation begins, unless this process has already chosen it. A gang
+/// with cliques has the latest `PodGroup` that it or one of them names, so that an edited annotation is restored. Pods that were created
+/// without a `PodGroup` stay without one.
+pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice) {
+    let existing = state.existing();
+    let GangState { gang, live, cliques, wanted, choice } = state;
+    let next = |spec| next_incarnation(gang, existing.as_deref(), spec, now);
+    if !cliques.exist {
+        let chosen = choice.next.filter(|chosen| Some(&chosen.spec) == wanted.as_ref());
+        return match (live, chosen) {
+            (live, Some(chosen)) if live.as_ref() == Some(&chosen) => {
+                (Decision::Current(live), Choice { next: Some(chosen), postponed: None })
+            }
+            (_, Some(chosen)) => chosen_incarnation(chosen),
+            (Some(current), None) => {
+                (Decision::NextUnlessCliques { current, next: wanted.map(next) }, Choice::default())
+            }
+            (None, None) => {
+                wanted.map_or((Decision::Current(None), Choice::default()), |wanted| chosen_incarnation(next(wanted)))
+            }
+        };
+    }
+    let Some(name) = existing else { return (Decision::Current(None), Choice::default()) };
+    let recorded = live.filter(|live| live.name == name && live.spec != PodGroupSpec::default()).map(|live| live.spec);
+    let spec = recorded.or_else(|| wanted.clone()).unwrap_or_default();
+    let current = PodGroupRef { name, spec };
+    // No pod can be bound while all minimums are zero.
+    let Some(wanted) = wanted.filter(|wanted| *wanted != current.spec && wanted.min_count > 0) else {
+        return (Decision::Current(Some(current)), Choice::default());
+    };
+    let is_later = |next: &PodGroupRef| incarnation(gang, &next.name) > incarnation(gang, &current.name);
+    if let Some(next) = choice.next.clone().filter(|next| next.spec == wanted && is_later(next)) {
+        return (Decision::Next(next), choice);
+    }
+    if choice.postponed.as_ref() == Some(&wanted) {
+        return (Decision::Current(Some(current)), Choice { next: None, ..choice });
+    }
+    (Decision::NextUnlessBound { current, wanted }, choice)
+}
+
+/// The decision about a gang after the live LIST of its bound pods, and what to remember of it.
+pub(crate) fn after_list_of_bound_pods(
+    (gang, current): (&str, PodGroupRef),
+    wanted: PodGroupSpec,
+    has_bound_pods: bool,
+    now: Timestamp,
+) -> (Decision, Choice) {
+    if has_bound_pods {
+        return (Decision::Current(Some(current)), Choice { next: None, postponed: Some(wanted) });
+    }
+    chosen_incarnation(next_incarnation(gang, Some(&current.name), wanted, now))
+}
+
+/// The decision about a gang after the live LIST of its cliques, and what to remember of it.
+pub(crate) fn after_list_of_cliques(
+    current: PodGroupRef,
+    next: Option<PodGroupRef>,
+    has_cliques: bool,
+) -> (Decision, Choice) {
+    match next {
+        _ if has_cliques => (Decision::Current(Some(current)), Choice::default()),
+        Some(next) => chosen_incarnation(next),
+        None => (Decision::Current(None), Choice::default()),
+    }
+}
+
+fn chosen_incarnation(next: PodGroupRef) -> (Decision, Choice) {
+    (Decision::Next(next.clone()), Choice { next: Some(next), postponed: None })
+}
+
+/// The `PodGroup` of the next incarnation. Its number is larger than that of the existing one, also if the clock of an earlier leader was ahead.
+fn next_incarnation(gang: &str, existing: Option<&str>, spec: PodGroupSpec, now: Timestamp) -> PodGroupRef {
+    let earliest =
+        existing.and_then(|existing| incarnation(gang, existing)).map_or(0, |number| number.saturating_add(1));
+    PodGroupRef::of_incarnation(gang, now.as_millisecond().max(earliest), spec)
+}
+
+/// The one of the later incarnation. A name that no incarnation of the gang has is ignored.
+pub(crate) fn latest(gang: &str, one: Option<&String>, other: Option<&String>) -> Option<String> {
+    let valid = [one, other].into_iter().flatten().filter_map(|name| Some((incarnation(gang, name)?, name)));
+    valid.max().map(|(_, name)| name.clone())
+}

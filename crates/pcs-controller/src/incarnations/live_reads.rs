@@ -1,0 +1,123 @@
+//! The live LISTs that decisions about incarnations need: pcs-controller has no cache of pods, and its cache of cliques may be older than
+//! the one of the process that led before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api_types::labels;
+use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_runtime::api_error::ApiError;
+use grove_runtime::client::{self, REQUEST_TIMEOUT};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::core::Request as Requests;
+use kube::{Client, Resource, ResourceExt};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::PodGroups;
+
+/// The API server sends null in place of an empty list.
+#[derive(Deserialize)]
+struct ObjectList {
+    items: Option<Vec<Object>>,
+}
+
+/// Only the fields that are read, because any client may write values into the others that cannot be decoded.
+#[derive(Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    labels: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// Closes the decisions that depend on the cliques or on the bound pods of a gang, with at most one LIST each. If a LIST fails, its
+/// decisions stay open.
+pub(crate) async fn close_decisions(client: &Client, set: &PodCliqueSet, pod_groups: &mut PodGroups, now: Timestamp) {
+    if pod_groups.needs_cliques() {
+        let gangs = gangs_of::<PodClique>(client, set, "").await.unwrap_or_else(log);
+        if let Some(gangs) = gangs {
+            pod_groups.close_with_cliques(&gangs);
+        }
+    }
+    if pod_groups.needs_bound_pods() {
+        let gangs = gangs_of::<Pod>(client, set, "spec.nodeName!=").await.unwrap_or_else(log);
+        if let Some(gangs) = gangs {
+            pod_groups.close_with_bound_pods(&gangs, now);
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature of a closure for unwrap_or_else")]
+fn log(error: ApiError) -> Option<BTreeSet<String>> {
+    tracing::warn!(%error, "cannot list the cliques or the bound pods of the set");
+    None
+}
+
+/// The gangs of the objects of the set that the field selector selects and that are not terminating.
+async fn gangs_of<K>(client: &Client, set: &PodCliqueSet, fields: &str) -> Result<Option<BTreeSet<String>>, ApiError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let list = list::<K>(client, set, fields);
+    let objects = client::with_timeout(REQUEST_TIMEOUT, list).await.map_err(|error| ApiError::from(&error))?;
+    let active = objects.into_iter().filter(|object| object.metadata.deletion_timestamp.is_none());
+    Ok(Some(active.filter_map(|object| object.metadata.labels?.remove(labels::POD_GANG)).collect()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "`Api::list_metadata` decodes the managed fields")]
+async fn list<K>(client: &Client, set: &PodCliqueSet, fields: &str) -> Result<Vec<Object>, kube::Error>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let selector = labels::selector(&labels::base(&PodCliqueSetName::new(set.name_any())));
+    let params = ListParams::default().labels(&selector).fields(fields);
+    let path = K::url_path(&(), set.metadata.namespace.as_deref());
+    let mut request = Requests::new(path).list_metadata(&params).map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert("list_metadata");
+    let text = client.request_text(request).await?;
+    let ObjectList { items } = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+    Ok(items.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    async fn gangs_in(items: &Value) -> Option<Vec<String>> {
+        let response = json!({ "metadata": {}, "items": items });
+        let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+            assert_eq!(request.path, "/api/v1/namespaces/prod/pods");
+            MockResponse::ok(response.clone())
+        });
+        let mut set =
+            PodCliqueSet::new("llm", serde_json::from_value(json!({ "template": { "cliques": [] } })).expect("a spec"));
+        set.metadata.namespace = Some("prod".to_owned());
+        let gangs = gangs_of::<Pod>(&client, &set, "spec.nodeName!=").await.ok()??;
+        Some(gangs.into_iter().collect())
+    }
+
+    #[tokio::test]
+    async fn only_objects_that_are_not_terminating_count() {
+        let labels = |gang: &str| json!({ "grove.io/podgang": gang });
+        let active = json!({ "metadata": { "labels": labels("llm-0") } });
+        let terminating = json!({ "metadata": { "labels": labels("llm-1"), "deletionTimestamp": "beyond the range" } });
+        let without_gang = json!({ "metadata": {} });
+        let none = Some(Vec::<String>::new());
+        assert_eq!(gangs_in(&Value::Null).await, none);
+        assert_eq!(gangs_in(&json!([])).await, none);
+        assert_eq!(gangs_in(&json!([terminating, without_gang])).await, none);
+        assert_eq!(gangs_in(&json!([terminating, active])).await, Some(vec!["llm-0".to_owned()]));
+        assert_eq!(gangs_in(&json!("invalid")).await, None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The `PodGroup`s of the gangs of one set: the decisions and what they mean for the gangs and their cliques. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api_types::pod_group::PodGroupRef;
+use k8s_openapi::jiff::Timestamp;
+
+use super::Choice;
+use super::decision::{Decision, GangState, after_list_of_bound_pods, after_list_of_cliques, decide};
+
+/// The `PodGroup`s by the names of the gangs. A gang without an entry is scheduled without one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodGroups(BTreeMap<String, GangPodGroup>);
+
+#[derive(Clone, Debug)]
+struct GangPodGroup {
+    decision: Decision,
+    choice: Choice,
+    /// The latest one that the existing gang or one of its cliques names.
+    existing: Option<String>,
+}
+
+impl PodGroups {
+    /// Adds the decision about a gang.
+    pub(crate) fn decide(&mut self, state: GangState<'_>, now: Timestamp) {
+        let (gang, existing) = (state.gang.to_owned(), state.existing());
+        let (decision, choice) = decide(state, now);
+        self.0.insert(gang, GangPodGroup { decision, choice, existing });
+    }
+
+    /// The `PodGroup` that the annotations of the gang name.
+    pub(crate) fn of_gang(&self, gang: &str) -> Option<&PodGroupRef> {
+        match &self.0.get(gang)?.decision {
+            Decision::Current(current) => current.as_ref(),
+            Decision::Next(next) => Some(next),
+            Decision::NextUnlessBound { current, .. } | Decision::NextUnlessCliques { current, .. } => Some(current),
+        }
+    }
+
+    /// The `PodGroup` that the cliques of the gang name. Until the gang has the next one, they have the existing one.
+    pub(crate) fn of_cliques(&self, gang: &str) -> Option<&str> {
+        let group = self.0.get(gang)?;
+        match &group.decision {
+            Decision::Current(current) => current.as_ref().map(|current| current.name.as_str()),
+            Decision::Next(_) => group.existing.as_deref(),
+            Decision::NextUnlessBound { current, .. } | Decision::NextUnlessCliques { current, .. } => {
+                Some(&current.name)
+            }
+        }
+    }
+
+    /// Whether the existing gang does not have its next `PodGroup` yet, or still has the one that it loses. Until then, no clique of it is
+    /// created.
+    pub(crate) fn is_next(&self, gang: &str) -> bool {
+        self.0.get(gang).is_some_and(|group| match &group.decision {
+            Decision::Next(_) | Decision::NextUnlessCliques { .. } => true,
+            Decision::Current(None) => group.existing.is_some(),
+            Decision::Current(Some(_)) | Decision::NextUnlessBound { .. } => false,
+        })
+    }
+
+    /// Whether a decision needs a LIST of the bound pods.
+    pub(crate) fn needs_bound_pods(&self) -> bool {
+        self.0.values().any(|group| matches!(group.decision, Decision::NextUnlessBound { .. }))
+    }
+
+    /// Whether a decision needs a LIST of the cliques.
+    pub(crate) fn needs_cliques(&self) -> bool {
+        self.0.values().any(|group| matches!(group.decision, Decision::NextUnlessCliques { .. }))
+    }
+
+    /// Closes the decisions that need the bound pods, with the names of the gangs that have some.
+    pub(crate) fn close_with_bound_pods(&mut self, gangs: &BTreeSet<String>, now: Timestamp) {
+        for (gang, group) in &mut self.0 {
+            if let Decision::NextUnlessBound { current, wanted } = group.decision.clone() {
+                (group.decision, group.choice) =
+                    after_list_of_bound_pods((gang, current), wanted, gangs.contains(gang), now);
+            }
+        }
+    }
+
+    /// Closes the decisions that need the cliques, with the names of the gangs that have some.
+    pub(crate) fn close_with_cliques(&mut self, gangs: &BTreeSet<String>) {
+        for (gang, group) in &mut self.0 {
+            if let Decision::NextUnlessCliques { current, next } = group.decision.clone() {
+                (group.decision, group.choice) = after_list_of_cliques(current, next, gangs.contains(gang));
+            }
+        }
+    }
+
+    /// What to remember of the decisions.
+    pub(crate) fn choices(&self) -> BTreeMap<String, Choice> {
+        let open = self.0.iter().filter(|(_, group)| group.choice != Choice::default());
+        open.map(|(gang, group)| (gang.clone(), group.choice.clone())).collect()
+    }
+}

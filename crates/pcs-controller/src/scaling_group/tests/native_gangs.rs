@@ -1,0 +1,51 @@
+//! The `PodGroup`s of the workload API that the cliques of a scaling group name.
+
+use expect_test::expect;
+use grove_api_types::labels::POD_GROUP;
+use grove_controller::plan::Create;
+
+use super::*;
+
+/// The creates and patches with the `PodGroup` of each clique, and the reasons of creates that wait.
+fn text(observed: &Observed) -> String {
+    let plan = plan(observed);
+    let line = |step: &Step| match step {
+        Step::Create(Create { target, object }) => {
+            let value = object.value();
+            format!("create {}: {}\n", target.name, value["metadata"]["annotations"][POD_GROUP].as_str().unwrap_or("-"))
+        }
+        Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => format!("{step}\n"),
+    };
+    let waiting = plan.waiting.iter().map(|waiting| format!("wait: {} {}\n", waiting.reason, waiting.message));
+    plan.steps().map(line).chain(waiting).collect()
+}
+
+#[test]
+fn cliques_of_an_undecided_gang_wait_and_others_name_the_pod_group_of_their_gang() {
+    let mut observed = new(3);
+    observed.undecided_gangs.insert("m-0-g-1".to_owned());
+    for clique in ["m-0-g-0-p", "m-0-g-0-d"] {
+        observed.pod_groups.insert(clique.to_owned(), "m-0-1000".to_owned());
+    }
+    expect![[r"
+        create m-0-g-0-p: m-0-1000
+        create m-0-g-0-d: m-0-1000
+        create m-0-g-1-p: -
+        create m-0-g-1-d: -
+        wait: PodGangPending the next incarnation of PodGang m-0-g-1 begins with the next update of the PodGang
+    "]]
+    .assert_eq(&text(&observed));
+}
+
+#[test]
+fn existing_cliques_follow_their_gang_to_the_next_incarnation() {
+    let mut observed = executed(new(2));
+    for clique in ["m-0-g-0-p", "m-0-g-0-d"] {
+        observed.pod_groups.insert(clique.to_owned(), "m-0-1000".to_owned());
+    }
+    expect![[r#"
+        patch PodClique m-0-g-0-p {"metadata":{"annotations":{"grove.io/pod-group":"m-0-1000"}}}
+        patch PodClique m-0-g-0-d {"metadata":{"annotations":{"grove.io/pod-group":"m-0-1000"}}}
+    "#]]
+    .assert_eq(&text(&observed));
+}

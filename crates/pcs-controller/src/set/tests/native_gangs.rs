@@ -1,0 +1,264 @@
+//! The `PodGroup`s of the gangs of a set in the workload API.
+
+use std::collections::BTreeSet;
+
+use expect_test::{Expect, expect};
+use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC};
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
+use grove_runtime::caches::Cache;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::super::observe::observe;
+use super::super::pod_groups::pod_groups;
+use super::*;
+use crate::context::Context;
+use crate::incarnations::Incarnations;
+use crate::informers::PcsCaches;
+use crate::informers::tests::{clique_of, manager_with};
+use crate::set::CONTROLLER;
+
+const NATIVE: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: m, namespace: prod, uid: u}
+spec:
+  replicas: 1
+  template:
+    priorityClassName: high
+    cliques:
+    - {name: a, spec: {roleName: a, replicas: 3, minAvailable: 2, podSpec: {containers: [{name: c}]}}}
+    - {name: b, spec: {roleName: b, replicas: 1, podSpec: {containers: [{name: c}]}}}
+";
+
+/// The snapshot as the service takes it at this time, in milliseconds. The LIST of the cliques has those of the cache.
+fn observe_at(milliseconds: i64, incarnations: &Incarnations, observed: &Observed) -> Observed {
+    let cliques = observed.children.of_kind::<PodClique>().map(|clique| PodClique::clone(clique));
+    let (cliques, now) = (Cache::from_objects(cliques), Timestamp::from_millisecond(milliseconds).expect("a time"));
+    let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, observed, now);
+    pod_groups.close_with_cliques(&BTreeSet::new());
+    incarnations.record(&observed.set, pod_groups.choices());
+    Observed { pod_groups, ..observed.clone() }
+}
+
+/// The steps for gangs and cliques, with their annotations.
+fn check(observed: &Observed, expected: &Expect) {
+    let plan = plan(observed);
+    let steps = plan.steps().filter(|step| ["PodGang", "PodClique"].contains(&step.target().resource.kind.as_str()));
+    let line = |step: &Step| match step {
+        Step::Create(create) => {
+            let value = create.object.value();
+            let annotation = |key: &str| value["metadata"]["annotations"][key].as_str().unwrap_or("-").to_owned();
+            format!("create {}: {} {}\n", create.target, annotation(POD_GROUP), annotation(POD_GROUP_SPEC))
+        }
+        Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => format!("{step}\n"),
+    };
+    let waiting = plan.waiting.iter().map(|waiting| format!("wait: {} {}\n", waiting.reason, waiting.message));
+    expected.assert_eq(&steps.map(line).chain(waiting).collect::<String>());
+}
+
+/// The settled set, with the incarnation 1000.
+fn settled(incarnations: &Incarnations) -> Observed {
+    let with_gang = executed(observe_at(1000, incarnations, &new(NATIVE)));
+    let with_cliques = executed(observe_at(2000, incarnations, &with_gang));
+    observe_at(3000, incarnations, &with_cliques)
+}
+
+fn delete_clique(observed: &mut Observed, name: &str) {
+    observed.children.by_name_mut::<PodClique>().remove(name).expect("a clique");
+}
+
+#[test]
+fn the_cliques_of_a_new_gang_wait_until_it_names_its_pod_group() {
+    let incarnations = Incarnations::of_served_api();
+    let first = observe_at(1000, &incarnations, &new(NATIVE));
+    check(
+        &first,
+        &expect![[r#"
+            create PodGang m-0: m-0-1000 {"minCount":3,"priorityClassName":"high"}
+            wait: PodGangPending the next incarnation of PodGang m-0 begins with the next update of the PodGang
+        "#]],
+    );
+    let second = observe_at(2000, &incarnations, &executed(first));
+    check(
+        &second,
+        &expect![[r"
+        create PodClique m-0-a: m-0-1000 -
+        create PodClique m-0-b: m-0-1000 -
+    "]],
+    );
+    check(&observe_at(3000, &incarnations, &executed(second)), &expect![[r""]]);
+}
+
+#[test]
+fn a_deleted_clique_of_a_gang_gets_the_same_pod_group() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    delete_clique(&mut observed, "m-0-a");
+    check(
+        &observe_at(4000, &incarnations, &observed),
+        &expect![[r"
+        create PodClique m-0-a: m-0-1000 -
+    "]],
+    );
+}
+
+#[test]
+fn a_gang_that_lost_all_cliques_begins_the_next_incarnation() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    delete_clique(&mut observed, "m-0-a");
+    delete_clique(&mut observed, "m-0-b");
+    check(
+        &observe_at(4000, &incarnations, &observed),
+        &expect![[r#"
+            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000"},"resourceVersion":"7"}}
+            wait: PodGangPending the next incarnation of PodGang m-0 begins with the next update of the PodGang
+        "#]],
+    );
+}
+
+#[test]
+fn a_deleted_gang_with_cliques_gets_the_same_pod_group() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    observed.children.by_name_mut::<PodGang>().remove("m-0").expect("a gang");
+    delete_clique(&mut observed, "m-0-a");
+    check(
+        &observe_at(4000, &incarnations, &observed),
+        &expect![[r#"
+        create PodGang m-0: m-0-1000 {"minCount":3,"priorityClassName":"high"}
+        create PodClique m-0-a: m-0-1000 -
+    "#]],
+    );
+}
+
+#[test]
+fn edited_annotations_are_restored() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    change(&mut observed, "m-0", |gang: &mut PodGang| {
+        gang.annotations_mut().insert(POD_GROUP.to_owned(), "forged".to_owned());
+    });
+    change(&mut observed, "m-0-a", |clique: &mut PodClique| {
+        clique.annotations_mut().remove(POD_GROUP);
+    });
+    check(
+        &observe_at(4000, &incarnations, &observed),
+        &expect![[r#"
+        patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-1000"},"resourceVersion":"7"}}
+        patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/pod-group":"m-0-1000"}}}
+    "#]],
+    );
+}
+
+#[test]
+fn another_priority_is_recorded_if_no_pod_is_bound() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    observed.set.spec.template.priority_class_name = "low".to_owned();
+    let close = |has_bound_pods: bool| {
+        let mut open = observe_at(4000, &incarnations, &observed);
+        assert!(open.pod_groups.needs_bound_pods());
+        let bound = has_bound_pods.then(|| "m-0".to_owned()).into_iter().collect();
+        open.pod_groups.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
+        incarnations.record(&open.set, open.pod_groups.choices());
+        open
+    };
+    let bound = close(true);
+    check(
+        &bound,
+        &expect![[r#"
+        patch PodGang m-0 {"metadata":{"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
+        patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+        patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+    "#]],
+    );
+    assert!(!observe_at(5000, &incarnations, &bound).pod_groups.needs_bound_pods(), "no second LIST");
+    incarnations.forget(&bound.set);
+    check(
+        &close(false),
+        &expect![[r#"
+        patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"minCount\":3,\"priorityClassName\":\"low\"}"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
+        patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+        patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+    "#]],
+    );
+}
+
+#[test]
+fn the_cliques_follow_the_gang_to_the_next_incarnation() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    change(&mut observed, "m-0", |gang: &mut PodGang| {
+        gang.annotations_mut().insert(POD_GROUP.to_owned(), "m-0-4000".to_owned());
+    });
+    check(
+        &observe_at(5000, &incarnations, &observed),
+        &expect![[r#"
+        patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000"}}}
+        patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000"}}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_that_was_created_without_a_pod_group_stays_without_one() {
+    let incarnations = Incarnations::of_served_api();
+    let observed = executed(new(NATIVE));
+    check(&observe_at(4000, &incarnations, &observed), &expect![[r""]]);
+}
+
+#[tokio::test]
+async fn the_cliques_of_an_earlier_set_of_the_same_name_do_not_count() {
+    for (owner_uid, is_next) in [("u", false), ("u-earlier", true)] {
+        let set: Value = serde_saphyr::from_str(NATIVE).expect("YAML");
+        let mut owner = set.clone();
+        owner["metadata"]["uid"] = json!(owner_uid);
+        let mut clique = clique_of("PodCliqueSet", &owner);
+        clique["metadata"]["name"] = json!("m-0-a");
+        clique["metadata"]["labels"] = json!({ "grove.io/podgang": "m-0" });
+        clique["metadata"]["annotations"] = json!({ POD_GROUP: "m-0-1000" });
+        let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
+        let caches = PcsCaches::start(&manager);
+        let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+        assert!(manager.wait_for_cache_sync().await);
+        assert_eq!(observe(&ctx, &yaml(NATIVE)).pod_groups.is_next("m-0"), is_next, "{owner_uid}");
+    }
+}
+
+#[test]
+fn a_gang_that_restarts_without_a_pod_group_loses_its_annotations_before_it_gets_cliques() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    observed.set.spec.template.cliques[0]
+        .spec
+        .pod_spec
+        .fields_mut()
+        .insert("schedulingGroup".into(), json!({ "podGroupName": "own" }));
+    delete_clique(&mut observed, "m-0-a");
+    delete_clique(&mut observed, "m-0-b");
+    check(
+        &observe_at(4000, &incarnations, &observed),
+        &expect![[r#"
+            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":null,"grove.io/pod-group-spec":null},"resourceVersion":"7"}}
+            wait: PodGangPending the next incarnation of PodGang m-0 begins with the next update of the PodGang
+        "#]],
+    );
+}
+
+#[test]
+fn the_cliques_of_a_deleted_gang_keep_their_pod_group_also_if_native_gangs_no_longer_apply() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    observed.set.spec.template.cliques[0]
+        .spec
+        .pod_spec
+        .fields_mut()
+        .insert("schedulingGroup".into(), json!({ "podGroupName": "own" }));
+    observed.children.by_name_mut::<PodGang>().remove("m-0").expect("a gang");
+    let observed = observe_at(4000, &incarnations, &observed);
+    assert_eq!(observed.pod_groups.of_cliques("m-0"), Some("m-0-1000"));
+    assert_eq!(observed.pod_groups.of_gang("m-0").map(|group| group.name.as_str()), Some("m-0-1000"));
+}
