@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::configuration::Schedulers;
+use grove_api_types::configuration::{NativeGangs, Schedulers};
 use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
@@ -24,11 +24,13 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     /// The schedulers of the configuration.
     pub(crate) schedulers: Schedulers,
+    /// Whether the configuration allows the workload API.
+    pub(crate) native_gangs: NativeGangs,
 }
 
 impl Context {
-    /// The context of the reconciler `controller`, which publishes its events under that name. Of `kinds`, only those of the configured
-    /// schedulers are watched.
+    /// The context of the reconciler `controller`, which publishes its events under that name. Of `kinds`, only those that the
+    /// configuration allows are watched.
     pub(crate) fn new(
         manager: &Manager,
         caches: GangCaches,
@@ -46,6 +48,7 @@ impl Context {
             executor,
             clock: manager.clock(),
             schedulers,
+            native_gangs: manager.config().native_gangs,
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
         context.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), controller);

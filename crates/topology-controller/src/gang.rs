@@ -16,7 +16,7 @@ use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 
-use self::triggers::gang_of_clique;
+use self::triggers::{gang_of_clique, scaled_gangs};
 use crate::context::Context;
 use crate::informers::GangCaches;
 
@@ -48,6 +48,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the gang itself;
 /// - a change of the number of scheduled pods of a clique of the gang, which triggers a status update;
+/// - the base gang of a scaled gang has become scheduled, if the `PodGroup` of the scaled gang waits for that;
 /// - a change or a deletion of its `PodGroup`, or of the object that has the name of its `PodGroup`. A change of only the status triggers
 ///   a status update;
 /// - a relist of `PodGroup`s, because one that was created and deleted before it has no delta;
@@ -56,9 +57,10 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 fn triggers(ctx: &Context) -> ControllerBuilder<PodGang> {
     let GangCaches { gangs, cliques, terminating_namespaces, .. } = &ctx.caches;
     let gang = |delta: &_| gang_of_clique(delta).map(Trigger::StatusOnly);
-    let cliques = cliques.subscribe().filter_map(move |delta| std::future::ready(gang(&delta)));
+    let gangs_of_cliques = cliques.subscribe().filter_map(move |delta| std::future::ready(gang(&delta)));
     ControllerBuilder::new(CONTROLLER, gangs.clone(), gangs.subscribe())
-        .watches(cliques)
+        .watches(gangs_of_cliques)
+        .watches(scaled_gangs(gangs, cliques))
         .owns(&ctx.children)
         .retry_on(owners_after_namespace_termination(gangs, terminating_namespaces))
 }

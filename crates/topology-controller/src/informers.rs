@@ -9,6 +9,7 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, InformerOptions};
 use kube::ResourceExt;
 
+use crate::base_gangs::BY_BASE_GANG;
 use crate::slim_clique::SlimClique;
 
 /// The caches of gangs and of the objects that they depend on.
@@ -34,7 +35,7 @@ impl GangCaches {
         let is_managed =
             |gang: &PodGang| gang.labels().get(MANAGED_BY).is_some_and(|manager| manager == GROVE_OPERATOR);
         let gangs = InformerOptions::<PodGang>::default().with_filter(is_managed);
-        let gangs = gangs.with_observer(move |delta| of_gangs.record(delta));
+        let gangs = gangs.with_index(BY_BASE_GANG).with_observer(move |delta| of_gangs.record(delta));
         Self {
             gangs: informers.cache_with(gangs),
             cliques: informers.cache(),

@@ -6,6 +6,7 @@
 use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
+mod base_gangs;
 mod context;
 mod gang;
 mod informers;

@@ -1,11 +1,10 @@
-//! The `PodGroup`s of gangs, by which schedulers with an API of their own schedule the pods of a gang together. Each scheduler has one file,
-//! which implements [`PodGroupApi`], and one arm in [`backend`].
+//! The `PodGroup`s of gangs, by which schedulers schedule the pods of a gang together. Each scheduler has one file, which implements
+//! [`PodGroupApi`], and one arm in [`backend`].
 
 use std::fmt::{self, Debug, Formatter};
 
 use grove_api_types::conditions::gang_scheduling;
 use grove_api_types::configuration::Schedulers;
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
 use grove_controller::children::{ChildKinds, ObservedChildren, OwnerKind};
@@ -15,15 +14,18 @@ use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::status_patch::StatusOwnership;
 use grove_runtime::caches::{Availability, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
+use kube::ResourceExt;
 use serde_json::Value;
 
 mod kai;
 mod object;
 mod volcano;
+pub(crate) mod workload_api;
 
 pub(crate) use self::kai::Kai;
-pub(crate) use self::object::PodGroup;
+pub(crate) use self::object::{LivePodGroup, PodGroup};
 pub(crate) use self::volcano::Volcano;
+pub(crate) use self::workload_api::WorkloadApi;
 
 /// The API of a scheduler.
 pub(crate) trait PodGroupApi: Send + Sync + 'static {
@@ -39,6 +41,17 @@ pub(crate) trait PodGroupApi: Send + Sync + 'static {
     const UNKNOWN_SPEC_EVENT: &'static str;
     /// Labels that the scheduler may change after the create.
     const RETAINED_LABELS: &'static [&'static str];
+    /// Whether the API server denies each change of the spec. Then the spec of a live `PodGroup` is neither compared nor patched.
+    const HAS_IMMUTABLE_SPEC: bool = false;
+    /// Whether the `PodGroup` of a scaled gang is created only once its base gang is scheduled.
+    const AWAITS_BASE_GANG: bool = false;
+    /// The consequence of the deletion of a `PodGroup`, for a message about a terminating one.
+    const AFTER_DELETION: &'static str = "its successor is created then";
+
+    /// The name of the `PodGroup` of a gang; `None` if the gang has none.
+    fn name(gang: &PodGang) -> Option<String> {
+        Some(gang.name_any())
+    }
 
     /// Fields of the spec that others may change after the create. They are compared only if they are missing.
     fn retained_fields(gang: &PodGang) -> &'static [&'static str];
@@ -46,8 +59,13 @@ pub(crate) trait PodGroupApi: Send + Sync + 'static {
     /// The desired spec. A null requires that a field is absent. Otherwise the reason why the gang has no `PodGroup`.
     fn spec(gang: &PodGang) -> Result<Value, Waiting>;
 
-    /// What the scheduler reports in the status of the `PodGroup`.
+    /// What the scheduler reports in the status of the `PodGroup`; `None` if it reports nothing.
     fn message(status: &Value) -> Option<String>;
+
+    /// What an administrator does so that the API server serves the kind.
+    fn not_served_remedy() -> String {
+        format!("install {}", Self::SCHEDULER.name())
+    }
 }
 
 /// Gangs as owners of `PodGroup`s.
@@ -67,11 +85,29 @@ pub(crate) struct GangExpansion<'a> {
     pub(crate) gang: &'a PodGang,
     /// Its scheduler.
     pub(crate) scheduler: Scheduler,
-    /// The spec of its `PodGroup`, or the reason why it has none; `None` if its scheduler has no `PodGroup`s.
-    pub(crate) spec: Option<Result<Value, Waiting>>,
+    /// Its `PodGroup`; `None` if it has none.
+    pub(crate) pod_group: Option<DesiredPodGroup>,
 }
 
-/// The functions of a scheduler with `PodGroup`s of its own.
+/// The `PodGroup` that a gang should have.
+#[derive(Clone, Debug)]
+pub(crate) struct DesiredPodGroup {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its spec, or the reason why the spec is unknown.
+    pub(crate) spec: Result<Value, Waiting>,
+    /// Why it is not created yet although the spec may be known.
+    pub(crate) delay: Option<Waiting>,
+}
+
+impl DesiredPodGroup {
+    /// Why it cannot be created now.
+    pub(crate) fn blocked_by(&self) -> Option<&Waiting> {
+        self.spec.as_ref().err().or(self.delay.as_ref())
+    }
+}
+
+/// The functions of a scheduler that reads `PodGroup`s.
 pub(crate) struct PodGroupBackend {
     scheduler: Scheduler,
     /// The API group.
@@ -82,14 +118,20 @@ pub(crate) struct PodGroupBackend {
     group_kind: fn() -> String,
     start_informer: fn(&SharedInformerFactory),
     availability: fn(&SharedInformerFactory) -> Availability,
+    /// See [`PodGroupApi::not_served_remedy`].
+    not_served_remedy: fn() -> String,
+    /// See [`PodGroupApi::name`].
+    pub(crate) name: fn(&PodGang) -> Option<String>,
     /// See [`PodGroupApi::spec`].
     pub(crate) spec: fn(&PodGang) -> Result<Value, Waiting>,
-    /// Whether the `PodGroup` of this name is a child and is terminating.
-    pub(crate) is_terminating: fn(&ObservedChildren, &str) -> bool,
     /// See [`PodGroupApi::UNKNOWN_SPEC_EVENT`].
     pub(crate) unknown_spec_event: &'static str,
-    /// What the scheduler reports about the `PodGroup` of this name.
-    pub(crate) message: for<'a> fn(&'a ObservedChildren, &str) -> Option<&'a str>,
+    /// See [`PodGroupApi::AWAITS_BASE_GANG`].
+    pub(crate) awaits_base_gang: bool,
+    /// See [`PodGroupApi::AFTER_DELETION`].
+    pub(crate) after_deletion: &'static str,
+    /// The `PodGroup` of this name, if it is a child.
+    pub(crate) live: for<'a> fn(&'a ObservedChildren, &str) -> Option<LivePodGroup<'a>>,
 }
 
 impl Debug for PodGroupBackend {
@@ -109,12 +151,13 @@ impl PodGroupBackend {
                 drop(informers.cache_with(InformerOptions::<PodGroup<A>>::default().optional()));
             },
             availability: |informers| informers.cache::<PodGroup<A>>().availability(),
+            not_served_remedy: A::not_served_remedy,
+            name: A::name,
             spec: A::spec,
-            is_terminating: |children, name| {
-                children.get::<PodGroup<A>>(name).is_some_and(|group| is_terminating(&**group))
-            },
             unknown_spec_event: A::UNKNOWN_SPEC_EVENT,
-            message: |children, name| children.get::<PodGroup<A>>(name)?.scheduler_message(),
+            awaits_base_gang: A::AWAITS_BASE_GANG,
+            after_deletion: A::AFTER_DELETION,
+            live: live::<A>,
         }
     }
 
@@ -125,7 +168,7 @@ impl PodGroupBackend {
             Availability::Served => return None,
             Availability::NotServed => (
                 gang_scheduling::POD_GROUPS_NOT_SERVED,
-                format!("the API server does not serve {kind}; install {name}"),
+                format!("the API server does not serve {kind}; {}", (self.not_served_remedy)()),
             ),
             Availability::Forbidden => (
                 gang_scheduling::POD_GROUPS_FORBIDDEN,
@@ -136,14 +179,20 @@ impl PodGroupBackend {
     }
 }
 
-/// The `PodGroup`s of a scheduler; `None` if it has none of its own.
+fn live<'a, A: PodGroupApi>(children: &'a ObservedChildren, name: &str) -> Option<LivePodGroup<'a>> {
+    children.get::<PodGroup<A>>(name).map(|group| group.as_live())
+}
+
+/// The `PodGroup`s of a scheduler; `None` if it reads none.
 pub(crate) fn backend(scheduler: Scheduler) -> Option<&'static PodGroupBackend> {
+    static WORKLOAD_API: PodGroupBackend = PodGroupBackend::of::<WorkloadApi>();
     static KAI: PodGroupBackend = PodGroupBackend::of::<Kai>();
     static VOLCANO: PodGroupBackend = PodGroupBackend::of::<Volcano>();
     match scheduler {
+        Scheduler::Kube => Some(&WORKLOAD_API),
         Scheduler::Kai => Some(&KAI),
         Scheduler::Volcano => Some(&VOLCANO),
-        Scheduler::Kube | Scheduler::Lpx => None,
+        Scheduler::Lpx => None,
     }
 }
 
@@ -164,7 +213,7 @@ pub(crate) fn start_informers(
     all.select(|kind| kinds.iter().any(|configured| configured == kind))
 }
 
-/// Whether the API server lists the `PodGroup`s of a configured scheduler; `None` if it has none of its own.
+/// Whether the API server lists the `PodGroup`s of a configured scheduler; `None` if the service reads none of this scheduler.
 pub(crate) fn availability(scheduler: Scheduler, informers: &SharedInformerFactory) -> Option<Availability> {
     backend(scheduler).map(|backend| (backend.availability)(informers))
 }
@@ -191,12 +240,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scheduler_with_pod_groups_of_its_own_has_a_backend() {
+    fn every_scheduler_that_reads_pod_groups_has_a_backend() {
         for (name, scheduler) in Scheduler::ALL {
-            let has_pod_groups = scheduler.gang_support() == GangSupport::OwnPodGroups;
+            let reads_pod_groups = scheduler.gang_support() != GangSupport::None;
             assert_eq!(
                 backend(scheduler).map(|backend| backend.scheduler),
-                has_pod_groups.then_some(scheduler),
+                reads_pod_groups.then_some(scheduler),
                 "{name}"
             );
         }

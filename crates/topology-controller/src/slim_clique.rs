@@ -1,5 +1,6 @@
 //! `PodClique`s with only the fields that the reconciler reads: the pod spec may be large.
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::POD_GANG;
 use grove_api_types::v1alpha1::PodClique;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,7 +15,15 @@ pub(crate) struct SlimClique {
     #[serde(default, deserialize_with = "slim_metadata")]
     pub(crate) metadata: ObjectMeta,
     #[serde(default)]
+    spec: SlimCliqueSpec,
+    #[serde(default)]
     status: SlimCliqueStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimCliqueSpec {
+    replicas: i32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,8 +42,13 @@ fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
 }
 
 impl SlimClique {
-    /// The number of scheduled pods that pclq-controller reports.
+    /// The desired number of pods.
+    pub(crate) fn replicas(&self) -> i32 {
+        self.spec.replicas.max(0)
+    }
+
+    /// The number of scheduled pods that pclq-controller reports. Those of a terminating clique are terminating, too.
     pub(crate) fn scheduled_replicas(&self) -> i32 {
-        self.status.scheduled_replicas
+        if is_terminating(self) { 0 } else { self.status.scheduled_replicas }
     }
 }

@@ -2,12 +2,15 @@
 
 use grove_controller::children::ChildKinds;
 
-use crate::pod_groups::{GangOwner, Kai, Volcano};
+use crate::pod_groups::{GangOwner, Kai, Volcano, WorkloadApi};
 
 mod pod_group;
 
 use pod_group::PodGroups;
 
 /// The kinds of children of a gang.
-pub(crate) const CHILD_KINDS: ChildKinds<GangOwner> =
-    ChildKinds::in_creation_order(&[&PodGroups::<Kai>::NEW, &PodGroups::<Volcano>::NEW]);
+pub(crate) const CHILD_KINDS: ChildKinds<GangOwner> = ChildKinds::in_creation_order(&[
+    &PodGroups::<WorkloadApi>::NEW,
+    &PodGroups::<Kai>::NEW,
+    &PodGroups::<Volcano>::NEW,
+]);

@@ -1,15 +1,18 @@
-//! Takes the snapshot of a gang, its cliques and its `PodGroup` from the caches. It sends no requests.
+//! Takes the snapshot of a gang, its cliques, its base gang and its `PodGroup` from the caches. It sends no requests.
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
+use grove_api_types::pod_group;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::create_backoff::BackedOffCreates;
 use kube::ResourceExt;
 
-use super::observed::Observed;
+use super::observed::{BaseGang, Observed};
+use crate::base_gangs::is_scheduled;
 use crate::context::Context;
-use crate::pod_groups;
+use crate::informers::GangCaches;
+use crate::pod_groups::{self, backend};
 
 /// The snapshot of `gang`.
 pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
@@ -25,7 +28,9 @@ pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
         gang: gang.clone(),
         scheduler,
         cliques: cliques.map(|clique| (clique.name_any(), clique)).collect(),
+        base_gang: None,
         availability: pod_groups::availability(scheduler, &caches.informers),
+        native_gangs: ctx.native_gangs,
         children: ctx.children.children(gang),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
@@ -33,6 +38,7 @@ pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
         orphans_children: caches.orphan_deletions.contains(gang),
         is_namespace_terminating,
     };
+    observed.base_gang = awaited_base_gang(caches, &observed);
     if !is_namespace_terminating {
         observed.backed_off = ctx.children.backed_off(gang);
     }
@@ -40,6 +46,17 @@ pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
         observed.name_conflicts = ctx.children.name_conflicts(gang, &observed.expand());
     }
     observed
+}
+
+/// The base gang that must be scheduled before the `PodGroup` is created. It is not read if the `PodGroup` exists.
+fn awaited_base_gang(caches: &GangCaches, observed: &Observed) -> Option<BaseGang> {
+    let gang = &observed.gang;
+    backend(observed.scheduler).filter(|backend| backend.awaits_base_gang)?;
+    observed.pod_group_name().filter(|_| observed.live_pod_group().is_none())?;
+    let name = pod_group::base_gang(gang)?;
+    let namespace = gang.namespace().unwrap_or_default();
+    let is_scheduled = is_scheduled(&caches.gangs, &caches.cliques, &namespace, name.as_str());
+    Some(BaseGang { name, is_scheduled })
 }
 
 /// The configured scheduler that the label of the gang names, otherwise the default one.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::conditions::gang_scheduling;
+use grove_api_types::configuration::NativeGangs;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
-use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::names::{PodCliqueSetName, PodGangName};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::children::{ByName, ObservedChildren};
@@ -15,7 +17,7 @@ use grove_controller::plan::Waiting;
 use grove_runtime::caches::Availability;
 use kube::ResourceExt;
 
-use crate::pod_groups::{GangExpansion, backend};
+use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, backend};
 use crate::slim_clique::SlimClique;
 
 /// A gang, its cliques and its `PodGroup`, as in the caches.
@@ -27,8 +29,12 @@ pub(crate) struct Observed {
     pub(crate) scheduler: Scheduler,
     /// The cliques that its pod groups name.
     pub(crate) cliques: ByName<SlimClique>,
-    /// Whether the API server lists the `PodGroup`s of the scheduler; `None` if it has none of its own.
+    /// The gang that must be scheduled before the `PodGroup` is created; `None` if the `PodGroup` exists or does not wait.
+    pub(crate) base_gang: Option<BaseGang>,
+    /// Whether the API server lists the `PodGroup`s of the scheduler; `None` if the scheduler has none.
     pub(crate) availability: Option<Availability>,
+    /// Whether new incarnations of gangs use the workload API.
+    pub(crate) native_gangs: NativeGangs,
     /// The `PodGroup`s that the gang controls.
     pub(crate) children: ObservedChildren,
     /// The objects that have the name of the `PodGroup` and that the gang does not control.
@@ -43,6 +49,15 @@ pub(crate) struct Observed {
     pub(crate) is_namespace_terminating: bool,
 }
 
+/// The base gang of a scaled gang.
+#[derive(Clone, Debug)]
+pub(crate) struct BaseGang {
+    /// Its name.
+    pub(crate) name: PodGangName,
+    /// Whether it is scheduled.
+    pub(crate) is_scheduled: bool,
+}
+
 impl Observed {
     /// Whether the gang has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
@@ -52,15 +67,34 @@ impl Observed {
     /// The gang with everything that its `PodGroup` is computed from.
     pub(crate) fn expand(&self) -> GangExpansion<'_> {
         let Self { gang, scheduler, .. } = self;
-        let spec = backend(*scheduler).map(|backend| match self.unavailable() {
-            Some(waiting) => Err(waiting),
-            None => (backend.spec)(gang),
+        let pod_group = backend(*scheduler).zip(self.pod_group_name()).map(|(backend, name)| DesiredPodGroup {
+            name,
+            spec: self.unavailable().map_or_else(|| (backend.spec)(gang), Err),
+            delay: self.delay(),
         });
-        GangExpansion { gang, scheduler: *scheduler, spec }
+        GangExpansion { gang, scheduler: *scheduler, pod_group }
+    }
+
+    /// The name of the `PodGroup` of the gang; `None` if the gang has none.
+    pub(crate) fn pod_group_name(&self) -> Option<String> {
+        (backend(self.scheduler)?.name)(&self.gang)
+    }
+
+    /// The `PodGroup` of the gang, if it exists.
+    pub(crate) fn live_pod_group(&self) -> Option<LivePodGroup<'_>> {
+        (backend(self.scheduler)?.live)(&self.children, &self.pod_group_name()?)
+    }
+
+    /// Why the `PodGroup` is not created yet although the API server serves the kind. An object of its name is adopted or reported at once.
+    fn delay(&self) -> Option<Waiting> {
+        let is_awaited = |base_gang: &&BaseGang| !base_gang.is_scheduled && self.name_conflicts.is_empty();
+        let BaseGang { name, is_scheduled: _ } = self.base_gang.as_ref().filter(is_awaited)?;
+        let message = format!("the PodGroup of the gang is created once its base gang {name} is scheduled");
+        Some(Waiting::new(gang_scheduling::BASE_GANG_NOT_SCHEDULED, message))
     }
 
     /// Why no `PodGroup` can be created for the scheduler.
-    fn unavailable(&self) -> Option<Waiting> {
+    pub(crate) fn unavailable(&self) -> Option<Waiting> {
         backend(self.scheduler)?.unavailable(self.availability?)
     }
 
@@ -68,11 +102,6 @@ impl Observed {
     pub(crate) fn unknown_spec(&self) -> Option<Waiting> {
         let backend = backend(self.scheduler).filter(|_| self.unavailable().is_none())?;
         (backend.spec)(&self.gang).err()
-    }
-
-    /// The name of the gang, and of its `PodGroup`.
-    pub(crate) fn name(&self) -> &str {
-        self.gang.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// The labels of every object of the set.

@@ -32,12 +32,12 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
 
 /// Why an existing `PodGroup` is not what it should be: it is terminating, or its spec is unknown, so that it stays as it is.
 fn waiting_of_existing(observed: &Observed, expansion: &GangExpansion<'_>) -> Option<Waiting> {
-    let (backend, name) = (backend(observed.scheduler)?, observed.name());
-    if (backend.is_terminating)(&observed.children, name) {
-        let message = format!("PodGroup {name} is being deleted; its successor is created then");
+    let backend = backend(observed.scheduler)?;
+    if let Some(live) = observed.live_pod_group().filter(|live| live.is_terminating) {
+        let message = format!("PodGroup {} is being deleted; {}", live.name, backend.after_deletion);
         return Some(Waiting::new(available::NAME_TERMINATING, message));
     }
-    expansion.spec.as_ref()?.as_ref().err().cloned()
+    expansion.pod_group.as_ref()?.spec.as_ref().err().cloned()
 }
 
 /// Warnings about what only a user can resolve, unless a condition of the gang reports it: then an earlier warning did, too.

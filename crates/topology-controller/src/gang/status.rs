@@ -12,7 +12,27 @@ use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::pod_groups::backend;
+
+mod workload_api;
+
+/// Whether a scheduler schedules the pods of a gang together.
+struct GangScheduling {
+    holds: bool,
+    reason: String,
+    message: String,
+}
+
+impl GangScheduling {
+    /// The scheduler of the gang does. The reason names it.
+    fn by_scheduler(observed: &Observed, message: String) -> Self {
+        Self { holds: true, reason: camel_case(observed.scheduler.name()), message }
+    }
+
+    /// No scheduler does, for this reason.
+    fn by_none(reason: &str, message: String) -> Self {
+        Self { holds: false, reason: reason.to_owned(), message }
+    }
+}
 
 /// The status of the gang, in which only the conditions of this service differ.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodGangStatus {
@@ -52,35 +72,33 @@ fn scheduled_condition(observed: &Observed) -> ConditionUpdate {
     condition(observed, conditions::SCHEDULED, is_scheduled, reason.to_owned(), message.to_owned())
 }
 
-/// Whether a scheduler schedules the pods of the gang together. The reason names the scheduler, or the cause if none does.
+/// The reason names the scheduler, or the cause if none schedules the pods of the gang together.
 fn gang_scheduling_condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionUpdate {
-    let name = observed.scheduler.name();
     let waiting = plan.waiting.first().map(|waiting| (waiting.reason, waiting.message.clone()));
     let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Named);
-    let (holds, reason, message) = match (observed.scheduler.gang_support(), rejection.or(waiting)) {
-        (GangSupport::OwnPodGroups, Some((reason, message))) => (false, reason.to_owned(), message),
-        (GangSupport::OwnPodGroups, None) => {
-            let message = message_of_scheduler(observed).map_or_else(
-                || format!("{name} schedules the PodGroup of the gang"),
-                |message| format!("{name} reports: {message}"),
-            );
-            (true, camel_case(name), message)
+    let scheduling = match (observed.scheduler.gang_support(), rejection.or(waiting)) {
+        (GangSupport::OwnPodGroups | GangSupport::WorkloadApi, Some((reason, message))) => {
+            GangScheduling::by_none(reason, message)
         }
-        (GangSupport::WorkloadApi, _) => {
-            let message = format!("{name} schedules each pod of the gang on its own");
-            (false, gang_scheduling::PODS_SCHEDULED_INDIVIDUALLY.to_owned(), message)
-        }
+        (GangSupport::OwnPodGroups, None) => GangScheduling::by_scheduler(observed, message_of_scheduler(observed)),
+        (GangSupport::WorkloadApi, None) => workload_api::gang_scheduling(observed),
         (GangSupport::None, _) => {
+            let name = observed.scheduler.name();
             let message = format!("Grove creates no object for {name} that describes the gang");
-            (false, gang_scheduling::NO_POD_GROUP.to_owned(), message)
+            GangScheduling::by_none(gang_scheduling::NO_POD_GROUP, message)
         }
     };
+    let GangScheduling { holds, reason, message } = scheduling;
     condition(observed, conditions::GANG_SCHEDULING, holds, reason, message)
 }
 
 /// What the scheduler reports about the `PodGroup` of the gang.
-fn message_of_scheduler(observed: &Observed) -> Option<&str> {
-    (backend(observed.scheduler)?.message)(&observed.children, observed.name())
+fn message_of_scheduler(observed: &Observed) -> String {
+    let name = observed.scheduler.name();
+    observed.live_pod_group().and_then(|live| live.message).map_or_else(
+        || format!("{name} schedules the PodGroup of the gang"),
+        |message| format!("{name} reports: {message}"),
+    )
 }
 
 /// `MyScheduler` for `my-scheduler`.

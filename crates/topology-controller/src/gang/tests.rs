@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use grove_api_types::configuration::NativeGangs;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::children::ObservedChildren;
@@ -18,6 +19,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 mod existing;
+mod workload_api;
 
 use super::observed::Observed;
 use super::{plan, status};
@@ -47,7 +49,8 @@ fn gang(row: &Value) -> PodGang {
 }
 
 fn clique(name: &str, row: &Value) -> Arc<SlimClique> {
-    let clique = json!({ "metadata": { "name": name, "namespace": "prod" },
+    let replicas = row["replicas"].as_i64().or(row["min"].as_i64()).unwrap_or(1);
+    let clique = json!({ "metadata": { "name": name, "namespace": "prod" }, "spec": { "replicas": replicas },
         "status": { "scheduledReplicas": row["scheduled"].as_i64().unwrap_or(0) } });
     Arc::new(serde_json::from_value(clique).expect("a clique"))
 }
@@ -57,15 +60,17 @@ fn observed(row: &str) -> Observed {
     let scheduler = Scheduler::named(row["scheduler"].as_str().expect("a scheduler")).expect("a known scheduler");
     let cliques = row["cliques"].as_object().expect("cliques").iter();
     let availability = match row["availability"].as_str() {
-        Some("NotServed") => Availability::NotServed,
-        Some("Forbidden") => Availability::Forbidden,
-        _ => Availability::Served,
+        Some("NotServed") => Some(Availability::NotServed),
+        Some("Forbidden") => Some(Availability::Forbidden),
+        _ => Some(Availability::Served),
     };
     Observed {
         gang: gang(&row),
         scheduler,
         cliques: cliques.map(|(name, row)| (name.clone(), clique(name, row))).collect(),
-        availability: Some(availability),
+        base_gang: None,
+        availability,
+        native_gangs: if row["nativeGangs"] == json!("off") { NativeGangs::Off } else { NativeGangs::Auto },
         children: ObservedChildren::default(),
         name_conflicts: vec![],
         backed_off: BackedOffCreates::default(),
@@ -306,7 +311,7 @@ fn the_conditions_name_the_scheduler() {
     check_conditions(
         &observed("{scheduler: default-scheduler, cliques: {a: {}}}"),
         &expect![[r#"
-        GangScheduling=False PodsScheduledIndividually: default-scheduler schedules each pod of the gang on its own
+        GangScheduling=False PodsScheduledIndividually: default-scheduler schedules each pod of the gang on its own: the gang was created without a PodGroup, which a restart of the gang (the deletion of all its cliques) changes, or the pods of its set name a schedulingGroup
         Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
     "#]],
     );

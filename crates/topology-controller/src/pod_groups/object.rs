@@ -31,15 +31,34 @@ pub(crate) struct PodGroup<A> {
     api: PhantomData<fn() -> A>,
 }
 
+/// A live `PodGroup` in the API of any scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LivePodGroup<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Whether it is terminating.
+    pub(crate) is_terminating: bool,
+    /// What the scheduler reports about it. See [`PodGroupApi::message`].
+    pub(crate) message: Option<&'a str>,
+    /// Its spec.
+    pub(crate) spec: &'a Value,
+}
+
 impl<A> PodGroup<A> {
     /// An object to create, or to compare a live one with.
     pub(crate) fn new(metadata: ObjectMeta, spec: Value, retained_fields: &'static [&'static str]) -> Self {
         Self { metadata, spec, message: None, retained_fields, api: PhantomData }
     }
 
-    /// What the scheduler reports about it.
-    pub(super) fn scheduler_message(&self) -> Option<&str> {
-        self.message.as_deref()
+    /// The fields that the conditions of the gang describe.
+    pub(super) fn as_live(&self) -> LivePodGroup<'_> {
+        let Self { metadata, spec, message, retained_fields: _, api: _ } = self;
+        LivePodGroup {
+            name: metadata.name.as_deref().unwrap_or_default(),
+            is_terminating: metadata.deletion_timestamp.is_some(),
+            message: message.as_deref(),
+            spec,
+        }
     }
 }
 

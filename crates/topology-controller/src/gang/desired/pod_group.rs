@@ -8,14 +8,14 @@ use grove_api_types::events;
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
-use grove_controller::plan::{Step, Waiting};
+use grove_controller::plan::Step;
 use grove_runtime::rbac::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::json::merge_patch;
-use crate::pod_groups::{GangExpansion, GangOwner, PodGroup, PodGroupApi, rule};
+use crate::pod_groups::{DesiredPodGroup, GangExpansion, GangOwner, PodGroup, PodGroupApi, rule};
 
 /// The `PodGroup`s of the gangs of one scheduler.
 #[derive(Debug)]
@@ -43,23 +43,24 @@ impl<A: PodGroupApi> ChildKind for PodGroups<A> {
     fn desired<'r, 'a: 'r>(
         expansion: &'r GangExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodGroup<A>>> {
-        let GangExpansion { gang, scheduler, spec } = expansion;
-        let spec = spec.as_ref().filter(|_| *scheduler == A::SCHEDULER);
-        let desired = spec.map(move |spec| {
-            let desired = DesiredChild::new(gang.name_any(), move || pod_group(gang, spec));
-            match spec {
-                Ok(_) => desired,
-                Err(waiting) => desired.blocked_by(move || waiting.clone()),
+        let GangExpansion { gang, scheduler, pod_group } = expansion;
+        let pod_group = pod_group.as_ref().filter(|_| *scheduler == A::SCHEDULER);
+        let desired = pod_group.map(move |group| {
+            let desired = DesiredChild::new(group.name.as_str(), move || build::<A>(gang, group));
+            match group.blocked_by() {
+                None => desired,
+                Some(waiting) => desired.blocked_by(move || waiting.clone()),
             }
         });
         desired.into_iter()
     }
 
-    /// Compares the labels and annotations of the gang, and the fields of the desired spec. Other labels, annotations and fields stay.
+    /// Compares the labels and annotations of the gang, and the fields of the desired spec unless the API server denies changes of them.
+    /// Other labels, annotations and fields stay.
     fn patch(live: &PodGroup<A>, desired: PodGroup<A>) -> Option<Step> {
         let is_retained = |key: &str| A::RETAINED_LABELS.contains(&key) && live.labels().contains_key(key);
         let labels = desired.labels().iter().filter(|(key, _)| !is_retained(key)).collect::<BTreeMap<_, _>>();
-        let mut spec = desired.spec.clone();
+        let mut spec = if A::HAS_IMMUTABLE_SPEC { json!({}) } else { desired.spec.clone() };
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| {
                 !desired.retained_fields.contains(&field.as_str()) || live.spec.get(field).is_none()
@@ -74,10 +75,10 @@ impl<A: PodGroupApi> ChildKind for PodGroups<A> {
 }
 
 /// The desired `PodGroup`. If its spec is unknown, it is empty, so the live one stays.
-fn pod_group<A: PodGroupApi>(gang: &PodGang, spec: &Result<Value, Waiting>) -> PodGroup<A> {
-    let spec = spec.clone().unwrap_or_else(|_| json!({}));
+fn build<A: PodGroupApi>(gang: &PodGang, desired: &DesiredPodGroup) -> PodGroup<A> {
+    let spec = desired.spec.clone().unwrap_or_else(|_| json!({}));
     let metadata = ObjectMeta {
-        name: gang.metadata.name.clone(),
+        name: Some(desired.name.clone()),
         namespace: gang.metadata.namespace.clone(),
         labels: gang.metadata.labels.clone(),
         annotations: gang.metadata.annotations.clone().filter(|_| A::HAS_ANNOTATIONS),

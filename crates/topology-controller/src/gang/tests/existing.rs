@@ -12,7 +12,7 @@ const KAI: &str =
 const VOLCANO: &str = "{scheduler: volcano, cliques: {a: {min: 2}}}";
 
 /// The gang of the row with the `PodGroup` that was created for it, changed by `change`.
-fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Observed {
+pub(super) fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Observed {
     let mut observed = observed(row);
     let mut live = created(&plan::plan(&observed, at(1))).expect("a create");
     live["metadata"]["uid"] = json!("group");
@@ -24,7 +24,7 @@ fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Observed {
 }
 
 /// The patch of a live `PodGroup` that differs from the created one by `change`, without its precondition.
-fn patch<A: PodGroupApi>(row: &str, change: &Value) -> Option<Value> {
+pub(super) fn patch<A: PodGroupApi>(row: &str, change: &Value) -> Option<Value> {
     let observed = with_pod_group::<A>(row, change);
     let plan = plan::plan(&observed, at(1));
     let mut steps = plan.steps();

@@ -1,0 +1,274 @@
+//! Rows of the default scheduler: a gang has a `PodGroup` of the workload API if its annotations name one.
+
+use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC};
+use grove_api_types::names::PodGangName;
+use grove_controller::name_conflict::NameConflict;
+use grove_controller::status_throttle::StatusChange;
+
+use super::existing::{patch, with_pod_group};
+use super::*;
+use crate::gang::observed::BaseGang;
+use crate::pod_groups::{PodGroup, WorkloadApi};
+
+/// A gang of two cliques with a `PodGroup`.
+const ROW: &str = r#"{scheduler: default-scheduler, cliques: {a: {min: 2}, b: {}}, gang: {metadata: {annotations: {
+    grove.io/pod-group: llm-0-1, grove.io/pod-group-spec: '{"minCount":3}'}}}}"#;
+const SCHEDULED: &str = "True DefaultScheduler: default-scheduler schedules the PodGroup of the gang";
+
+fn annotate(observed: &mut Observed, key: &str, value: &str) {
+    observed.gang.annotations_mut().insert(key.to_owned(), value.to_owned());
+}
+
+/// The gang of the row with a base gang.
+fn scaled(mut observed: Observed, is_scheduled: bool) -> Observed {
+    observed.base_gang = Some(BaseGang { name: PodGangName::new("llm-0"), is_scheduled });
+    observed
+}
+
+/// The names of the created and of the deleted objects.
+fn writes(observed: &Observed) -> (Vec<String>, Vec<String>) {
+    let plan = plan::plan(observed, at(1));
+    let (mut created, mut deleted) = (vec![], vec![]);
+    for step in plan.steps() {
+        match step {
+            Step::Create(create) => created.push(create.target.name.clone()),
+            Step::Delete(delete) => deleted.push(delete.target.name.clone()),
+            Step::Patch(_) | Step::Adopt(_) => panic!("{plan}"),
+        }
+    }
+    (created, deleted)
+}
+
+/// The status, the reason and the message of the condition `GangScheduling`.
+fn gang_scheduling(observed: &Observed) -> String {
+    let plan = plan::plan(observed, at(1));
+    let status = status::status(observed, &plan, &ExecutionResult::default(), at(1));
+    let condition = status.conditions.iter().find(|condition| condition.type_ == "GangScheduling");
+    let condition = condition.expect("a condition");
+    format!("{} {}: {}", condition.status, condition.reason, condition.message)
+}
+
+#[test]
+fn the_spec_is_that_of_the_record() {
+    let policy = |min_count: i32| json!({ "gang": { "minCount": min_count } });
+    let mut observed = observed(ROW);
+    observed.gang.spec.priority_class_name = Some("low".to_owned());
+    for (record, expected) in [
+        (r#"{"minCount":3}"#, json!({ "schedulingPolicy": policy(3), "disruptionMode": "PodGroup" })),
+        (
+            r#"{"minCount":7,"priorityClassName":"high"}"#,
+            json!({ "schedulingPolicy": policy(7), "disruptionMode": "PodGroup", "priorityClassName": "high" }),
+        ),
+        (r#"{"minCount":0}"#, json!({ "schedulingPolicy": policy(1), "disruptionMode": "PodGroup" })),
+        ("[", json!({ "schedulingPolicy": policy(1), "disruptionMode": "PodGroup" })),
+    ] {
+        annotate(&mut observed, POD_GROUP_SPEC, record);
+        let object = created(&plan::plan(&observed, at(1))).expect("a create");
+        assert_eq!(object["spec"], expected, "{record}");
+    }
+}
+
+#[test]
+fn the_annotation_of_the_gang_is_the_name() {
+    let object = created(&plan::plan(&observed(ROW), at(1))).expect("a create");
+    assert_eq!(object["apiVersion"], "scheduling.k8s.io/v1alpha2");
+    let owner = json!({ "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "llm-0", "uid": "gang",
+        "controller": true, "blockOwnerDeletion": true });
+    let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "llm" });
+    let expected = json!({ "name": "llm-0-1", "namespace": "prod", "labels": labels, "ownerReferences": [owner] });
+    assert_eq!(object["metadata"], expected, "without the annotations of the gang");
+}
+
+#[test]
+fn a_gang_without_the_annotation_has_no_pod_group_and_a_condition_names_the_cause() {
+    let unavailable = "podgroups.scheduling.k8s.io";
+    for (availability, cause) in [
+        (
+            "Served",
+            "the gang was created without a PodGroup, which a restart of the gang (the deletion of all its cliques) changes, \
+             or the pods of its set name a schedulingGroup"
+                .to_owned(),
+        ),
+        (
+            "NotServed",
+            format!(
+                "the API server does not serve {unavailable}; enable the API scheduling.k8s.io/v1alpha2 and the feature gate \
+                 GenericWorkload"
+            ),
+        ),
+        (
+            "Forbidden",
+            format!(
+                "topology-controller must not read {unavailable}; add the component deploy/components/default-scheduler"
+            ),
+        ),
+        ("Forbidden, nativeGangs: 'off'", "nativeGangs is off".to_owned()),
+    ] {
+        let row = format!("{{scheduler: default-scheduler, availability: {availability}, cliques: {{a: {{}}}}}}");
+        let observed = observed(&row);
+        assert_eq!(text(&plan::plan(&observed, at(1))), "nothing to do\n", "{availability}");
+        let message = format!("default-scheduler schedules each pod of the gang on its own: {cause}");
+        assert_eq!(gang_scheduling(&observed), format!("False PodsScheduledIndividually: {message}"));
+    }
+}
+
+#[test]
+fn a_gang_with_the_annotation_needs_the_workload_api() {
+    for (availability, condition) in
+        [(Availability::NotServed, "False PodGroupsNotServed"), (Availability::Forbidden, "False PodGroupsForbidden")]
+    {
+        let observed = Observed { availability: Some(availability), ..observed(ROW) };
+        assert!(plan::plan(&observed, at(1)).is_empty(), "{availability:?}");
+        let actual = gang_scheduling(&observed);
+        assert_eq!(actual.split_once(':').map(|(begin, _)| begin), Some(condition));
+    }
+}
+
+#[test]
+fn a_gang_with_the_annotation_gets_its_pod_group_also_if_native_gangs_are_off() {
+    let observed = Observed { native_gangs: NativeGangs::Off, ..observed(ROW) };
+    assert!(created(&plan::plan(&observed, at(1))).is_some(), "its pods wait for it");
+}
+
+#[test]
+fn labels_are_restored_and_the_spec_is_never_patched() {
+    for change in [
+        json!({}),
+        json!({ "spec": { "schedulingPolicy": { "gang": { "minCount": 9 } }, "disruptionMode": "Pod" } }),
+        json!({ "spec": { "disruptionMode": null, "priorityClassName": "default", "priority": 5 } }),
+        json!({ "metadata": { "annotations": { "other": "x" }, "labels": { "other": "x" } } }),
+    ] {
+        assert_eq!(patch::<WorkloadApi>(ROW, &change), None, "{change}");
+    }
+    let label = "app.kubernetes.io/part-of";
+    let edited = json!({ "metadata": { "labels": { label: "other" } }, "spec": { "disruptionMode": null } });
+    let restored = json!({ "metadata": { "labels": { label: "llm" } } });
+    assert_eq!(patch::<WorkloadApi>(ROW, &edited), Some(restored));
+}
+
+#[test]
+fn a_scaled_gang_gets_its_pod_group_once_its_base_gang_is_scheduled() {
+    let mut waiting = scaled(observed(ROW), false);
+    expect![[r#"
+        wait: BaseGangNotScheduled the PodGroup of the gang is created once its base gang llm-0 is scheduled
+    "#]]
+    .assert_eq(&plan::plan(&waiting, at(1)).to_string());
+    let message = "the PodGroup of the gang is created once its base gang llm-0 is scheduled";
+    assert_eq!(gang_scheduling(&waiting), format!("False BaseGangNotScheduled: {message}"));
+
+    let planned = plan::plan(&waiting, at(1));
+    waiting.gang.status = Some(status::status(&waiting, &planned, &ExecutionResult::default(), at(1)));
+    let released = scaled(waiting, true);
+    assert_eq!(writes(&released), (vec!["llm-0-1".to_owned()], vec![]));
+    let planned = plan::plan(&released, at(2));
+    let status = status::status(&released, &planned, &ExecutionResult::default(), at(2));
+    assert_eq!(status::status_change(&released, &status), StatusChange::Progress, "the wait is no failure");
+}
+
+#[test]
+fn an_existing_pod_group_stays_if_the_base_gang_is_no_longer_scheduled() {
+    let observed = scaled(with_pod_group::<WorkloadApi>(ROW, &json!({})), false);
+    assert_eq!(plan::plan(&observed, at(1)).to_string(), "nothing to do\n");
+    assert_eq!(gang_scheduling(&observed), SCHEDULED);
+}
+
+#[test]
+fn a_pod_group_without_owner_is_adopted_before_the_base_gang_is_scheduled() {
+    let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "llm" });
+    let orphan = json!({ "metadata": { "name": "llm-0-1", "namespace": "prod", "uid": "orphan", "labels": labels } });
+    let orphan: PodGroup<WorkloadApi> = serde_json::from_value(orphan).expect("a PodGroup");
+    let mut observed = scaled(observed(ROW), false);
+    observed.name_conflicts = vec![NameConflict::with(&orphan)];
+    assert_eq!(plan::plan(&observed, at(1)).to_string(), "pod-groups: adopt PodGroup llm-0-1\n");
+}
+
+#[test]
+fn the_next_incarnation_replaces_the_pod_group_of_the_last_one() {
+    let mut observed = with_pod_group::<WorkloadApi>(ROW, &json!({}));
+    annotate(&mut observed, POD_GROUP, "llm-0-2");
+    assert_eq!(writes(&observed), (vec!["llm-0-2".to_owned()], vec!["llm-0-1".to_owned()]));
+    let waiting = scaled(observed.clone(), false);
+    assert_eq!(writes(&waiting), (vec![], vec!["llm-0-1".to_owned()]), "the scaled gang waits again");
+    observed.gang.annotations_mut().remove(POD_GROUP);
+    assert_eq!(writes(&observed), (vec![], vec!["llm-0-1".to_owned()]));
+}
+
+#[test]
+fn a_terminating_pod_group_of_the_workload_api_is_a_condition() {
+    let terminating = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    let mut observed = with_pod_group::<WorkloadApi>(ROW, &terminating);
+    assert_eq!(writes(&observed), (vec![], vec![]));
+    assert_eq!(
+        gang_scheduling(&observed),
+        "False NameTerminating: PodGroup llm-0-1 is being deleted; the pods of the gang stay in it, and the next incarnation \
+         of the gang uses another name"
+    );
+    annotate(&mut observed, POD_GROUP, "llm-0-2");
+    assert_eq!(writes(&observed), (vec!["llm-0-2".to_owned()], vec![]));
+}
+
+#[test]
+fn a_dropped_field_is_in_the_message() {
+    let dropped = |change: &Value| {
+        let row = ROW.replace(r#"{"minCount":3}"#, r#"{"minCount":3,"priorityClassName":"high"}"#);
+        gang_scheduling(&with_pod_group::<WorkloadApi>(&row, change))
+    };
+    assert_eq!(dropped(&json!({})), SCHEDULED);
+    let gate = "because its feature gate WorkloadAwarePreemption is off";
+    // The API server writes the default of a dropped mode into its responses.
+    for mode in [json!("Pod"), Value::Null] {
+        assert_eq!(
+            dropped(&json!({ "spec": { "disruptionMode": mode, "priorityClassName": null } })),
+            format!("{SCHEDULED}; the API server dropped disruptionMode and priorityClassName {gate}")
+        );
+    }
+    assert_eq!(
+        dropped(&json!({ "spec": { "priorityClassName": null } })),
+        format!("{SCHEDULED}; the API server dropped priorityClassName {gate}")
+    );
+}
+
+#[test]
+fn a_gang_that_differs_from_its_record_takes_effect_with_a_restart() {
+    let restart =
+        "the minimums or the priority of the gang have changed, which takes effect with the next restart of the gang";
+    let changed = format!("{SCHEDULED}; {restart}");
+    let mut observed = with_pod_group::<WorkloadApi>(ROW, &json!({}));
+    assert_eq!(gang_scheduling(&observed), SCHEDULED);
+    observed.gang.spec.priority_class_name = Some("high".to_owned());
+    assert_eq!(gang_scheduling(&observed), changed);
+    observed.gang.spec.priority_class_name = None;
+    observed.cliques.insert("a".to_owned(), clique("a", &json!({ "replicas": 1 })));
+    assert_eq!(gang_scheduling(&observed), changed, "a clique was scaled below its minimum");
+    observed.cliques.insert("a".to_owned(), clique("a", &json!({ "replicas": 9 })));
+    assert_eq!(gang_scheduling(&observed), SCHEDULED);
+    annotate(&mut observed, POD_GROUP_SPEC, r#"{"minCount":5}"#);
+    assert_eq!(gang_scheduling(&observed), changed);
+}
+
+#[test]
+fn a_scheduler_that_ignores_the_pod_group_is_found() {
+    let condition = |reason: &str, message: &str| {
+        let condition = json!({ "type": "PodGroupScheduled", "status": "True", "reason": reason, "message": message });
+        json!({ "status": { "conditions": [{ "type": "Other", "reason": "a", "message": "b" }, condition] } })
+    };
+    let with_scheduled_pod = |change: &Value| {
+        let mut observed = with_pod_group::<WorkloadApi>(ROW, change);
+        observed.cliques.insert("a".to_owned(), clique("a", &json!({ "min": 2, "scheduled": 1 })));
+        observed
+    };
+    assert_eq!(
+        gang_scheduling(&with_scheduled_pod(&json!({}))),
+        "False SchedulerIgnoresPodGroups: pods of the gang are scheduled, but PodGroup llm-0-1 has no condition \
+         PodGroupScheduled; enable the feature gates GenericWorkload and GangScheduling of default-scheduler"
+    );
+    for (reason, message, expected) in
+        [("Scheduled", "", "Scheduled"), ("Unschedulable", "0/3 nodes", "Unschedulable: 0/3 nodes")]
+    {
+        let expected = format!("True DefaultScheduler: default-scheduler reports: {expected}");
+        assert_eq!(gang_scheduling(&with_scheduled_pod(&condition(reason, message))), expected);
+    }
+    let mut missing = with_scheduled_pod(&json!({}));
+    missing.children = ObservedChildren::default();
+    assert_eq!(gang_scheduling(&missing), SCHEDULED, "the PodGroup is created now");
+}
