@@ -1,7 +1,9 @@
 //! The command line: all verbs, flags and environment variables.
 
 use crate::balancer::Backend;
+use crate::workload_api::WorkloadApi;
 use clap::{Parser, Subcommand};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -40,7 +42,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Show how a PodCliqueSet is deployed, scaled, repaired and deleted
+    /// Show how a PodCliqueSet is deployed, scaled, repaired and deleted; with --native-gangs, how a gang is bound as a whole
     Demo {
         /// Delete everything at the end; without this flag the cluster keeps running
         #[arg(long)]
@@ -67,6 +69,8 @@ pub(crate) enum Verb {
     /// Forward connections to the ready replicas of the webhook server, as kube-proxy does; `up` starts this verb
     #[command(hide = true)]
     Balance {
+        #[arg(long)]
+        address: IpAddr,
         #[arg(long)]
         port: u16,
         /// PORT:PROBE-PORT
@@ -95,6 +99,35 @@ pub(crate) enum Soak {
     Churn(Churn),
     /// Measure a normal set alone, and beside tenants that cause as much work as admission allows
     Hostile(Hostile),
+    /// Delete cliques and gangs, and change their sets, while the scheduler binds the gangs
+    Races(Races),
+    /// Change a PodGang whose conditions two controllers and a third client write
+    Writers(Writers),
+}
+
+/// Flags of `soak races`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Races {
+    /// Number of sets, each of which is changed once
+    #[arg(long = "races", value_name = "N", default_value_t = 100)]
+    pub(crate) count: u32,
+    /// Seed that chooses the changes and their moments
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `soak writers`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Writers {
+    /// Number of changes of the PodGang
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) rounds: u32,
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Flags of `soak fuzz`.
@@ -209,6 +242,7 @@ pub(crate) struct Admission {
 
 /// Flags of `bench scale`.
 #[derive(Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one flag")]
 pub(crate) struct Scale {
     /// Replicas of the set, each one clique of two pods; several sizes show how costs grow
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..), default_value = "500")]
@@ -225,6 +259,9 @@ pub(crate) struct Scale {
     /// Let another client list all pods twice a second during the measurements
     #[arg(long)]
     pub(crate) list_pods: bool,
+    /// Use the gang scheduling of Kubernetes, an alpha API, so that each gang has a PodGroup; the files have names of their own
+    #[arg(long)]
+    pub(crate) native: bool,
     /// Folder of the report, the CSV file and the plots [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -257,9 +294,13 @@ pub(crate) struct UpArgs {
     /// Processes of each Grove service; leader election chooses the active one [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) replicas: Option<u32>,
-    /// Enable the gang scheduling of Kubernetes, an alpha API
-    #[arg(long)]
-    pub(crate) native_gangs: bool,
+    /// Use the gang scheduling of Kubernetes, an alpha API; without MODE: on
+    #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t)]
+    pub(crate) native_gangs: WorkloadApi,
+    /// Register the webhooks in the cluster of --kubeconfig. Its API server calls this host name or IP address of this machine; all
+    /// interfaces of this machine accept connections [default: without webhooks]
+    #[arg(long, value_name = "HOST")]
+    pub(crate) webhook_host: Option<String>,
     /// Start no Grove service
     #[arg(long)]
     pub(crate) no_services: bool,

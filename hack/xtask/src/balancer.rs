@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::readiness_probe;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -30,11 +30,11 @@ impl std::str::FromStr for Backend {
 }
 
 /// Listens until the process ends.
-pub(crate) async fn run(port: u16, backends: &[Backend]) -> Result<()> {
+pub(crate) async fn run(address: SocketAddr, backends: &[Backend]) -> Result<()> {
     if backends.is_empty() {
         bail!("give at least one --backend");
     }
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    let listener = TcpListener::bind(address).await?;
     let backends: Arc<[_]> = backends.iter().map(|backend| (backend.port, probe(*backend))).collect();
     let next = Arc::new(AtomicUsize::new(0));
     loop {

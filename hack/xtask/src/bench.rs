@@ -7,6 +7,7 @@ pub(crate) mod machine;
 mod object_counts;
 mod phase_meter;
 mod plot;
+mod pod_group;
 mod pod_lister;
 mod recorded_objects;
 pub(crate) mod report;
@@ -18,6 +19,7 @@ mod writes;
 
 use crate::args::{Scale, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
+use crate::workload_api::WorkloadApi;
 use crate::{proc, workspace};
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::kubeconfig::client_config;
@@ -30,6 +32,9 @@ use std::os::unix::process::CommandExt;
 
 const MIN_NODES: u32 = 100;
 const REPLICAS_PER_NODE: u32 = 50;
+/// The conditions of a measurement that differ from the usual ones.
+const LISTS_PODS: &str = "Load: another client lists all pods twice a second";
+const NATIVE: &str = "Native gangs: each gang has a PodGroup, and the default scheduler binds its pods together";
 
 /// One repetition with one size.
 #[derive(Clone, Copy)]
@@ -51,17 +56,21 @@ pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
     let largest = sizes.iter().copied().max().unwrap_or_default();
     let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
     let peak = if args.double { 2 * largest } else { largest };
-    let up = UpArgs { dir: Some(dir), nodes: Some(MIN_NODES.max(peak / REPLICAS_PER_NODE)), ..UpArgs::default() };
+    let nodes = Some(MIN_NODES.max(peak / REPLICAS_PER_NODE));
+    let native_gangs = if args.native { WorkloadApi::On } else { WorkloadApi::Off };
+    let up = UpArgs { dir: Some(dir), nodes, native_gangs, ..UpArgs::default() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
         let mut conditions = machine::describe(cluster).await?;
-        conditions.extend(args.list_pods.then(|| "Load: another client lists all pods twice a second".to_owned()));
+        conditions.extend(args.list_pods.then(|| LISTS_PODS.to_owned()));
+        conditions.extend(args.native.then(|| NATIVE.to_owned()));
         let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, args);
         let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
         // A retried request would count as one slow request.
         config.default_retry = false;
         let _lister = args.list_pods.then(|| Client::try_from(config.clone()).map(PodLister::start)).transpose()?;
         let client = Client::try_from(config)?;
-        let mut bench = Bench { cluster, client, double: args.double, samples: Samples::default() };
+        let samples = Samples { native: args.native, ..Samples::default() };
+        let mut bench = Bench { cluster, client, double: args.double, samples };
         bench.run(args.repeat, &sizes, report).await
     })
     .await

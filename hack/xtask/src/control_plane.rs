@@ -4,6 +4,7 @@
 use crate::credentials;
 use crate::ports::Ports;
 use crate::processes::ProcessSpec;
+use crate::workload_api::WorkloadApi;
 use crate::workspace;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -18,19 +19,12 @@ const KWOK: &str = "kwok";
 /// The names of all ports of the control plane.
 pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 
-/// Serves the alpha API of gang scheduling.
-const GANG_API: &str = "--runtime-config=scheduling.k8s.io/v1alpha2=true";
-/// Lets the scheduler use that API.
-const GANG_FEATURES: &str =
-    "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true";
-
 /// The parts of the control plane of one dev cluster, as processes.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) binaries: &'a Path,
     pub(crate) ports: &'a Ports,
-    /// Whether the API server serves the alpha API of gang scheduling and the scheduler uses it.
-    pub(crate) native_gangs: bool,
+    pub(crate) workload_api: WorkloadApi,
 }
 
 impl ControlPlane<'_> {
@@ -57,7 +51,6 @@ impl ControlPlane<'_> {
     pub(crate) fn api_server(&self) -> Result<ProcessSpec> {
         let pki = self.dir.join("pki");
         let in_pki = |file: &str| pki.join(file).display().to_string();
-        let gangs = [GANG_API, GANG_FEATURES].into_iter().filter(|_| self.native_gangs).map(str::to_owned);
         Ok(self.process(
             API_SERVER,
             vec![
@@ -84,7 +77,7 @@ impl ControlPlane<'_> {
                 "--max-mutating-requests-inflight=600".to_owned(),
             ]
             .into_iter()
-            .chain(gangs)
+            .chain(self.workload_api.api_server_flags())
             .collect(),
         ))
     }
@@ -101,15 +94,18 @@ impl ControlPlane<'_> {
             format!("--root-ca-file={}", self.dir.join("pki/apiserver.crt").display()),
             "--use-service-account-credentials=true".to_owned(),
         ]);
+        arguments.extend(self.workload_api.controller_manager_flag());
         Ok(self.process(CONTROLLER_MANAGER, arguments))
     }
 
     fn scheduler(&self) -> Result<ProcessSpec> {
-        Ok(self.process(SCHEDULER, self.client_arguments(SCHEDULER)?))
+        let mut arguments = self.client_arguments(SCHEDULER)?;
+        arguments.extend(self.workload_api.scheduler_flag());
+        Ok(self.process(SCHEDULER, arguments))
     }
 
     fn client_arguments(&self, name: &str) -> Result<Vec<String>> {
-        let mut arguments = vec![
+        Ok(vec![
             format!("--kubeconfig={}", credentials::kubeconfig(self.dir, name).display()),
             "--leader-elect=false".to_owned(),
             "--kube-api-qps=500".to_owned(),
@@ -117,9 +113,7 @@ impl ControlPlane<'_> {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.ports.get(name)?),
             format!("--cert-dir={}", self.dir.join("pki").join(name).display()),
-        ];
-        arguments.extend(self.native_gangs.then(|| GANG_FEATURES.to_owned()));
-        Ok(arguments)
+        ])
     }
 
     fn kwok(&self) -> Result<ProcessSpec> {

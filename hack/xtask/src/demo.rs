@@ -1,11 +1,13 @@
 //! `demo`: a set is deployed, scaled, repaired and deleted on a real control plane, with every change on the screen.
 
+mod gang;
 mod readiness;
 mod screen;
 mod tree;
 
 use crate::args::{Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
+use crate::workload_api::WorkloadApi;
 use crate::{suite, workspace};
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
@@ -23,6 +25,8 @@ const NAMESPACE: &str = "grove-demo";
 /// The sets of the examples: without scaling groups, and with one.
 const SET: &str = "demo";
 const GROUPED: &str = "multinode";
+/// The example of the first one.
+const EXAMPLE: &str = "disaggregated";
 const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Changes within this time are shown together.
@@ -32,12 +36,16 @@ pub(crate) async fn run(source: &Source, args: &UpArgs, once: bool) -> Result<()
     if args.no_services {
         bail!("the demo needs the services; omit --no-services");
     }
+    let shows_gang = args.native_gangs == WorkloadApi::On;
+    let args = &if shows_gang { args_of_gang(source, args)? } else { args.clone() };
     let on_exit = if once { OnExit::Stop } else { OnExit::KeepRunning };
     with_dev_cluster(source, args, on_exit, async |cluster: &mut DevCluster| {
         let mut demo = Demo::start(cluster).await?;
-        let outcome = cluster.while_alive(demo.play()).await;
+        let play = async { if shows_gang { demo.play_gang().await } else { demo.play().await } };
+        let outcome = cluster.while_alive(play).await;
+        let (example, set) = if shows_gang { (gang::SET, gang::SET) } else { (EXAMPLE, SET) };
         let outcome = match outcome {
-            Ok(()) if !once => cluster.while_alive(demo.deploy_for_the_user()).await,
+            Ok(()) if !once => cluster.while_alive(demo.deploy_for_the_user(example, set)).await,
             other => other,
         };
         if once || outcome.is_err() {
@@ -48,6 +56,14 @@ pub(crate) async fn run(source: &Source, args: &UpArgs, once: bool) -> Result<()
         outcome
     })
     .await
+}
+
+/// The cluster of the gang that does not fit at first.
+fn args_of_gang(source: &Source, args: &UpArgs) -> Result<UpArgs> {
+    if source.kubeconfig.is_some() || args.nodes.is_some() {
+        bail!("this demo adds a simulated node; omit --kubeconfig and --nodes");
+    }
+    Ok(UpArgs { nodes: Some(gang::NODES_AT_FIRST), ..args.clone() })
 }
 
 struct Demo<'a> {
@@ -97,7 +113,7 @@ impl<'a> Demo<'a> {
         self.begin_step(
             "Apply one manifest: a set of 2 replicas. Each replica is a gang of a frontend, a prefill and a decode clique.",
         );
-        self.apply_example("disaggregated").await?;
+        self.apply_example(EXAMPLE).await?;
         self.wait_for("all pods are Ready", |objects| is_ready(objects, SET)).await?;
         self.kubectl(&["wait", "--for=condition=Available", &format!("pcs/{SET}"), "--timeout=30s"]).await
     }
@@ -173,16 +189,16 @@ impl<'a> Demo<'a> {
         self.wait_for("all objects are deleted", LiveObjects::is_empty).await
     }
 
-    async fn deploy_for_the_user(&mut self) -> Result<()> {
+    async fn deploy_for_the_user(&mut self, example: &str, set: &str) -> Result<()> {
         self.begin_step("Deploy the first set again. You can try your own commands on it.");
-        self.apply_example("disaggregated").await?;
-        self.wait_for("all pods are Ready", |objects| is_ready(objects, SET)).await?;
+        self.apply_example(example).await?;
+        self.wait_for("all pods are Ready", |objects| is_ready(objects, set)).await?;
         let (dir, kubeconfig) = (self.cluster.dir.display(), self.cluster.kubectl.kubeconfig.display());
         println!("\nThe cluster keeps running. Commands to try:\n");
         println!("  export KUBECONFIG={kubeconfig}");
         println!("  alias kubectl={dir}/kubectl   # if you have no kubectl");
         println!("  kubectl get pcs,pclq,podgang,pod -n {NAMESPACE}");
-        println!("  kubectl scale pcs/{SET} --replicas=5 -n {NAMESPACE}");
+        println!("  kubectl scale pcs/{set} --replicas=5 -n {NAMESPACE}");
         println!("  kubectl explain podcliqueset.spec");
         println!("\nThe logs are in {dir}/log. End the cluster with: cargo xtask down --dir {dir}");
         Ok(())

@@ -9,6 +9,8 @@ use crate::interrupt::interrupted;
 use crate::ports::Ports;
 use crate::processes::Processes;
 use crate::suite::{self, CONTROLLERS, WEBHOOK_SERVER};
+use crate::webhooks::{self, WebhookRoute};
+use crate::workload_api::WorkloadApi;
 use crate::{binaries, workspace};
 use anyhow::{Context, Result};
 use grove_dev_harness::kubectl::Kubectl;
@@ -23,6 +25,9 @@ pub(crate) struct DevCluster {
     pub(crate) dir: PathBuf,
     pub(crate) kubectl: Kubectl,
     pub(crate) processes: Processes,
+    /// Which parts have the workload API.
+    pub(crate) workload_api: WorkloadApi,
+    route: WebhookRoute,
     /// The names of the processes that this `cargo xtask` has started. It ends them if it fails.
     started: Vec<String>,
 }
@@ -59,9 +64,13 @@ pub(crate) async fn down(dir: &Path) -> Result<()> {
     if running.is_empty() {
         println!("nothing runs in {}", dir.display());
     } else {
+        let is_own_cluster = running.iter().any(|name| name == control_plane::API_SERVER);
+        if !is_own_cluster {
+            unregister_webhooks(&running, &Kubectl::new(&dir.join("kubectl"), dir)).await;
+        }
         end(&mut processes, &running).await?;
         println!("ended {}", running.join(", "));
-        if !running.iter().any(|name| name == control_plane::API_SERVER) {
+        if !is_own_cluster {
             println!("{LEFT_IN_CLUSTER}");
         }
     }
@@ -87,6 +96,9 @@ where
         // If another `cargo xtask` has the lock, this one ends its own processes and leaves the files.
         let lock = folder::lock(&cluster.dir);
         let started = std::mem::take(&mut cluster.started);
+        if source.kubeconfig.is_some() {
+            unregister_webhooks(&started, &cluster.kubectl).await;
+        }
         end(&mut cluster.processes, &started).await?;
         if lock.is_ok() && cluster.processes.alive().is_empty() {
             folder::remove_state(&cluster.dir)?;
@@ -100,6 +112,7 @@ where
 
 impl DevCluster {
     async fn open(source: &Source, args: &UpArgs) -> Result<Self> {
+        let route = WebhookRoute::of(source, args)?;
         let dir = workspace::dev_cluster_dir(args.dir.clone());
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         folder::claim(&dir)?;
@@ -109,7 +122,8 @@ impl DevCluster {
         };
         let processes = Processes::load(&dir)?;
         let kubectl = Kubectl::new(&program, &dir);
-        Ok(Self { dir, kubectl, processes, started: Vec::new() })
+        let workload_api = args.native_gangs;
+        Ok(Self { dir, kubectl, processes, workload_api, route, started: Vec::new() })
     }
 
     /// Starts the services again after [`DevCluster::stop_controllers`].
@@ -147,6 +161,13 @@ async fn find_kubectl(source: &Source) -> Result<PathBuf> {
             binaries::any_kubectl(source)
         }
         None => Ok(binaries::folder(source).await?.join("kubectl")),
+    }
+}
+
+/// Removes the webhooks from a cluster that `cargo xtask` did not start, before the process that answers them ends.
+async fn unregister_webhooks(ending: &[String], kubectl: &Kubectl) {
+    if ending.iter().any(|name| name == webhooks::BALANCER) {
+        webhooks::unregister(kubectl).await;
     }
 }
 

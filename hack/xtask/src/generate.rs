@@ -45,7 +45,7 @@ fn admission_policy() -> Result<String> {
     Ok(text)
 }
 
-/// The RBAC rules of each service, without those on the kinds of a scheduler.
+/// The RBAC rules of each service, without those for a scheduler.
 pub fn rules() -> [(&'static str, Vec<PolicyRule>); 4] {
     [
         (pcs_controller::NAME, pcs_controller::rbac::rules()),
@@ -55,8 +55,8 @@ pub fn rules() -> [(&'static str, Vec<PolicyRule>); 4] {
     ]
 }
 
-/// The RBAC rules of a service on the kinds of a scheduler. A component grants them, so that an installation without the scheduler
-/// does not.
+/// The RBAC rules of a service for a scheduler. A component grants them, so that an installation without the scheduler, or without its
+/// gangs, does not.
 pub struct SchedulerRules {
     /// The scheduler.
     pub scheduler: Scheduler,
@@ -66,9 +66,10 @@ pub struct SchedulerRules {
     pub rules: Vec<PolicyRule>,
 }
 
-/// The RBAC rules on the kinds of all schedulers.
+/// The RBAC rules for all schedulers.
 pub fn rules_of_schedulers() -> Vec<SchedulerRules> {
     let services = [
+        (pcs_controller::NAME, pcs_controller::rbac::rules_of_schedulers()),
         (topology_controller::NAME, topology_controller::rbac::rules_of_schedulers()),
         (webhook_server::NAME, webhook_server::rbac::rules_of_schedulers()),
     ];
@@ -116,7 +117,7 @@ fn rbac() -> BTreeMap<PathBuf, String> {
     files
 }
 
-/// The file with the RBAC rules on the kinds of a scheduler.
+/// The file with the RBAC rules for a scheduler.
 pub fn scheduler_rbac(scheduler: Scheduler) -> PathBuf {
     PathBuf::from("deploy/components").join(scheduler.name()).join("rbac.yaml")
 }

@@ -19,6 +19,7 @@ mod soak;
 mod suite;
 mod test;
 mod webhooks;
+mod workload_api;
 mod workspace;
 
 use anyhow::{Context, Result};
@@ -39,10 +40,12 @@ async fn main() -> ExitCode {
         Verb::Soak(Soak::Rotation(args)) => soak::rotation(&source, args).await,
         Verb::Soak(Soak::Churn(args)) => soak::churn(&source, args).await,
         Verb::Soak(Soak::Hostile(args)) => soak::hostile(&source, args).await,
+        Verb::Soak(Soak::Races(args)) => soak::races(&source, args).await,
+        Verb::Soak(Soak::Writers(args)) => soak::writers(&source, args).await,
         Verb::Bench(Benchmark::Admission(args)) => bench::admission::run(&source, &args).await,
         Verb::Bench(Benchmark::Scale(args)) => bench::scale(&source, &args).await,
         Verb::Generate => generate(),
-        Verb::Balance { port, backend, dir: _ } => balancer::run(port, &backend).await,
+        Verb::Balance { address, port, backend, dir: _ } => balancer::run((address, port).into(), &backend).await,
         Verb::RefreshTokens { dir } => service_accounts::refresh_loop(&dir).await,
     };
     match outcome {

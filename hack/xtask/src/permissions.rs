@@ -4,10 +4,14 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
+use grove_api_types::scheduler::GangSupport;
 use grove_dev_harness::audit_log::Event;
 use grove_runtime::rbac::PolicyRule;
 
 use crate::generate;
+
+/// The API group of the gangs of Kubernetes.
+const WORKLOAD_API: &str = "scheduling.k8s.io";
 
 /// One permission of a ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,11 +57,11 @@ impl Requests {
         }
     }
 
-    /// Rules that no request used, and requests that no rule allows.
-    pub fn violations(&self, granted: &BTreeSet<Access>) -> Vec<String> {
+    /// Rules that no request used, and requests that no rule allows. The API server may forbid the `probes`.
+    pub fn violations(&self, granted: &BTreeSet<Access>, probes: &BTreeSet<Access>) -> Vec<String> {
         let unused = granted.difference(&self.allowed).map(|access| format!("granted but never used: {access}"));
         let ungranted = self.allowed.difference(granted).map(|access| format!("allowed by another rule: {access}"));
-        let forbidden = self.forbidden.iter().map(|access| format!("forbidden: {access}"));
+        let forbidden = self.forbidden.difference(probes).map(|access| format!("forbidden: {access}"));
         unused.chain(ungranted).chain(forbidden).collect()
     }
 }
@@ -95,6 +99,15 @@ pub fn granted_to_all() -> BTreeSet<Access> {
     generate::rules().iter().flat_map(|(service, rules)| granted(service, rules)).chain(of_schedulers).collect()
 }
 
+/// The requests by which the services find out whether they may use the workload API. Most dev clusters lack the component that permits
+/// them.
+pub fn probes() -> BTreeSet<Access> {
+    let of_schedulers = generate::rules_of_schedulers();
+    let optional = of_schedulers.iter().filter(|of| of.scheduler.gang_support() == GangSupport::WorkloadApi);
+    let is_probe = |access: &Access| access.group == WORKLOAD_API && access.verb == "list";
+    optional.flat_map(|of| granted(of.service, &of.rules)).filter(is_probe).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use grove_dev_harness::audit_log;
@@ -122,7 +135,9 @@ mod tests {
     fn check(lines: &[String], faults: bool, expected: &[&str]) {
         let mut requests = Requests::default();
         requests.record(&audit_log::parse(&lines.join("\n")).unwrap(), faults);
-        assert_eq!(requests.violations(&rules()), expected);
+        let probe =
+            Access { account: "svc".into(), verb: "list".into(), group: String::new(), resource: "probed".into() };
+        assert_eq!(requests.violations(&rules(), &BTreeSet::from([probe])), expected);
     }
 
     const OURS: &str = "system:serviceaccount:grove-system:svc";
@@ -147,5 +162,16 @@ mod tests {
         ];
         check(&lines, false, &["forbidden: svc: list nodes"]);
         check(&lines, true, &[]);
+    }
+
+    #[test]
+    fn a_forbidden_probe_is_no_violation() {
+        let used = [line(OURS, "get", "pods", "allow"), line(OURS, "delete", "pods", "allow")];
+        check(&[&used[..], &[line(OURS, "list", "probed", "forbid")]].concat(), false, &[]);
+        check(
+            &[&used[..], &[line(OURS, "watch", "probed", "forbid")]].concat(),
+            false,
+            &["forbidden: svc: watch probed"],
+        );
     }
 }

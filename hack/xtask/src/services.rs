@@ -3,10 +3,12 @@
 use crate::ports::Ports;
 use crate::processes::{ProcessSpec, Processes};
 use crate::suite::{Replica, SERVICES};
+use crate::webhooks::WebhookRoute;
+use crate::workload_api::WorkloadApi;
 use crate::{service_accounts, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers};
-use grove_api_types::scheduler::Scheduler;
+use grove_api_types::scheduler::{GangSupport, Scheduler};
 use grove_dev_harness::kubectl::Kubectl;
 use grove_dev_harness::readiness_probe;
 use std::collections::BTreeSet;
@@ -37,9 +39,14 @@ pub(crate) async fn build() -> Result<()> {
     Ok(())
 }
 
-/// The namespace, the configuration, the ServiceAccounts, the RBAC rules and the webhook configurations. The API server calls
-/// the webhooks at the port `balancer`; without that port the webhooks are left out.
-pub(crate) async fn manifests(kubectl: &Kubectl, config: Option<&Path>, balancer: Option<u16>) -> Result<String> {
+/// The namespace, the configuration, the ServiceAccounts, the RBAC rules and the webhook configurations. The API server calls the
+/// webhooks by the route and the port.
+pub(crate) async fn manifests(
+    kubectl: &Kubectl,
+    config: Option<&Path>,
+    (route, port): (&WebhookRoute, u16),
+    workload_api: WorkloadApi,
+) -> Result<String> {
     let mut rendered = String::new();
     for base in ["common"].into_iter().chain(SERVICES) {
         let folder = workspace::root().join("deploy/base").join(base);
@@ -47,16 +54,19 @@ pub(crate) async fn manifests(kubectl: &Kubectl, config: Option<&Path>, balancer
         rendered += "\n---\n";
     }
     let configuration = configuration(config)?;
-    let authorizer = balancer.map(|_| webhooks::authorizer_manifest(&configuration)).transpose()?.flatten();
-    rendered += &authorizer.unwrap_or_default();
-    for scheduler in configured_schedulers(&configuration) {
+    if *route != WebhookRoute::Unreachable {
+        rendered += &webhooks::authorizer_manifest(&configuration)?.unwrap_or_default();
+    }
+    let is_permitted =
+        |scheduler: &Scheduler| workload_api.is_permitted() || scheduler.gang_support() != GangSupport::WorkloadApi;
+    for scheduler in configured_schedulers(&configuration).filter(is_permitted) {
         let file = workspace::root().join(generate::scheduler_rbac(scheduler));
         rendered += "\n---\n";
         rendered += &std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     }
     let mut all = String::new();
     for manifest in rendered.split("\n---\n").filter(|manifest| !manifest.trim().is_empty()) {
-        if let Some(adapted) = webhooks::adapt_manifest(manifest, balancer)? {
+        if let Some(adapted) = webhooks::adapt_manifest(manifest, route, port)? {
             all += "\n---\n";
             all += &adapted;
         }
@@ -94,8 +104,8 @@ fn default_configuration() -> Result<String> {
     text.map(str::to_owned).with_context(|| format!("{} has no config.yaml", file.display()))
 }
 
-/// The process of one replica.
-pub(crate) fn process(dir: &Path, ports: &Ports, replica: Replica) -> Result<ProcessSpec> {
+/// The process of one replica. The API server calls the webhooks by the route.
+pub(crate) fn process(dir: &Path, ports: &Ports, replica: Replica, route: &WebhookRoute) -> Result<ProcessSpec> {
     let kubeconfig = service_accounts::folder(dir, replica.service).join("kubeconfig");
     let config = dir.join("config.yaml");
     let mut arguments = vec![
@@ -111,7 +121,7 @@ pub(crate) fn process(dir: &Path, ports: &Ports, replica: Replica) -> Result<Pro
         format!("127.0.0.1:{}", ports.get(&replica.metrics_port())?),
     ];
     if replica.serves_webhooks() {
-        arguments.extend(webhooks::flags(ports, replica)?);
+        arguments.extend(webhooks::flags(ports, replica, route)?);
     }
     let program = workspace::binary(replica.service)?;
     Ok(ProcessSpec { name: replica.name(), program, arguments, inputs: vec![kubeconfig, config] })

@@ -1,6 +1,6 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Churn, Fuzz, Hostile, Kills, Rotation, Source};
+use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, Source, Writers};
 use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
@@ -41,6 +41,18 @@ pub(crate) async fn rotation(source: &Source, args: Rotation) -> Result<()> {
 pub(crate) async fn churn(source: &Source, args: Churn) -> Result<()> {
     let variables = vec![("GROVE_SOAK_ROUNDS", args.rounds.to_string())];
     run(source, args.dir, ("the_heap_does_not_grow_in_many_rounds", variables)).await
+}
+
+/// Changes sets while the scheduler binds their gangs. Each `test` runs a short series with the same code.
+pub(crate) async fn races(source: &Source, args: Races) -> Result<()> {
+    let variables = vec![("GROVE_SOAK_RACES", args.count.to_string()), ("GROVE_SOAK_SEED", args.seed.to_string())];
+    run(source, args.dir, ("many_races_against_binding_end_in_one_incarnation", variables)).await
+}
+
+/// Lets several writers write the conditions of one `PodGang`. Each `test` runs a short series with the same code.
+pub(crate) async fn writers(source: &Source, args: Writers) -> Result<()> {
+    let variables = vec![("GROVE_SOAK_ROUNDS", args.rounds.to_string())];
+    run(source, args.dir, ("no_condition_is_lost_in_many_rounds", variables)).await
 }
 
 /// Measures a normal set beside hostile tenants, and writes the report, also if a threshold is not met.

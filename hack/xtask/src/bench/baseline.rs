@@ -1,7 +1,7 @@
 //! The baseline: a plain kube client creates and deletes the objects that the services create, with the controllers stopped.
 
 use super::Round;
-use super::object_counts::{Counts, ObjectCounts};
+use super::object_counts::ObjectCounts;
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::{KindObjects, RecordedObjects, Uids, set_owner_uids};
 use super::samples::{Phase, SampleKey, Samples, Variant};
@@ -25,7 +25,7 @@ pub(super) async fn run(
     samples: &mut Samples,
 ) -> Result<()> {
     cluster.stop_controllers().await?;
-    let counts = ObjectCounts::start(client).await;
+    let counts = ObjectCounts::start(client, cluster.workload_api.is_served()).await;
     counts.wait_until_empty().await?;
     let baseline = Baseline { cluster, counts, round, client: client.clone() };
     cluster.while_alive(baseline.measure(recorded, samples)).await
@@ -43,14 +43,10 @@ impl Baseline<'_> {
         let replicas = self.round.replicas;
         let (deployed, surplus) = recorded.clone().split_at(replicas);
         let created = self.deploy(deployed, samples).await?;
-        if !surplus.pods.objects.is_empty() {
+        if !surplus.is_empty() {
             let surplus = self.double(surplus, &uids(&created), samples).await?;
             delete(surplus).await?;
-            let is_deployed = |counts: &Counts| {
-                let [services, gangs, cliques] = [counts.services, counts.gangs, counts.cliques];
-                counts.pods == replicas * PODS_PER_REPLICA && [services, gangs, cliques] == [replicas; 3]
-            };
-            self.counts.wait_for("all surplus objects are deleted", is_deployed).await?;
+            self.counts.wait_until_surplus_is_deleted(replicas).await?;
         }
         let meter = self.meter(Phase::Delete)?;
         delete(created).await?;
@@ -60,7 +56,7 @@ impl Baseline<'_> {
 
     /// Creates all objects, and returns them in the order of their creation.
     async fn deploy(&self, recorded: RecordedObjects, samples: &mut Samples) -> Result<Vec<StoredObject>> {
-        let RecordedObjects { children, pods } = recorded;
+        let RecordedObjects { children, grandchildren } = recorded;
         let set = set(self.round.replicas)?;
         let meter = self.meter(Phase::Deploy)?;
         let sets = KindObjects {
@@ -68,7 +64,7 @@ impl Baseline<'_> {
             objects: vec![serde_json::from_value(serde_json::to_value(set)?)?],
         };
         let mut created = Vec::new();
-        for stage in [vec![sets], children, vec![pods]] {
+        for stage in [vec![sets], children, grandchildren] {
             created.extend(self.create(stage, &uids(&created)).await?);
         }
         self.measure_growth(self.round.replicas, meter, samples).await?;
@@ -77,12 +73,12 @@ impl Baseline<'_> {
 
     /// Creates the objects of further replicas, as many as there are. Returns them in the order of their creation.
     async fn double(&self, surplus: RecordedObjects, uids: &Uids, samples: &mut Samples) -> Result<Vec<StoredObject>> {
-        let RecordedObjects { children, pods } = surplus;
+        let RecordedObjects { children, grandchildren } = surplus;
         let meter = self.meter(Phase::Double)?;
         let mut created = self.create(children, uids).await?;
         let mut uids = uids.clone();
         uids.extend(self::uids(&created));
-        created.extend(self.create(vec![pods], &uids).await?);
+        created.extend(self.create(grandchildren, &uids).await?);
         self.measure_growth(2 * self.round.replicas, meter, samples).await?;
         Ok(created)
     }

@@ -43,7 +43,7 @@ pub(super) async fn record(cluster: &mut DevCluster, client: &Client, replicas: 
     let grove = start(cluster, client, Round { replicas, repetition: 0 }).await?;
     let phases = async {
         grove.deploy(&mut discarded).await?;
-        let recorded = Box::pin(RecordedObjects::read(client)).await?;
+        let recorded = Box::pin(RecordedObjects::read(client, grove.cluster.workload_api.is_served())).await?;
         grove.delete(&mut discarded).await?;
         Ok(recorded)
     };
@@ -55,7 +55,7 @@ pub(super) async fn record(cluster: &mut DevCluster, client: &Client, replicas: 
 async fn start<'a>(cluster: &'a mut DevCluster, client: &Client, round: Round) -> Result<Grove<'a>> {
     cluster.stop_controllers().await?;
     cluster.resume_services(&UpArgs::default()).await?;
-    let counts = ObjectCounts::start(client).await;
+    let counts = ObjectCounts::start(client, cluster.workload_api.is_served()).await;
     counts.wait_until_empty().await?;
     Ok(Grove { cluster, counts, round, sets: Api::namespaced(client.clone(), NAMESPACE) })
 }
@@ -85,9 +85,7 @@ impl Grove<'_> {
         let pods = replicas * PODS_PER_REPLICA;
         let deleted = self.counts.wait_for("the surplus pods are deleted", |counts| counts.pods == pods).await?;
         meter.reached(samples, "pods deleted", deleted);
-        let is_exact =
-            |counts: &Counts| counts.pods == pods && [counts.services, counts.gangs, counts.cliques] == [replicas; 3];
-        let deleted = self.counts.wait_for("all surplus objects are deleted", is_exact).await?;
+        let deleted = self.counts.wait_until_surplus_is_deleted(replicas).await?;
         meter.reached(samples, "all deleted", deleted);
         meter.finish(&self.counts, samples).await
     }

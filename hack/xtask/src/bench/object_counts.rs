@@ -1,6 +1,7 @@
 //! Counts the objects of the benchmark's namespace, from watches of the benchmark's own, with the time of each change.
 
-use super::workload::NAMESPACE;
+use super::pod_group::PodGroup;
+use super::workload::{NAMESPACE, PODS_PER_REPLICA};
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
@@ -29,6 +30,8 @@ pub(super) struct Counts {
     pub(super) gangs: u32,
     /// Gangs whose status has the phase Running.
     pub(super) gangs_running: u32,
+    /// The `PodGroup`s of the gangs, also terminating ones.
+    pub(super) pod_groups: u32,
     pub(super) cliques: u32,
     /// Cliques whose status counts all pods as ready.
     pub(super) cliques_ready: u32,
@@ -39,7 +42,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn objects(&self) -> u32 {
-        self.sets + self.services + self.gangs + self.cliques + self.pods
+        self.sets + self.services + self.gangs + self.pod_groups + self.cliques + self.pods
     }
 }
 
@@ -48,6 +51,8 @@ pub(super) type Timeline = Vec<(Instant, Counts)>;
 
 /// Watches the benchmark's namespace until it is dropped.
 pub(super) struct ObjectCounts {
+    /// Whether each gang has a `PodGroup`.
+    has_pod_groups: bool,
     counts: watch::Receiver<(Instant, Counts)>,
     timeline: Arc<Mutex<Timeline>>,
     task: tokio::task::JoinHandle<()>,
@@ -60,9 +65,10 @@ impl Drop for ObjectCounts {
 }
 
 impl ObjectCounts {
-    /// Starts the watches, and returns when the counts contain all existing objects.
-    pub(super) async fn start(client: &Client) -> Self {
-        let kinds = SelectAll::from_iter([
+    /// Starts the watches, and returns when the counts contain all existing objects. The API server serves `PodGroup`s if
+    /// `has_pod_groups` is true.
+    pub(super) async fn start(client: &Client, has_pod_groups: bool) -> Self {
+        let mut kinds = SelectAll::from_iter([
             contributions(client, |pod: &Pod| Counts {
                 pods: 1,
                 pods_ready: u32::from(is_ready(pod) && !is_terminating(pod)),
@@ -87,6 +93,9 @@ impl ObjectCounts {
                 ..Counts::default()
             }),
         ]);
+        if has_pod_groups {
+            kinds.push(contributions(client, |_: &PodGroup| Counts { pod_groups: 1, ..Counts::default() }));
+        }
         let unlisted = kinds.len();
         let (sender, counts) = watch::channel((Instant::now(), Counts::default()));
         let (listed, mut lists) = watch::channel(0);
@@ -94,7 +103,7 @@ impl ObjectCounts {
         let task = tokio::spawn(count(kinds, sender, Arc::clone(&timeline), listed));
         // The sender outlives this call, so the wait ends only with the lists.
         _ = lists.wait_for(|lists| *lists == unlisted).await;
-        Self { counts, timeline, task }
+        Self { has_pod_groups, counts, timeline, task }
     }
 
     /// Waits until `reached` is true, and returns the time at which it became true.
@@ -107,6 +116,18 @@ impl ObjectCounts {
         let timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
         let first = timeline.iter().find(|(_, counts)| reached(counts));
         Ok(first.map_or(latest, |(at, _)| *at))
+    }
+
+    /// Waits until there are only the objects of this many replicas.
+    pub(super) async fn wait_until_surplus_is_deleted(&self, replicas: u32) -> Result<Instant> {
+        let pod_groups = if self.has_pod_groups { replicas } else { 0 };
+        let is_exact = |counts: &Counts| {
+            let [services, gangs, cliques] = [counts.services, counts.gangs, counts.cliques];
+            counts.pods == replicas * PODS_PER_REPLICA
+                && counts.pod_groups == pod_groups
+                && [services, gangs, cliques] == [replicas; 3]
+        };
+        self.wait_for("all surplus objects are deleted", is_exact).await
     }
 
     /// Waits until the namespace has no object of a set.
@@ -177,6 +198,7 @@ fn replaced(sum: Counts, old: Counts, new: Counts) -> Counts {
         services: change(sum.services, old.services, new.services),
         gangs: change(sum.gangs, old.gangs, new.gangs),
         gangs_running: change(sum.gangs_running, old.gangs_running, new.gangs_running),
+        pod_groups: change(sum.pod_groups, old.pod_groups, new.pod_groups),
         cliques: change(sum.cliques, old.cliques, new.cliques),
         cliques_ready: change(sum.cliques_ready, old.cliques_ready, new.cliques_ready),
         pods: change(sum.pods, old.pods, new.pods),

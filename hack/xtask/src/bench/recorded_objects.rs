@@ -1,7 +1,8 @@
 //! The objects that the services create for the benchmark's set, as plain JSON that another client can create again.
 
+use super::pod_group::PodGroup;
 use super::workload::{NAMESPACE, SET};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -44,26 +45,44 @@ pub(super) struct KindObjects {
     pub(super) objects: Vec<DynamicObject>,
 }
 
-/// The objects of a set, without the set: first the direct children, then the pods.
+/// The objects of a set, without the set.
 #[derive(Clone)]
 pub(super) struct RecordedObjects {
+    /// The direct children of the set.
     pub(super) children: Vec<KindObjects>,
-    pub(super) pods: KindObjects,
+    /// The children of these: the `PodGroup`s, if gangs have them, and then the pods.
+    pub(super) grandchildren: Vec<KindObjects>,
 }
 
 impl RecordedObjects {
-    /// Reads the objects in the benchmark's namespace.
-    pub(super) async fn read(client: &Client) -> Result<Self> {
+    /// Reads the objects in the benchmark's namespace. Each gang has a `PodGroup` if `has_pod_groups` is true.
+    pub(super) async fn read(client: &Client, has_pod_groups: bool) -> Result<Self> {
         let services = read::<Service>(client, without_service_defaults);
         let gangs = read::<PodGang>(client, without_pod_references);
         let cliques = read::<PodClique>(client, |_| {});
         let pods = read::<Pod>(client, without_pod_defaults);
-        let (services, gangs, cliques, pods) = tokio::try_join!(services, gangs, cliques, pods)?;
-        Ok(Self { children: vec![services, gangs, cliques], pods })
+        let pod_groups = async {
+            if !has_pod_groups {
+                return Ok(None);
+            }
+            read::<PodGroup>(client, without_pod_group_defaults).await.map(Some)
+        };
+        let (services, gangs, cliques, pods, pod_groups) =
+            tokio::try_join!(services, gangs, cliques, pods, pod_groups)?;
+        if let Some(groups) = &pod_groups
+            && groups.objects.len() != gangs.objects.len()
+        {
+            bail!("{} gangs have {} PodGroups", gangs.objects.len(), groups.objects.len());
+        }
+        let grandchildren = pod_groups.into_iter().chain([pods]).collect();
+        Ok(Self { children: vec![services, gangs, cliques], grandchildren })
     }
-}
 
-impl RecordedObjects {
+    /// Whether there are no objects.
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.iter().chain(&self.grandchildren).all(|kind| kind.objects.is_empty())
+    }
+
     /// The objects of the first `replicas` replicas, and those of the other ones.
     pub(super) fn split_at(self, replicas: u32) -> (Self, Self) {
         let is_first = |object: &DynamicObject| replica(&object.name_any()).is_some_and(|index| index < replicas);
@@ -72,9 +91,12 @@ impl RecordedObjects {
             let of = |objects| KindObjects { resource: resource.clone(), objects };
             (of(first), of(others))
         };
-        let (first_pods, other_pods) = split(self.pods);
         let (first, others) = self.children.into_iter().map(split).unzip();
-        (Self { children: first, pods: first_pods }, Self { children: others, pods: other_pods })
+        let (first_grandchildren, other_grandchildren) = self.grandchildren.into_iter().map(split).unzip();
+        (
+            Self { children: first, grandchildren: first_grandchildren },
+            Self { children: others, grandchildren: other_grandchildren },
+        )
     }
 }
 
@@ -118,6 +140,11 @@ fn without_pod_references(spec: &mut Map<String, Value>) {
     for group in spec.get_mut("podgroups").and_then(Value::as_array_mut).into_iter().flatten() {
         group["podReferences"] = Value::Array(Vec::new());
     }
+}
+
+/// The API server sets the number from the name of the priority class.
+fn without_pod_group_defaults(spec: &mut Map<String, Value>) {
+    spec.remove("priority");
 }
 
 fn without_pod_defaults(spec: &mut Map<String, Value>) {
@@ -180,7 +207,12 @@ mod tests {
 
     #[test]
     fn the_name_of_an_object_contains_its_replica() {
-        for (name, index) in [("scale-7", Some(7)), ("scale-12-worker-x2b4d", Some(12)), ("other-7", None)] {
+        for (name, index) in [
+            ("scale-7", Some(7)),
+            ("scale-7-1700000000000", Some(7)),
+            ("scale-12-worker-x2b4d", Some(12)),
+            ("other-7", None),
+        ] {
             assert_eq!(replica(name), index, "{name}");
         }
     }

@@ -15,11 +15,18 @@ const BEGIN: &str = "<!-- figures -->";
 const END: &str = "<!-- end of figures -->";
 /// How the names of figures end that count from the time when the last pod became Ready.
 const AFTER_READY: [&str; 2] = ["after last Ready pod s", "after last Ready pod"];
+/// The resources of which a native report counts the writes per gang.
+const OF_NATIVE_GANGS: [&str; 3] = ["podgroups", "podgroups/status", "podgangs/status"];
 
 /// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
 pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, args: &Scale) -> Result<()> {
     let folder = folder(args.out.as_ref())?;
-    let name = if samples.sizes().len() > 1 { "growth" } else { "scale" };
+    let name = match (samples.native, samples.sizes().len() > 1) {
+        (false, false) => "scale",
+        (false, true) => "growth",
+        (true, false) => "native",
+        (true, true) => "native-growth",
+    };
     let plots = plot::draw(samples, &folder, name)?;
     let text = text(samples, conditions, rounds, &plots);
     println!("\n{text}");
@@ -68,6 +75,9 @@ fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String])
         text += &status_delays(samples, replicas);
         text += &usage(samples, replicas);
         text += &writes(samples, replicas);
+    }
+    for &replicas in sizes.iter().filter(|_| samples.native) {
+        text += &writes_per_gang(samples, replicas);
     }
     for &replicas in sizes.iter().filter(|&&replicas| sizes.len() == 1 || thresholds::SIZES.contains(&replicas)) {
         _ = writeln!(text, "Thresholds at {replicas} replicas:\n");
@@ -149,8 +159,7 @@ fn writes(samples: &Samples, replicas: u32) -> String {
     text += "| phase | account | verb | resource | outcome | Grove | baseline |\n|---|---|---|---|---|---:|---:|\n";
     for phase in Phase::ALL {
         for figure in samples.figures(phase) {
-            let words: Vec<&str> = figure.split(' ').collect();
-            let [outcome @ ("accepted" | "rejected"), account, verb, resource] = words[..] else { continue };
+            let Some([outcome, account, verb, resource]) = write_of(figure) else { continue };
             let of = |variant| {
                 samples.median(replicas, variant, phase, figure).map_or_else(String::new, |n| format!("{n:.0}"))
             };
@@ -160,6 +169,45 @@ fn writes(samples: &Samples, replicas: u32) -> String {
         }
     }
     text + "\n"
+}
+
+/// Outcome, account, verb and resource, if the figure counts writes.
+fn write_of(figure: &str) -> Option<[&str; 4]> {
+    let words: Vec<&str> = figure.split(' ').collect();
+    <[&str; 4]>::try_from(words).ok().filter(|[outcome, ..]| ["accepted", "rejected"].contains(outcome))
+}
+
+/// The writes on the objects through which native gangs are scheduled, accepted and rejected ones, divided by the number of gangs that
+/// the phase creates or deletes.
+fn writes_per_gang(samples: &Samples, replicas: u32) -> String {
+    let mut text = format!("Writes per gang at {replicas} replicas, from the audit log:\n\n");
+    text += "| phase | resource | controllers of Grove | all accounts, Grove | all accounts, baseline |\n";
+    text += "|---|---|---:|---:|---:|\n";
+    let is_measured = |phase: &Phase| !samples.rounds(replicas, Variant::Grove, *phase).is_empty();
+    for phase in Phase::ALL.into_iter().filter(is_measured) {
+        for resource in OF_NATIVE_GANGS {
+            let by_controllers =
+                |figure: &str| thresholds::controller_write(figure).is_some_and(|(_, of)| of == resource);
+            let by_all = |figure: &str| write_of(figure).is_some_and(|[.., of]| of == resource);
+            let controllers = per_gang(samples, (replicas, phase), Variant::Grove, by_controllers);
+            let grove = per_gang(samples, (replicas, phase), Variant::Grove, by_all);
+            let baseline = per_gang(samples, (replicas, phase), Variant::Baseline, by_all);
+            _ = writeln!(text, "| {} | {resource} | {controllers} | {grove} | {baseline} |", phase.name());
+        }
+    }
+    text + "\n"
+}
+
+/// The chosen writes of a phase per gang; blank if the phase was not measured.
+fn per_gang(
+    samples: &Samples,
+    (replicas, phase): (u32, Phase),
+    variant: Variant,
+    chosen: impl Fn(&str) -> bool,
+) -> String {
+    let is_measured = !samples.rounds(replicas, variant, phase).is_empty();
+    let gangs = f64::from(phase.changed_replicas(replicas));
+    or_blank(is_measured.then(|| samples.sum(replicas, variant, phase, chosen) / gangs))
 }
 
 fn growth(samples: &Samples, sizes: &[u32]) -> String {
@@ -183,7 +231,8 @@ fn growth(samples: &Samples, sizes: &[u32]) -> String {
         let pods = f64::from(replicas * PODS_PER_REPLICA);
         let ratio = |phase, figure| or_blank(samples.ratio(replicas, phase, figure));
         let seconds = |phase, figure| or_blank(samples.median(replicas, Variant::Grove, phase, figure));
-        let writes = thresholds::other_writes(samples, replicas) + f64::from(replicas * (3 + PODS_PER_REPLICA));
+        let creates = f64::from(replicas * thresholds::objects_per_replica(samples));
+        let writes = thresholds::other_writes(samples, replicas) + creates;
         let cells = [
             replicas.to_string(),
             ratio(Phase::Deploy, "created s"),
@@ -220,7 +269,9 @@ fn csv(samples: &Samples) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::replace_figures;
+    use super::{Phase, Samples, Variant, replace_figures, writes_per_gang};
+    use crate::bench::Round;
+    use crate::bench::samples::SampleKey;
 
     #[test]
     fn the_text_around_the_figures_stays() {
@@ -228,5 +279,30 @@ mod tests {
         let renewed = replace_figures(page, "new\n");
         assert_eq!(renewed, page.replace("old", "new"));
         assert_eq!(replace_figures("words\n", "new\n"), "words\n<!-- figures -->\nnew\n<!-- end of figures -->\n");
+    }
+
+    #[test]
+    fn the_writes_per_gang_are_those_of_all_accounts() {
+        let mut samples = Samples { native: true, ..Samples::default() };
+        let round = Round { replicas: 4, repetition: 1 };
+        for (phase, figure, value) in [
+            (Phase::Deploy, "accepted topology-controller create podgroups", 4.0),
+            (Phase::Deploy, "rejected topology-controller create podgroups", 2.0),
+            (Phase::Deploy, "accepted kube-scheduler patch podgroups/status", 4.0),
+            (Phase::Deploy, "accepted topology-controller patch podgangs/status", 6.0),
+            (Phase::ScaleIn, "accepted topology-controller delete podgroups", 2.0),
+        ] {
+            samples.add(SampleKey { round, variant: Variant::Grove, phase }, figure, value);
+        }
+        let text = writes_per_gang(&samples, 4);
+        for row in [
+            "| deploy | podgroups | 1.50 | 1.50 |  |\n",
+            "| deploy | podgroups/status | 0.00 | 1.00 |  |\n",
+            "| deploy | podgangs/status | 1.50 | 1.50 |  |\n",
+            "| scale-in | podgroups | 1.00 | 1.00 |  |\n",
+        ] {
+            assert!(text.contains(row), "{row} is not in {text}");
+        }
+        assert!(!text.contains("scale-out"), "{text}");
     }
 }

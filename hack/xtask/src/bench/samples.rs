@@ -45,6 +45,14 @@ impl Phase {
             Self::Delete => "delete",
         }
     }
+
+    /// How many replicas the phase creates or deletes, if the full size is `replicas`.
+    pub(super) fn changed_replicas(self, replicas: u32) -> u32 {
+        match self {
+            Self::Deploy | Self::Double | Self::Delete => replicas,
+            Self::ScaleIn | Self::ScaleOut => replicas - replicas / 2,
+        }
+    }
 }
 
 /// The round, the variant and the phase of a figure.
@@ -79,6 +87,8 @@ pub(super) struct Curve {
 
 #[derive(Default)]
 pub(super) struct Samples {
+    /// Whether each gang has a `PodGroup`.
+    pub(super) native: bool,
     pub(super) all: Vec<Sample>,
     pub(super) curves: Vec<Curve>,
 }
@@ -137,7 +147,8 @@ impl Samples {
 
     /// The sum of all figures of one round that `chosen` accepts by name.
     pub(super) fn sum_of_round(&self, key: SampleKey, chosen: impl Fn(&str) -> bool) -> f64 {
-        self.of_key(key).filter(|sample| chosen(&sample.figure)).map(|sample| sample.value).sum()
+        // `sum` of no values is -0.0.
+        self.of_key(key).filter(|sample| chosen(&sample.figure)).fold(0.0, |sum, sample| sum + sample.value)
     }
 
     /// The median over the rounds of the ratio Grove / baseline. Each ratio is of one round, so it is valid even if the speed of

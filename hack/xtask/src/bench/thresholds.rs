@@ -12,6 +12,9 @@ const SMALL: u32 = SIZES[0];
 /// The kinds that the services create for a set, by their plurals, and the number of objects per replica.
 const CHILDREN: [(&str, u32); 4] = [("services", 1), ("podgangs", 1), ("podcliques", 1), ("pods", PODS_PER_REPLICA)];
 
+/// The kind that they also create for native gangs.
+const NATIVE_CHILD: (&str, u32) = ("podgroups", 1);
+
 /// One threshold and the measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Threshold {
@@ -83,8 +86,18 @@ pub(super) fn other_writes(samples: &Samples, replicas: u32) -> f64 {
 /// Accepted creates of children.
 fn creates(samples: &Samples, replicas: u32) -> f64 {
     samples.sum(replicas, Variant::Grove, Phase::Deploy, |figure| {
-        figure.starts_with("accepted ") && CHILDREN.iter().any(|(kind, _)| is_create(figure, kind))
+        figure.starts_with("accepted ") && children(samples).any(|(kind, _)| is_create(figure, kind))
     })
+}
+
+/// The kinds that the services create, and the number of objects per replica.
+fn children(samples: &Samples) -> impl Iterator<Item = (&'static str, u32)> {
+    CHILDREN.into_iter().chain(samples.native.then_some(NATIVE_CHILD))
+}
+
+/// How many objects the services create for each replica.
+pub(super) fn objects_per_replica(samples: &Samples) -> u32 {
+    children(samples).map(|(_, per_replica)| per_replica).sum()
 }
 
 /// Objects that are missing, were created twice, or were rejected. The differences are counted per kind, so that a missing
@@ -100,7 +113,7 @@ fn wrong_creates(samples: &Samples, replicas: u32) -> f64 {
             let expected = f64::from(replicas * per_replica);
             (count(round, "accepted ", kind) - expected).abs() + count(round, "rejected ", kind)
         };
-        CHILDREN.into_iter().map(of_kind).sum()
+        children(samples).map(of_kind).sum()
     };
     let rounds = samples.rounds(replicas, Variant::Grove, Phase::Deploy).into_iter();
     rounds.map(|repetition| of_round(Round { replicas, repetition })).reduce(f64::max).unwrap_or(f64::INFINITY)
@@ -111,7 +124,7 @@ fn is_create(figure: &str, kind: &str) -> bool {
 }
 
 /// Verb and resource, if the figure counts writes of a controller.
-fn controller_write(figure: &str) -> Option<(&str, &str)> {
+pub(super) fn controller_write(figure: &str) -> Option<(&str, &str)> {
     let mut words = figure.split(' ');
     let counts_writes = matches!(words.next(), Some("accepted" | "rejected"));
     let account = words.next().filter(|account| counts_writes && CONTROLLERS.contains(account));
@@ -167,6 +180,16 @@ mod tests {
         );
         assert!(thresholds[0].is_met(), "{}", thresholds[0]);
         assert_eq!(thresholds[1].to_string(), "other writes per PodClique: 4.00, at most 5.00: met");
+    }
+
+    #[test]
+    fn native_gangs_need_one_pod_group_each() {
+        let complete = [COMPLETE.as_slice(), &[("accepted topology-controller create podgroups", 1.0)]].concat();
+        for (writes, missing) in [(COMPLETE.as_slice(), 1.0), (complete.as_slice(), 0.0)] {
+            let samples = Samples { native: true, ..samples(writes) };
+            check_wrong_creates(&samples, missing);
+            assert_eq!(of(&samples, 1)[1].to_string(), "other writes per PodClique: 0.00, at most 5.00: met");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::control_plane::{self, ControlPlane};
 use crate::ports::Ports;
 use crate::processes::{EnsureOutcome, ProcessSpec, Processes};
 use crate::suite::{Replica, replicas};
+use crate::webhooks::WebhookRoute;
 use crate::{binaries, credentials, nodes, service_accounts, services, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::wait;
@@ -29,7 +30,7 @@ impl DevCluster {
         let _lock = folder::lock(&self.dir)?;
         self.remove_leftovers()?;
         let fixed = args.port.map(|port| (control_plane::API_SERVER, port));
-        let names = port_names(source, args);
+        let names = port_names(source, args, &self.route);
         let ports = Ports::choose(&self.dir, &binaries::cache(source)?, &names, fixed.as_slice())?;
         self.link_kubectl()?;
         match &source.kubeconfig {
@@ -39,8 +40,7 @@ impl DevCluster {
             }
             None => self.start_control_plane(source, args, &ports).await?,
         }
-        let balancer = ports.get(webhooks::BALANCER).ok();
-        self.apply_manifests(source, args, balancer).await?;
+        self.apply_manifests(source, args, &ports).await?;
         println!("control plane ready after {:.1} s", started.elapsed().as_secs_f64());
         if !args.no_services {
             self.start_services(args, &ports).await?;
@@ -73,7 +73,13 @@ impl DevCluster {
     }
 
     fn use_cluster(&self, kubeconfig: &Path) -> Result<()> {
-        println!("without webhooks: the API server of your cluster cannot reach processes on this machine");
+        if let WebhookRoute::Host(host) = &self.route {
+            println!("with webhooks: the API server of your cluster calls {host}");
+        } else {
+            println!(
+                "without webhooks: the API server of your cluster does not reach this machine, or give --webhook-host"
+            );
+        }
         if self.processes.is_alive(control_plane::API_SERVER) {
             bail!("{} runs a control plane of its own; give another --dir", self.dir.display());
         }
@@ -86,7 +92,7 @@ impl DevCluster {
         let binaries = binaries::folder(source).await?;
         credentials::create(&self.dir, ports.get(control_plane::API_SERVER)?)?;
         let dir = self.dir.clone();
-        let control_plane = ControlPlane { dir: &dir, binaries: &binaries, ports, native_gangs: args.native_gangs };
+        let control_plane = ControlPlane { dir: &dir, binaries: &binaries, ports, workload_api: args.native_gangs };
         self.ensure(&control_plane.etcd()?).await?;
         self.ensure(&control_plane.api_server()?).await?;
         self.while_alive(self.wait_for_api_server()).await?;
@@ -125,7 +131,7 @@ impl DevCluster {
     }
 
     /// Applies the other manifests of the dev cluster and waits until the nodes are Ready.
-    async fn apply_manifests(&self, source: &Source, args: &UpArgs, balancer: Option<u16>) -> Result<()> {
+    async fn apply_manifests(&self, source: &Source, args: &UpArgs, ports: &Ports) -> Result<()> {
         let is_own_cluster = source.kubeconfig.is_none();
         let mut manifests = String::new();
         if is_own_cluster {
@@ -133,7 +139,10 @@ impl DevCluster {
             manifests.push_str(&nodes::manifests(args.nodes.unwrap_or(DEFAULT_NODES)));
         }
         if !args.no_services {
-            manifests.push_str(&services::manifests(&self.kubectl, args.config.as_deref(), balancer).await?);
+            // Without webhooks, the balancer has no port.
+            let target = (&self.route, ports.get(webhooks::BALANCER).unwrap_or_default());
+            let config = args.config.as_deref();
+            manifests.push_str(&services::manifests(&self.kubectl, config, target, args.native_gangs).await?);
         }
         self.while_alive(async {
             if !manifests.is_empty() {
@@ -176,14 +185,14 @@ impl DevCluster {
         self.while_alive(service_accounts::issue_tokens(&self.kubectl, &self.dir)).await?;
         let dir = self.dir.clone();
         self.ensure(&service_accounts::token_refresher(&dir)?).await?;
-        // The balancer has a port if the API server can reach this machine.
-        let has_webhooks = ports.get(webhooks::BALANCER).is_ok();
+        let route = self.route.clone();
+        let has_webhooks = route != WebhookRoute::Unreachable;
         let replicas = || replicas(args.replicas()).filter(|replica| has_webhooks || !replica.serves_webhooks());
         for replica in replicas() {
-            self.ensure(&services::process(&dir, ports, replica)?).await?;
+            self.ensure(&services::process(&dir, ports, replica, &route)?).await?;
         }
         if has_webhooks {
-            self.ensure(&webhooks::balancer(&dir, ports, args.replicas())?).await?;
+            self.ensure(&webhooks::balancer(&dir, ports, args.replicas(), &route)?).await?;
         }
         for replica in replicas() {
             self.while_alive(services::wait_ready(&self.processes, ports, replica)).await?;
@@ -199,14 +208,14 @@ impl DevCluster {
     }
 }
 
-fn port_names(source: &Source, args: &UpArgs) -> Vec<String> {
+fn port_names(source: &Source, args: &UpArgs, route: &WebhookRoute) -> Vec<String> {
     let mut names = Vec::new();
     if source.kubeconfig.is_none() {
         names.extend(control_plane::PORTS.map(str::to_owned));
     }
     if !args.no_services {
         names.extend(replicas(args.replicas()).flat_map(Replica::ports));
-        if source.kubeconfig.is_none() {
+        if *route != WebhookRoute::Unreachable {
             names.push(webhooks::BALANCER.to_owned());
         }
     }
