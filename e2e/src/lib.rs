@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "support code of tests: any failure fails the test")]
 
 pub mod audit;
+pub mod binding_log;
 pub mod crash_injection;
 pub mod events;
 pub mod fixtures;
@@ -14,6 +15,7 @@ pub mod kustomize;
 pub mod metrics;
 pub mod namespace;
 pub mod namespace_state;
+pub mod native_gangs;
 pub mod normalized;
 pub mod poll;
 pub mod propagation;

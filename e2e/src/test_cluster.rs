@@ -79,6 +79,15 @@ impl TestCluster {
         self.xtask("up", &self.flags).await;
     }
 
+    /// Replaces the flags of `cargo xtask up`. The processes whose command lines change are restarted.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub async fn up_with(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        self.up().await;
+    }
+
     /// Starts all processes of the control plane that do not run, and no service.
     ///
     /// # Panics

@@ -54,7 +54,9 @@ mod it {
         mod restore;
         mod rotation;
         mod round_trip;
+        mod status_writers;
         mod steady_state;
+        mod topology_outage;
         mod unauthenticated_clients;
         mod unreadable_objects;
         mod webhook_kills;

@@ -14,7 +14,8 @@ const NAMESPACES: [&str; 3] = ["", "default", SYSTEM_NAMESPACE];
 /// The group of a resource, and its plural with the subresource.
 type Resource = (&'static str, &'static str);
 
-const PODS: [Resource; 4] = [("", "pods"), ("", "pods/exec"), ("", "pods/status"), ("", "pods/ephemeralcontainers")];
+pub(super) const PODS: [Resource; 4] =
+    [("", "pods"), ("", "pods/exec"), ("", "pods/status"), ("", "pods/ephemeralcontainers")];
 
 /// A permission as text, and whether the API server grants it to the account of the service.
 async fn review(client: &Client, service: &str, namespace: &str, verb: &str, resource: Resource) -> (String, bool) {
@@ -41,7 +42,7 @@ async fn review(client: &Client, service: &str, namespace: &str, verb: &str, res
 }
 
 /// Those of the permissions that the API server grants to the service.
-async fn granted(client: &Client, service: &str, resources: &[Resource]) -> Vec<String> {
+pub(super) async fn granted(client: &Client, service: &str, resources: &[Resource]) -> Vec<String> {
     let mut granted = Vec::new();
     for resource in resources {
         for namespace in NAMESPACES {

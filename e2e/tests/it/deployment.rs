@@ -30,7 +30,7 @@ async fn kubectl_applies_every_base() {
 }
 
 /// A base, a component, and the differences that the component makes. The test of certificates covers the component for cert-manager.
-const COMPONENTS: [(&str, &str, &[&str]); 6] = [
+const COMPONENTS: [(&str, &str, &[&str]); 7] = [
     ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"]),
     (
         "webhook-server",
@@ -59,6 +59,16 @@ const COMPONENTS: [(&str, &str, &[&str]); 6] = [
             "ValidatingAdmissionPolicyBinding/pcs-controller-children.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pcs-controller-sets.grove.io is added",
             "ValidatingAdmissionPolicyBinding/topology-controller-children.grove.io is added",
+        ],
+    ),
+    (
+        "topology-controller",
+        "default-scheduler",
+        &[
+            "ClusterRole/pcs-controller-default-scheduler is added",
+            "ClusterRole/topology-controller-default-scheduler is added",
+            "ClusterRoleBinding/pcs-controller-default-scheduler is added",
+            "ClusterRoleBinding/topology-controller-default-scheduler is added",
         ],
     ),
     (

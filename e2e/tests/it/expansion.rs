@@ -158,6 +158,11 @@ async fn the_autoscaled_example_expands_as_recorded() {
     expands_as_recorded("e2e-expand-autoscaled", examples().join("autoscaled.yaml")).await;
 }
 
+#[tokio::test]
+async fn the_training_example_expands_as_recorded() {
+    expands_as_recorded("e2e-expand-training", examples().join("training.yaml")).await;
+}
+
 #[test]
 fn every_manifest_has_an_expansion_test() {
     let tested = include_str!("expansion.rs");

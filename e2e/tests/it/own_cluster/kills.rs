@@ -167,7 +167,7 @@ pub(super) fn differences(expected: &BTreeSet<String>, state: &NamespaceState) -
 }
 
 /// A pseudorandom sequence that depends on the seed alone.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Iterator for Numbers {
     type Item = u64;
