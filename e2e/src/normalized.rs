@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::namespace_state::{NamespaceState, is_ready};
+use crate::native_gangs::named_pod_group;
 use crate::snapshot::hostname;
 use grove_api_types::deletion::is_terminating;
 
@@ -41,7 +42,8 @@ fn without_status(
     k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler { status: None, ..object }
 }
 
-/// Replacements of run-specific texts: a pod's name by its host name, a UID by the name of its object.
+/// Replacements of run-specific texts: a pod's name by its host name, a UID by the name of its object, the name of a `PodGroup` by that of
+/// its gang.
 struct Aliases(BTreeMap<String, String>);
 
 impl Aliases {
@@ -56,6 +58,8 @@ impl Aliases {
         let cliques = state.cliques.values().map(|clique| (clique.uid(), clique.name_any()));
         names
             .extend(sets.chain(groups).chain(cliques).filter_map(|(uid, name)| Some((uid?, format!("uid of {name}")))));
+        let pod_groups = state.gangs.keys().filter_map(|gang| Some((named_pod_group(state, gang)?, gang)));
+        names.extend(pod_groups.map(|(group, gang)| (group.to_owned(), format!("PodGroup of {gang}"))));
         Self(names)
     }
 
@@ -83,6 +87,7 @@ impl Aliases {
             "finalizers": pod.finalizers(),
             "subdomain": spec.subdomain,
             "gates": spec.scheduling_gates,
+            "group": spec.scheduling_group,
             "containers": containers.collect::<Vec<_>>(),
             "terminating": is_terminating(pod),
             "ready": is_ready(pod),

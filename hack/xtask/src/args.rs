@@ -213,6 +213,9 @@ pub(crate) struct Kills {
     /// Kill one of two webhook servers at a time instead of controllers; these kills do not depend on the seed
     #[arg(long)]
     pub(crate) webhooks: bool,
+    /// Kill controllers in a cluster with native gangs
+    #[arg(long, conflicts_with = "webhooks")]
+    pub(crate) native_gangs: bool,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,

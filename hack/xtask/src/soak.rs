@@ -25,7 +25,11 @@ const RULES_FACTOR: u64 = 4;
 /// Runs a long series of kills. Each `test` runs a short series with the same code.
 pub(crate) async fn kills(source: &Source, args: Kills) -> Result<()> {
     let variables = vec![("GROVE_SOAK_KILLS", args.count.to_string()), ("GROVE_SOAK_SEED", args.seed.to_string())];
-    let series = if args.webhooks { "many_webhook_server_kills" } else { "many_kills_after_a_write" };
+    let series = match &args {
+        Kills { webhooks: true, .. } => "many_webhook_server_kills",
+        Kills { native_gangs: true, .. } => "many_kills_with_native_gangs",
+        Kills { .. } => "many_kills_after_a_write",
+    };
     run(source, args.dir, (series, variables)).await
 }
 

@@ -193,11 +193,12 @@ fn choose_kill_points(numbers: &mut Numbers, count: usize, writes: usize) -> BTr
     kill_points
 }
 
-/// `cluster` is the name of the cluster and of its configuration file.
-async fn series(cluster: &str, kills: usize, seed: u64) {
+/// `cluster` is the name of the cluster, with these flags, and `config` the name of its configuration file.
+async fn series((cluster, config, flags): (&str, &str, &[&str]), kills: usize, seed: u64) {
     println!("seed {seed}, {kills} kills");
-    let config = format!("{}/tests/it/own_cluster/{cluster}.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = TestCluster::start_own_with(cluster, &["--config", &config]).await;
+    let config = format!("{}/tests/it/own_cluster/{config}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let flags = [&["--config", &config], flags].concat();
+    let cluster = TestCluster::start_own_with(cluster, &flags).await;
     let schedule = Arc::new(CrashSchedule::default());
     let mut targets = Vec::new();
     for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
@@ -224,19 +225,30 @@ async fn series(cluster: &str, kills: usize, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_kills_after_a_write_do_not_change_the_end_state() {
-    series("kills", 20, 20).await;
+    series(("kills", "kills", &[]), 20, 20).await;
 }
 
 /// The successor of a killed leader waits until the lease expires; the last write of the killed leader may arrive meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_kills_after_a_write_do_not_change_the_end_state() {
-    series("leader-kills", 3, 9).await;
+    series(("leader-kills", "leader-kills", &[]), 3, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills`"]
 async fn many_kills_after_a_write_do_not_change_the_end_state() {
+    many_kills(("kills", "kills", &[])).await;
+}
+
+/// The end state contains the `PodGroup` that each gang, clique and pod names.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long; run by `cargo xtask soak kills --native-gangs`"]
+async fn many_kills_with_native_gangs_do_not_change_the_end_state() {
+    many_kills(("native-kills", "kills", &["--native-gangs"])).await;
+}
+
+async fn many_kills(cluster: (&str, &str, &[&str])) {
     let count = |name: &str| e2e::test_cluster::required_env(name).parse::<u64>().expect("a number");
     let kills = usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number");
-    series("kills", kills, count("GROVE_SOAK_SEED")).await;
+    series(cluster, kills, count("GROVE_SOAK_SEED")).await;
 }
