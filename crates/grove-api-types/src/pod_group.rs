@@ -13,8 +13,35 @@ use crate::scheduler_v1alpha1::PodGang;
 
 /// The API group of the workload API.
 pub const GROUP: &str = "scheduling.k8s.io";
-/// The version of the workload API in Kubernetes 1.36.
-pub const VERSION: &str = "v1alpha2";
+
+/// A version of the workload API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// Kubernetes 1.36.
+    #[default]
+    V1Alpha2,
+    /// Kubernetes 1.37. It was not tried on a server.
+    V1Beta1,
+}
+
+impl ApiVersion {
+    /// The version in an `apiVersion`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1Alpha2 => "v1alpha2",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+
+    /// The version to try if the API server does not serve this one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::V1Alpha2 => Self::V1Beta1,
+            Self::V1Beta1 => Self::V1Alpha2,
+        }
+    }
+}
 
 /// The name and the immutable fields of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]

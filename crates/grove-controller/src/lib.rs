@@ -47,3 +47,4 @@ pub mod state_metrics;
 
 pub mod slim_pod;
 pub mod terminating_namespaces;
+pub mod workload_api;

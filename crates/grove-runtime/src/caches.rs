@@ -259,7 +259,7 @@ impl<K: Resource> Cache<K> {
     }
 
     fn new(
-        InformerOptions { config: _, filter, indices, sums, observers, is_optional: _ }: InformerOptions<K>,
+        InformerOptions { config: _, filter, indices, sums, observers, is_optional: _, use_other_version: _ }: InformerOptions<K>,
     ) -> Self {
         let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices).with_sums(sums)));
         let (availability, relists) = (Sender::new(Availability::Served), Sender::new(0));

@@ -72,7 +72,10 @@ impl Incarnations {
     /// Starts the informer that shows whether the API server serves the workload API, unless the configuration excludes native gangs.
     pub(crate) fn start(manager: &Manager) -> Self {
         let native_gangs = manager.config().native_gangs;
-        let options = || InformerOptions::<PodGroup>::default().with_filter(|_| false).optional();
+        let options = || {
+            let options = InformerOptions::<PodGroup>::default().with_filter(|_| false).optional();
+            options.with_other_version(pod_group::use_other_version)
+        };
         let pod_groups = (native_gangs == NativeGangs::Auto).then(|| manager.start_informer(options()));
         Self::new(native_gangs, pod_groups)
     }

@@ -33,8 +33,8 @@ pub(crate) trait PodGroupApi: Send + Sync + 'static {
     const SCHEDULER: Scheduler;
     /// The API group.
     const GROUP: &'static str;
-    /// The version.
-    const VERSION: &'static str;
+    /// Changes to the other version of the API, and returns its URL path; `None` if the API has only one version.
+    const USE_OTHER_VERSION: Option<fn() -> String> = None;
     /// Whether the `PodGroup` has the annotations of its gang, besides the labels.
     const HAS_ANNOTATIONS: bool;
     /// The reason of the warning about a gang without a `PodGroup` because [`spec`](Self::spec) is unknown.
@@ -48,6 +48,9 @@ pub(crate) trait PodGroupApi: Send + Sync + 'static {
     /// The consequence of the deletion of a `PodGroup`, for a message about a terminating one.
     const AFTER_DELETION: &'static str = "its successor is created then";
 
+    /// The version.
+    fn version() -> &'static str;
+
     /// The name of the `PodGroup` of a gang; `None` if the gang has none.
     fn name(gang: &PodGang) -> Option<String> {
         Some(gang.name_any())
@@ -58,6 +61,11 @@ pub(crate) trait PodGroupApi: Send + Sync + 'static {
 
     /// The desired spec. A null requires that a field is absent. Otherwise the reason why the gang has no `PodGroup`.
     fn spec(gang: &PodGang) -> Result<Value, Waiting>;
+
+    /// A spec in the format of the [version](Self::version).
+    fn encode(spec: Value) -> Value {
+        spec
+    }
 
     /// What the scheduler reports in the status of the `PodGroup`; `None` if it reports nothing.
     fn message(status: &Value) -> Option<String>;
@@ -148,7 +156,9 @@ impl PodGroupBackend {
             rule: rule::<A>,
             group_kind: group_kind_of::<PodGroup<A>>,
             start_informer: |informers| {
-                drop(informers.cache_with(InformerOptions::<PodGroup<A>>::default().optional()));
+                let options = InformerOptions::<PodGroup<A>>::default().optional();
+                let options = A::USE_OTHER_VERSION.into_iter().fold(options, InformerOptions::with_other_version);
+                drop(informers.cache_with(options));
             },
             availability: |informers| informers.cache::<PodGroup<A>>().availability(),
             not_served_remedy: A::not_served_remedy,

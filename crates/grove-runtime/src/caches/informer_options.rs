@@ -20,6 +20,8 @@ pub struct InformerOptions<K> {
     pub(super) sums: Vec<Sum<K>>,
     pub(super) observers: Vec<DeltaObserver<K>>,
     pub(super) is_optional: bool,
+    /// See [`InformerOptions::with_other_version`].
+    pub(super) use_other_version: Option<fn() -> String>,
 }
 
 impl<K> Debug for InformerOptions<K> {
@@ -41,7 +43,15 @@ impl<K: Resource> Default for InformerOptions<K> {
 impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
     /// The selectors, the page size and the timeout of `config` count. Lists are always consistent reads.
     fn from(config: watcher::Config) -> Self {
-        Self { config, filter: None, indices: vec![Index::OWNER], sums: vec![], observers: vec![], is_optional: false }
+        Self {
+            config,
+            filter: None,
+            indices: vec![Index::OWNER],
+            sums: vec![],
+            observers: vec![],
+            is_optional: false,
+            use_other_version: None,
+        }
     }
 }
 
@@ -74,6 +84,14 @@ impl<K> InformerOptions<K> {
     #[must_use]
     pub fn with_observer(mut self, observer: impl Fn(&Delta<K>) + Send + Sync + 'static) -> Self {
         self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// The kind has two versions. If the API server does not serve one of them, the informer calls `use_other_version`, which changes the
+    /// version of the kind in the process and returns the new URL path of the kind, and tries that one.
+    #[must_use]
+    pub fn with_other_version(mut self, use_other_version: fn() -> String) -> Self {
+        self.use_other_version = Some(use_other_version);
         self
     }
 

@@ -67,6 +67,8 @@ pub(super) struct Reflector<K> {
     config: watcher::Config,
     filter: Option<Filter<K>>,
     is_optional: bool,
+    /// See [`InformerOptions::with_other_version`].
+    use_other_version: Option<fn() -> String>,
     metrics: Metrics,
     backoff: Backoff,
     /// The resource version of the last event. `None` means that a list comes next.
@@ -143,6 +145,7 @@ where
             config: options.config.clone(),
             filter: options.filter,
             is_optional: options.is_optional,
+            use_other_version: options.use_other_version,
             metrics,
             backoff: Backoff::for_watches(),
             version: None,
@@ -212,7 +215,13 @@ where
     }
 
     async fn list_into(&mut self, sink: &mut impl FnMut(Event<K>), was_restored: bool) -> Result<String, Error> {
-        let list = self.list().await;
+        let mut list = self.list().await;
+        if let Some(use_other_version) =
+            self.use_other_version.filter(|_| list.as_ref().is_err_and(Error::is_not_served))
+        {
+            self.requests = Request::new(use_other_version());
+            list = self.list().await;
+        }
         if list.as_ref().is_err_and(Error::is_not_served) {
             sink(Event::NotServed);
         }

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use grove_api_types::pod_group::{GROUP, VERSION};
+use grove_api_types::pod_group::GROUP;
+use grove_controller::workload_api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -14,6 +15,12 @@ use serde::Deserialize;
 pub(crate) struct PodGroup {
     #[serde(default)]
     metadata: ObjectMeta,
+}
+
+/// Changes the version of the workload API. See [`InformerOptions::with_other_version`](grove_runtime::caches::InformerOptions).
+pub(super) fn use_other_version() -> String {
+    workload_api::use_other_version();
+    PodGroup::url_path(&(), None)
 }
 
 impl Resource for PodGroup {
@@ -29,7 +36,7 @@ impl Resource for PodGroup {
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        VERSION.into()
+        workload_api::version().name().into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {

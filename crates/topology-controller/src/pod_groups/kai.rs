@@ -22,10 +22,13 @@ pub(crate) struct Kai;
 impl PodGroupApi for Kai {
     const SCHEDULER: Scheduler = Scheduler::Kai;
     const GROUP: &'static str = "scheduling.run.ai";
-    const VERSION: &'static str = "v2alpha2";
     const RETAINED_LABELS: &'static [&'static str] = &[kai::QUEUE, NODE_POOL];
     const HAS_ANNOTATIONS: bool = true;
     const UNKNOWN_SPEC_EVENT: &'static str = "KAIBackendMappingFailed";
+
+    fn version() -> &'static str {
+        "v2alpha2"
+    }
 
     fn retained_fields(_gang: &PodGang) -> &'static [&'static str] {
         &["queue"]

@@ -76,11 +76,11 @@ impl<A> Debug for PodGroup<A> {
     }
 }
 
-impl<A> Serialize for PodGroup<A> {
+impl<A: PodGroupApi> Serialize for PodGroup<A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("PodGroup", 2)?;
         object.serialize_field("metadata", &self.metadata)?;
-        object.serialize_field("spec", &without_nulls(&self.spec))?;
+        object.serialize_field("spec", &A::encode(without_nulls(&self.spec)))?;
         object.end()
     }
 }
@@ -114,7 +114,7 @@ impl<A: PodGroupApi> Resource for PodGroup<A> {
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        A::VERSION.into()
+        A::version().into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {

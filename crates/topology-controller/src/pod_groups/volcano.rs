@@ -16,12 +16,15 @@ pub(crate) struct Volcano;
 impl PodGroupApi for Volcano {
     const SCHEDULER: Scheduler = Scheduler::Volcano;
     const GROUP: &'static str = "scheduling.volcano.sh";
-    const VERSION: &'static str = "v1beta1";
     const RETAINED_LABELS: &'static [&'static str] = &[];
     const HAS_ANNOTATIONS: bool = false;
     const UNKNOWN_SPEC_EVENT: &'static str = "";
 
     /// A gang without minimums keeps those of its `PodGroup`. Volcano's webhook may replace the default queue by that of the namespace.
+    fn version() -> &'static str {
+        "v1beta1"
+    }
+
     fn retained_fields(gang: &PodGang) -> &'static [&'static str] {
         match (min_member(gang) == 0, queue(gang).is_none()) {
             (false, false) => &[],

@@ -3,18 +3,22 @@
 //! pcs-controller chooses the name and the immutable fields of the `PodGroup` when an incarnation of the gang begins, and records them in
 //! annotations of the gang ([`PodGroupRef`]). So this file reads the record, not the current minimums and priority of the gang.
 
-use grove_api_types::pod_group::{self, PodGroupRef, PodGroupSpec};
+use grove_api_types::pod_group::{self, ApiVersion, PodGroupRef, PodGroupSpec};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::children::ByName;
 use grove_controller::plan::Waiting;
+use grove_controller::workload_api;
+use kube::Resource;
 use serde_json::{Value, json};
 
-use super::PodGroupApi;
+use super::{PodGroup, PodGroupApi};
 use crate::slim_clique::SlimClique;
 
 /// The scheduler preempts all pods of the `PodGroup` together, or none.
 const DISRUPTION_MODE: &str = "PodGroup";
+/// The same in Kubernetes 1.37, where the mode is a field.
+const DISRUPTION_MODE_OF_1_37: &str = "all";
 /// The condition of a `PodGroup` that the scheduler writes after it has tried to schedule the pods of the `PodGroup`.
 pub(crate) const POD_GROUP_SCHEDULED: &str = "PodGroupScheduled";
 /// Without this feature gate, the API server drops fields of a `PodGroup`; see [`dropped_fields`].
@@ -27,7 +31,10 @@ pub(crate) struct WorkloadApi;
 impl PodGroupApi for WorkloadApi {
     const SCHEDULER: Scheduler = Scheduler::Kube;
     const GROUP: &'static str = pod_group::GROUP;
-    const VERSION: &'static str = pod_group::VERSION;
+    const USE_OTHER_VERSION: Option<fn() -> String> = Some(|| {
+        workload_api::use_other_version();
+        PodGroup::<Self>::url_path(&(), None)
+    });
     const RETAINED_LABELS: &'static [&'static str] = &[];
     const HAS_ANNOTATIONS: bool = false;
     const UNKNOWN_SPEC_EVENT: &'static str = "";
@@ -35,6 +42,10 @@ impl PodGroupApi for WorkloadApi {
     const AWAITS_BASE_GANG: bool = true;
     const AFTER_DELETION: &'static str =
         "the pods of the gang stay in it, and the next incarnation of the gang uses another name";
+
+    fn version() -> &'static str {
+        workload_api::version().name()
+    }
 
     fn name(gang: &PodGang) -> Option<String> {
         PodGroupRef::of_gang(gang).map(|group| group.name)
@@ -54,6 +65,10 @@ impl PodGroupApi for WorkloadApi {
         }))
     }
 
+    fn encode(spec: Value) -> Value {
+        encode(spec, workload_api::version())
+    }
+
     /// The reason and the message of the condition [`POD_GROUP_SCHEDULED`]. The message is empty once the pods are scheduled.
     fn message(status: &Value) -> Option<String> {
         let mut conditions = status["conditions"].as_array()?.iter();
@@ -63,8 +78,22 @@ impl PodGroupApi for WorkloadApi {
     }
 
     fn not_served_remedy() -> String {
-        format!("enable the API {}/{} and the feature gate GenericWorkload", Self::GROUP, Self::VERSION)
+        let versions = [ApiVersion::V1Alpha2, ApiVersion::V1Beta1].map(ApiVersion::name).join(" or ");
+        format!("enable the API {}/{versions} and the feature gate GenericWorkload", Self::GROUP)
     }
+}
+
+/// The spec of version 1.36 in the format of `version`.
+fn encode(mut spec: Value, version: ApiVersion) -> Value {
+    match version {
+        ApiVersion::V1Alpha2 => {}
+        ApiVersion::V1Beta1 => {
+            if let Some(mode) = spec.get_mut("disruptionMode").filter(|mode| **mode == DISRUPTION_MODE) {
+                *mode = json!({ DISRUPTION_MODE_OF_1_37: {} });
+            }
+        }
+    }
+    spec
 }
 
 /// The fields of the record that a live spec lacks because the API server does not have [`PREEMPTION_GATE`]. A `disruptionMode` that was
@@ -72,7 +101,9 @@ impl PodGroupApi for WorkloadApi {
 pub(crate) fn dropped_fields(live: &Value, record: &PodGroupSpec) -> Vec<&'static str> {
     let has_priority =
         record.priority_class_name.as_ref().is_none_or(|name| live["priorityClassName"] == name.as_str());
-    let fields = [("disruptionMode", live["disruptionMode"] == DISRUPTION_MODE), ("priorityClassName", has_priority)];
+    let mode = &live["disruptionMode"];
+    let has_mode = mode == DISRUPTION_MODE || mode[DISRUPTION_MODE_OF_1_37].is_object();
+    let fields = [("disruptionMode", has_mode), ("priorityClassName", has_priority)];
     fields.into_iter().filter(|(_, is_stored)| !is_stored).map(|(field, _)| field).collect()
 }
 
@@ -88,4 +119,40 @@ pub(crate) fn differs_from_record(gang: &PodGang, cliques: &ByName<SlimClique>, 
     let has_other_priority = priority.is_some() && priority != record.priority_class_name.as_ref();
     // A gang that is scaled to zero retains its minimum.
     (min_count != record.min_count && min_count > 0) || has_other_priority
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::scheduling::v1beta1;
+
+    use super::*;
+
+    /// The types of Kubernetes 1.37 have no unknown field, so a field that they lack fails the comparison. No server of 1.37 was tried.
+    #[test]
+    fn the_spec_has_the_format_of_the_version() {
+        for (record, of_1_36, of_1_37) in [
+            (
+                json!({ "schedulingPolicy": { "gang": { "minCount": 3 } }, "disruptionMode": "PodGroup" }),
+                json!({ "schedulingPolicy": { "gang": { "minCount": 3 } }, "disruptionMode": "PodGroup" }),
+                json!({ "schedulingPolicy": { "gang": { "minCount": 3 } }, "disruptionMode": { "all": {} } }),
+            ),
+            (
+                json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": "PodGroup", "priorityClassName": "high" }),
+                json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": "PodGroup", "priorityClassName": "high" }),
+                json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": { "all": {} }, "priorityClassName": "high" }),
+            ),
+        ] {
+            assert_eq!(encode(record.clone(), ApiVersion::V1Alpha2), of_1_36);
+            let encoded = encode(record, ApiVersion::V1Beta1);
+            assert_eq!(encoded, of_1_37);
+            let typed: v1beta1::PodGroupSpec = serde_json::from_value(encoded).expect("a PodGroup of 1.37");
+            assert_eq!(serde_json::to_value(typed).expect("JSON"), of_1_37);
+            let stored = PodGroupSpec { min_count: 1, priority_class_name: None };
+            for live in [&of_1_36, &of_1_37] {
+                assert_eq!(dropped_fields(live, &stored), Vec::<&str>::new(), "{live}");
+            }
+            let dropped = json!({ "disruptionMode": { "single": {} } });
+            assert_eq!(dropped_fields(&dropped, &stored), ["disruptionMode"]);
+        }
+    }
 }

@@ -25,7 +25,7 @@ impl Resource for PodGroup {
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        pod_group::VERSION.into()
+        pod_group::ApiVersion::V1Alpha2.name().into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {

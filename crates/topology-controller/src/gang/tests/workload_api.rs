@@ -92,7 +92,7 @@ fn a_gang_without_the_annotation_has_no_pod_group_and_a_condition_names_the_caus
         (
             "NotServed",
             format!(
-                "the API server does not serve {unavailable}; enable the API scheduling.k8s.io/v1alpha2 and the feature gate \
+                "the API server does not serve {unavailable}; enable the API scheduling.k8s.io/v1alpha2 or v1beta1 and the feature gate \
                  GenericWorkload"
             ),
         ),
