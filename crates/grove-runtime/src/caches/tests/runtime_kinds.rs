@@ -62,8 +62,8 @@ async fn an_informer_uses_the_version_that_the_api_server_serves() {
     const PATHS: [&str; 2] =
         ["/apis/scheduling.k8s.io/v1beta1/podgroups", "/apis/scheduling.k8s.io/v1alpha2/podgroups"];
     static IN_USE: AtomicUsize = AtomicUsize::new(1);
-    let served = Arc::new(AtomicUsize::new(0));
-    let server = Arc::clone(&served);
+    let served_path = Arc::new(AtomicUsize::new(0));
+    let server = Arc::clone(&served_path);
     let (client, log) = mock_api_server::client(move |request| {
         let is_served = PATHS.get(server.load(Ordering::SeqCst)) == Some(&&*request.path);
         match (is_served, request.is_watch()) {
@@ -90,10 +90,10 @@ async fn an_informer_uses_the_version_that_the_api_server_serves() {
     assert_eq!([lists(PATHS[1]), lists(PATHS[0])], [1, 1]);
 
     let mut availability = cache.subscribe_availability();
-    served.store(2, Ordering::SeqCst);
+    served_path.store(2, Ordering::SeqCst);
     availability.changed().await.unwrap();
     assert!(!cache.is_served() && cache.is_empty());
-    served.store(1, Ordering::SeqCst);
+    served_path.store(1, Ordering::SeqCst);
     availability.changed().await.unwrap();
     assert!(cache.is_served() && cache.len() == 1);
 }
