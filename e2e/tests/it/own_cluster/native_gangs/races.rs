@@ -1,5 +1,5 @@
-//! Users change a set while the scheduler binds its gang. In the end all pods are bound and belong to one incarnation of the gang. A seed
-//! chooses the changes and their moments.
+//! Users change a set while the scheduler binds its gang. In the end all pods belong to one incarnation of the gang, and they are bound or
+//! wait for the restart of the gang. A seed chooses the changes and their moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use e2e::binding_log::{is_bound, pod_group};
 use e2e::namespace_state::TIMEOUT;
 use e2e::{NamespaceState, TestCluster, test_cluster};
 use futures::stream::{self, BoxStream, StreamExt};
+use grove_api_types::labels::POD_GROUP_SPEC;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_dev_harness::live_objects::{self, Kind, ObjectChange};
@@ -14,9 +15,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube::runtime::wait::await_condition;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::case::{Case, POD_GROUP, pods_of, set};
+use super::case::{Case, POD_GROUP, is_gated, pods_of, set};
 use super::{HIGH, LOW, create_priority_classes, start};
 use crate::it::own_cluster::kills::Numbers;
 
@@ -199,8 +200,18 @@ impl Race {
             && uids.iter().all(|uid| !deleted.contains(uid))
             && self.has_effect(gang, &cliques)
             && usize::try_from(desired).is_ok_and(|desired| pods.len() == desired && state.pods.len() == desired)
-            && pods.into_iter().all(is_bound)
+            && pods.iter().all(|pod| is_bound(pod) || self.waits_for_restart(pod, pods.len(), gang))
             && self.has_condition(gang)
+    }
+
+    /// Whether the pod belongs to a gang that has fewer pods than the minimum of its `PodGroup`. A clique was scaled to zero while pods
+    /// were bound, so the minimum changes with the next restart.
+    fn waits_for_restart(self, pod: &Pod, pods: usize, gang: &PodGang) -> bool {
+        let record = gang.annotations().get(POD_GROUP_SPEC).expect("the gang has a record of its PodGroup");
+        let spec: Value = serde_json::from_str(record).expect("the record is JSON");
+        let is_scaled = matches!(self.disruption, Disruption::ScaleToZero(_));
+        let is_below_minimum = spec["minCount"].as_u64().is_some_and(|minimum| (pods as u64) < minimum);
+        is_scaled && is_below_minimum && !is_gated(pod)
     }
 
     /// Whether a change that deletes nothing has taken effect.
