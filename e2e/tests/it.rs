@@ -28,6 +28,7 @@ mod it {
     mod scale;
     mod self_healing;
     mod template_change;
+    mod topology;
     mod without_webhook;
 
     /// Tests that disturb others and so start clusters of their own. `cargo xtask test --kubeconfig` skips them.

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use crate::admission::default;
 use crate::duration::GoDuration;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
+use crate::scheduler::{Scheduler, TopologySupport};
 use crate::text::join_names;
 use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
@@ -14,10 +15,11 @@ use crate::v1alpha1::{
 /// A message contains at most this many fields, and counts the others.
 const MAX_NAMED: usize = 20;
 
-/// The paths of the unsupported fields of `set`. The set must be without typed defaults, so that the list contains only fields that the
-/// user set.
-pub fn fields(set: &PodCliqueSet) -> Vec<String> {
-    let mut unsupported = UnsupportedFields::default();
+/// The paths of the unsupported fields of `set`, whose pods have this scheduler. The set must be without typed defaults, so that the list
+/// contains only fields that the user set.
+pub fn fields(set: &PodCliqueSet, scheduler: Scheduler) -> Vec<String> {
+    let has_topology = matches!(scheduler.topology_support(), TopologySupport::Supported);
+    let mut unsupported = UnsupportedFields { paths: Vec::new(), has_topology };
     let annotation = |key: &str| set.annotations().get(key);
     unsupported.add(
         annotation(AUTO_MNNVL).is_some_and(|value| value != AUTO_MNNVL_DISABLED),
@@ -31,7 +33,7 @@ pub fn fields(set: &PodCliqueSet) -> Vec<String> {
     );
     unsupported.add(set.spec.update_strategy.is_some(), "spec", "updateStrategy");
     unsupported.of_template(&set.spec.template);
-    unsupported.0
+    unsupported.paths
 }
 
 /// The message of the condition; `None` if there are no such fields.
@@ -42,23 +44,26 @@ pub fn message(fields: &[String]) -> Option<String> {
     })
 }
 
-#[derive(Default)]
-struct UnsupportedFields(Vec<String>);
+struct UnsupportedFields {
+    paths: Vec<String>,
+    /// Whether the scheduler packs pods by topology.
+    has_topology: bool,
+}
 
 impl UnsupportedFields {
     fn add(&mut self, is_set: bool, parent: &str, field: &str) {
         if is_set {
             // The key of an annotation contains dots.
             let path = if field.contains('/') { format!("{parent}[{field}]") } else { [parent, field].join(".") };
-            self.0.push(path);
+            self.paths.push(path);
         }
     }
 
     fn of_template(&mut self, template: &PodCliqueSetTemplateSpec) {
         let path = "spec.template";
         self.add(template.clique_startup_type != CliqueStartupType::AnyOrder, path, "cliqueStartupType");
-        self.add(template.cluster_topology_name.is_some(), path, "clusterTopologyName");
-        self.add(template.topology_constraint.is_some(), path, "topologyConstraint");
+        self.add(template.cluster_topology_name.is_some() && !self.has_topology, path, "clusterTopologyName");
+        self.add(template.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         // The webhook sets the default, so a default value is not a choice of the user.
         let default = GoDuration::new(default::TERMINATION_DELAY).value();
         let is_set = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
@@ -76,7 +81,7 @@ impl UnsupportedFields {
     fn of_clique(&mut self, clique: &PodCliqueTemplateSpec, path: &str) {
         let group = clique.annotations.get(MNNVL_GROUP);
         self.add(group.is_some_and(|group| group != NO_MNNVL_GROUP), &format!("{path}.annotations"), MNNVL_GROUP);
-        self.add(clique.topology_constraint.is_some(), path, "topologyConstraint");
+        self.add(clique.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
         let group = clique.spec.pod_spec.get("schedulingGroup").filter(|group| !group.is_null());
@@ -87,7 +92,7 @@ impl UnsupportedFields {
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {
         let mnnvl_group = group.annotations.get(MNNVL_GROUP);
         self.add(mnnvl_group.is_some_and(|group| group != NO_MNNVL_GROUP), &format!("{path}.annotations"), MNNVL_GROUP);
-        self.add(group.topology_constraint.is_some(), path, "topologyConstraint");
+        self.add(group.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         self.add(!group.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!group.resource_claim_template_configs.is_empty(), path, "resourceClaimTemplateConfigs");
     }

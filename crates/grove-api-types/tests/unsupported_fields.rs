@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a panic fails the test")]
 
 use expect_test::{Expect, expect};
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ fn check(set: &str, expected: &Expect) {
     value["apiVersion"] = json!("grove.io/v1alpha1");
     value["kind"] = json!("PodCliqueSet");
     let set: PodCliqueSet = serde_json::from_value(value).expect("a set");
-    expected.assert_eq(&unsupported_fields::fields(&set).join("\n"));
+    expected.assert_eq(&unsupported_fields::fields(&set, Scheduler::default()).join("\n"));
 }
 
 #[test]

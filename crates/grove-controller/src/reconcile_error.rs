@@ -14,6 +14,14 @@ pub enum ReconcileError {
         /// When to reconcile the object again if the retry is later.
         requeue: Requeue,
     },
+    /// An object that the plan depends on could not be read.
+    #[error("could not read {name}")]
+    Read {
+        /// The name of the object.
+        name: String,
+        /// The failed request.
+        source: kube::Error,
+    },
     /// The status could not be written.
     #[error("could not write the status")]
     WriteStatus {
@@ -29,6 +37,7 @@ impl ReconcileError {
     pub fn requeue(&self) -> Requeue {
         match self {
             Self::Execute { source: _, requeue } | Self::WriteStatus { source: _, requeue } => *requeue,
+            Self::Read { .. } => Requeue::AwaitChange,
         }
     }
 }

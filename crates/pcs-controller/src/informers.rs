@@ -14,6 +14,7 @@ use grove_runtime::caches::{Cache, InformerOptions};
 use kube::{Resource, ResourceExt};
 
 use crate::incarnations::Incarnations;
+use crate::topologies::{SETS_BY_TOPOLOGY, Topologies};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct PcsCaches {
     pub(crate) terminating_namespaces: TerminatingNamespaces,
     /// The incarnations of gangs in the workload API.
     pub(crate) incarnations: Incarnations,
+    /// The topologies that the constraints of sets refer to.
+    pub(crate) topologies: Topologies,
     /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -40,7 +43,8 @@ impl PcsCaches {
         let incarnations = Incarnations::start(manager);
         let of_cliques = incarnations.clone();
         let cliques = InformerOptions::<PodClique>::default();
-        let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
+        let sets = InformerOptions::<PodCliqueSet>::default().with_index(SETS_BY_TOPOLOGY);
+        let sets = sets.with_observer(move |delta| of_sets.record(delta));
         let groups =
             InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
         Self {
@@ -51,6 +55,7 @@ impl PcsCaches {
             orphan_deletions,
             terminating_namespaces: manager.start_namespace_informer(),
             incarnations,
+            topologies: Topologies::start(manager),
             informers,
         }
     }

@@ -16,6 +16,7 @@ mod informers;
 pub mod rbac;
 mod scaling_group;
 mod set;
+mod topologies;
 
 #[cfg(test)]
 mod tests;

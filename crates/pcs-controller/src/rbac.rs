@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
-use crate::{incarnations, scaling_group, set};
+use crate::{incarnations, scaling_group, set, topologies};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
@@ -40,6 +40,7 @@ pub fn rules() -> Vec<PolicyRule> {
             rules.push(rule);
         }
     }
+    rules.extend(topologies::rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
 }

@@ -18,8 +18,10 @@ use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 
 use crate::context::Context;
 use crate::incarnations::live_reads;
+use crate::topologies;
 
 mod desired;
+mod gang_topologies;
 mod observe;
 mod observed;
 mod plan;
@@ -30,6 +32,7 @@ mod status;
 mod tests;
 
 pub(crate) use self::desired::CHILD_KINDS;
+use self::observed::Observed;
 pub(crate) use self::observed::SetOwner;
 
 /// The name of the controller in logs, metrics and events, which upstream defines.
@@ -52,6 +55,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 ///   only the pod references of a gang trigger a status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the set: it may release quota;
+/// - a creation, a deletion or a change of the levels of the topology that the set refers to;
 /// - the end of the termination of its namespace, because nothing was created during it;
 /// - a scaling group that waits for the `PodGroup` of a gang, because only the set decides it.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
@@ -60,6 +64,7 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
     ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe())
         .owns(&ctx.children)
         .watches(requested.map(Trigger::Reconcile))
+        .watches(ctx.caches.topologies.sets_of_changed(sets))
         .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
 
@@ -67,6 +72,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     let now = ctx.clock.now();
     let mut observed = observe::observe(&ctx, &set);
     live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await;
+    confirm_topology(&ctx, &mut observed).await?;
     ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;
@@ -78,6 +84,26 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     let pending_creates = Some(&observed.pending_creates);
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
     ctx.status_writer.write_after(&*set, executed, status).await
+}
+
+/// A set may be reconciled before the cache has its topology. Before a gang is created without constraints or loses them, a live GET
+/// confirms that the topology does not exist.
+async fn confirm_topology(ctx: &Context<SetOwner>, observed: &mut Observed) -> Result<(), ReconcileError> {
+    let Some(name) = observed.topology_to_confirm() else { return Ok(()) };
+    match topologies::get_live(&ctx.client, &name).await {
+        Ok(Some(topology)) => observed.topologies.found(&observed.set, topology),
+        Ok(None) => {}
+        Err(error @ (kube::Error::SerdeError(_) | kube::Error::Api(_))) if !is_temporary(&error) => {
+            tracing::warn!(topology = name, %error, "cannot read the topology; the gangs of the set have no constraints");
+        }
+        Err(source) => return Err(ReconcileError::Read { name, source }),
+    }
+    Ok(())
+}
+
+/// Whether the API server may answer a repeated request.
+fn is_temporary(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code >= 500 || status.code == 429)
 }
 
 /// Drops the in-memory state of a deleted set, and plans the deletion of its children, unless its deletion orphaned them.

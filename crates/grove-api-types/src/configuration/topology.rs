@@ -88,7 +88,7 @@ impl TopologyAwareScheduling {
             check_name(named);
         }
         if enabled == Some(true) {
-            let reason = "the webhook validates topology constraints, but no service of this version packs pods";
+            let reason = "topology constraints have no effect on the pods of the default scheduler in this version";
             root.warn("topologyAwareScheduling.enabled", reason);
         }
         let levels = levels(&section);

@@ -1,6 +1,9 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::PodCliqueName;
+use grove_api_types::scheduler::Scheduler;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
@@ -8,6 +11,7 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
+use super::gang_topologies::GangTopologies;
 use super::observed::{Observed, SetOwner};
 use super::pod_groups::pod_groups;
 use crate::children::{OmittedMinima, RetainedMinima, by_name};
@@ -22,7 +26,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
     let namespace = set.namespace().unwrap_or_default();
     let mut observed = Observed {
         set: admission::default::pod_clique_set(set),
-        unsupported_fields: unsupported_fields::fields(set),
+        unsupported_fields: unsupported_fields::fields(set, Scheduler::of_set(set).unwrap_or(ctx.default_scheduler)),
         default_scheduler: ctx.default_scheduler,
         orphans_children: ctx.caches.orphan_deletions.contains(set),
         children: ctx.children.children(set),
@@ -33,6 +37,8 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         pending_creates,
         is_namespace_terminating: ctx.caches.terminating_namespaces.contains(&namespace),
         pod_groups: PodGroups::default(),
+        is_topology_enabled: ctx.caches.topologies.is_enabled(),
+        topologies: GangTopologies::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
@@ -42,12 +48,29 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, set);
         let pod_groups = pod_groups(incarnations, cliques, belongs_to_set, &observed, ctx.clock.now());
         observed.pod_groups = pod_groups;
+        observed.topologies = gang_topologies(&ctx.caches, &observed);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);
         }
     }
     observed
+}
+
+/// The topologies of the gangs. A gang has scheduled pods if one of its cliques reports some.
+fn gang_topologies(caches: &PcsCaches, observed: &Observed) -> GangTopologies {
+    let PcsCaches { topologies, cliques, .. } = caches;
+    let Some(name) = topologies.name_for(&observed.set) else { return GangTopologies::default() };
+    let namespace = observed.set.namespace().unwrap_or_default();
+    let is_scheduled = |group: &PodGroup| {
+        let clique = cliques.get(&namespace, &group.name);
+        let status =
+            clique.as_ref().filter(|clique| !is_terminating(&***clique)).and_then(|clique| clique.status.as_ref());
+        status.is_some_and(|status| status.scheduled_replicas > 0)
+    };
+    let gangs = observed.children.of_kind::<PodGang>();
+    let gangs = gangs.map(|gang| (gang, gang.spec.podgroups.iter().any(is_scheduled)));
+    GangTopologies::new((&observed.set, name), topologies.is_enabled(), |name| topologies.get(name), gangs)
 }
 
 /// The scaling groups that the set will adopt.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica};
+use grove_api_types::labels::TOPOLOGY_NAME;
 use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler::Scheduler;
+use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -18,6 +20,7 @@ use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::Target;
 use kube::{Resource, ResourceExt};
 
+use super::gang_topologies::GangTopologies;
 use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
 use crate::incarnations::PodGroups;
 
@@ -43,6 +46,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) retained_minima: &'a RetainedMinima,
     /// The `PodGroup`s of its gangs in the workload API.
     pub(crate) pod_groups: &'a PodGroups,
+    /// The topologies of its gangs.
+    pub(crate) topologies: &'a GangTopologies,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -81,6 +86,10 @@ pub(crate) struct Observed {
     pub(crate) is_namespace_terminating: bool,
     /// The `PodGroup`s of its gangs in the workload API.
     pub(crate) pod_groups: PodGroups,
+    /// Whether the configuration enables topology-aware scheduling.
+    pub(crate) is_topology_enabled: bool,
+    /// The topologies of its gangs.
+    pub(crate) topologies: GangTopologies,
 }
 
 impl Observed {
@@ -180,8 +189,21 @@ impl Observed {
             replicas,
             retained_minima: &self.retained_minima,
             pod_groups: &self.pod_groups,
+            topologies: &self.topologies,
             template_hashes: OnceCell::new(),
         }
+    }
+
+    /// The topology that the cache lacks, if a gang would now be created without constraints or lose them.
+    pub(crate) fn topology_to_confirm(&self) -> Option<String> {
+        let name = self.topologies.not_found()?;
+        let is_affected = |gang: &str| match self.children.get::<PodGang>(gang) {
+            Some(live) => live.annotations().contains_key(TOPOLOGY_NAME) && !self.topologies.is_retained(gang),
+            None => true,
+        };
+        let expansion = self.expand();
+        let mut gangs = expansion.replicas.iter().flat_map(SetReplica::gangs);
+        gangs.any(|gang| is_affected(gang.name.as_str())).then(|| name.to_owned())
     }
 
     /// Its own scaling groups, and those that it will adopt.

@@ -18,6 +18,7 @@ use crate::children::TemplateHashes;
 use crate::children::{clique, rejections, too_large};
 
 mod outdated;
+mod topology;
 
 /// The status of the set after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
@@ -41,6 +42,10 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     match unsupported_fields::message(&observed.unsupported_fields) {
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
+    }
+    match topology::condition(observed) {
+        Some(condition) => set_status_condition(&mut conditions, condition, now),
+        None => remove_status_condition(&mut conditions, conditions::TOPOLOGY_LEVELS_UNAVAILABLE),
     }
     match outdated::message(observed, hashes, replicas) {
         Some(message) => set_status_condition(&mut conditions, outdated::condition(observed, message), now),

@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
+use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
 use crate::children::RetainedMinima;
 use crate::incarnations::PodGroups;
@@ -34,6 +35,7 @@ mod quota;
 mod rejections;
 mod service;
 mod status;
+mod topology;
 
 const SET: &str = "
 apiVersion: grove.io/v1alpha1
@@ -62,7 +64,7 @@ fn new(set: &str) -> Observed {
     let set: PodCliqueSet = yaml(set);
     Observed {
         set: default::pod_clique_set(&set),
-        unsupported_fields: unsupported_fields::fields(&set),
+        unsupported_fields: unsupported_fields::fields(&set, Scheduler::default()),
         default_scheduler: Scheduler::default(),
         orphans_children: false,
         children: ObservedChildren::default(),
@@ -73,6 +75,8 @@ fn new(set: &str) -> Observed {
         pending_creates: PendingCreates::default(),
         is_namespace_terminating: false,
         pod_groups: PodGroups::default(),
+        is_topology_enabled: false,
+        topologies: GangTopologies::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::events;
-use grove_api_types::expansion::{Clique, Gang};
+use grove_api_types::expansion::{Clique, Gang, SetReplica};
 use grove_api_types::labels::{self, Component, GROVE_PREFIX};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::pod_group::PodGroupRef;
@@ -20,6 +20,8 @@ use crate::children::RetainedMinima;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{change_with_owners, difference, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
+
+mod topology_constraints;
 
 /// The base gang of each replica, and the scaled gangs of its scaling groups.
 pub(crate) struct PodGangs;
@@ -45,7 +47,7 @@ impl ChildKind for PodGangs {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.gangs().into_iter().map(move |gang| {
                 let name = gang.name.as_str();
-                let build = move || pod_gang(expansion, &gang);
+                let build = move || pod_gang(expansion, replica, &gang);
                 DesiredChild::new(name, build).in_failure_domain(replica.index)
             })
         })
@@ -101,17 +103,18 @@ fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut
     }
 }
 
-/// Retains labels and annotations of Grove that another service has set on the gang. Those of its `PodGroup` are pcs-controller's.
+/// Retains labels and annotations of Grove that another service has set on the gang. Those of its `PodGroup` and of its topology are
+/// pcs-controller's.
 fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
-    let of_pod_group = [labels::POD_GROUP, labels::POD_GROUP_SPEC];
-    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !of_pod_group.contains(&key);
+    let own = [labels::POD_GROUP, labels::POD_GROUP_SPEC, labels::TOPOLOGY_NAME];
+    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !own.contains(&key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
     retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
 }
 
 /// The desired gang of a set, for the scheduler that its template names, otherwise for the default scheduler. It has no pod
 /// references, because pclq-controller writes them.
-fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
+fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) -> PodGang {
     let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
     let scheduler = Scheduler::of_set(set).unwrap_or(default_scheduler);
     let own = desired::labels(
@@ -133,7 +136,9 @@ fn pod_gang(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>) -> PodGang {
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
         ..PodGangSpec::default()
     };
-    PodGang { metadata, spec, status: None }
+    let mut desired = PodGang { metadata, spec, status: None };
+    topology_constraints::set(&mut desired, expansion, replica, gang);
+    desired
 }
 
 fn pod_group(clique: &Clique<'_>, minima: &RetainedMinima) -> PodGroup {

@@ -110,7 +110,7 @@ fn grove_labels_and_annotations_of_a_gang_stay_and_foreign_ones_are_removed() {
         |observed| {
             change::<PodGang>(observed, "llm-0", |child| {
                 add(&mut child.metadata.labels, "grove.io/other");
-                add(&mut child.metadata.annotations, "grove.io/topology-name");
+                add(&mut child.metadata.annotations, "grove.io/other-annotation");
             });
         },
         &expect![["nothing to do\n"]],

@@ -1,7 +1,9 @@
 //! Random edits of one object of each kind that this service watches affect no other object.
 
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+};
 use grove_test_support::check_watched_kind;
 use serde_json::{Value, json};
 
@@ -88,4 +90,13 @@ fn an_edited_autoscaler_affects_no_other_autoscaler() {
 #[test]
 fn an_edited_pod_group_affects_no_other_one() {
     check_watched_kind!(PodGroup, json!({ "spec": { "schedulingPolicy": { "gang": { "minCount": 2 } } } }));
+}
+
+#[test]
+fn an_edited_topology_affects_no_other_one() {
+    let levels = json!([{ "domain": "zone", "key": "z" }, { "domain": "rack", "key": "r" }]);
+    check_watched_kind!(ClusterTopology, json!({ "spec": { "levels": levels } }));
+    let bindings = json!([{ "schedulerName": "s", "topologyReference": "t" }]);
+    let spec = json!({ "levels": levels, "schedulerTopologyBindings": bindings });
+    check_watched_kind!(ClusterTopologyBinding, json!({ "spec": spec }));
 }

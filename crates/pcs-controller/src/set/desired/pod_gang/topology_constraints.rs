@@ -1,0 +1,82 @@
+//! The topology constraints of a gang, by the keys of node labels.
+
+use std::collections::BTreeMap;
+
+use grove_api_types::expansion::{Clique, Gang, GroupReplica, SetReplica};
+use grove_api_types::labels::TOPOLOGY_NAME;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec, TopologyConstraint, TopologyConstraintGroupConfig};
+use grove_api_types::v1alpha1;
+use kube::ResourceExt;
+
+use crate::set::gang_topologies::GangConstraints;
+use crate::set::observed::SetExpansion;
+
+/// Sets the constraints of a desired gang, and the annotation that names their topology. Without a constraint, the gang has no annotation.
+pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) {
+    let constraints = match expansion.topologies.of_gang(gang.name.as_str()) {
+        GangConstraints::None => return,
+        GangConstraints::Live(live) => return retain(live, desired),
+        GangConstraints::Untranslated => None,
+        GangConstraints::Of(constraints) => Some(constraints),
+    };
+    let translate = |constraint: Option<&v1alpha1::TopologyConstraint>| constraints?.translate(constraint);
+    let of_set = expansion.set.spec.template.topology_constraint.as_ref();
+    // A scaled gang is a replica of its group.
+    let of_group = gang.group.and_then(|group| group.config.topology_constraint.as_ref());
+    desired.spec.topology_constraint = translate(of_group.or(of_set));
+    for (group, clique) in desired.spec.podgroups.iter_mut().zip(&gang.cliques) {
+        group.topology_constraint = translate(clique.template.topology_constraint.as_ref());
+    }
+    if gang.base.is_none() {
+        desired.spec.topology_constraint_group_configs = group_configs(replica, translate);
+    }
+    if let Some(constraints) = constraints.filter(|_| is_constrained(&desired.spec)) {
+        annotate(desired, constraints.topology_name());
+    }
+}
+
+/// One config for each replica of a scaling group in the base gang, if the group has a constraint. A domain that the topology lacks leaves
+/// a config without a constraint.
+fn group_configs(
+    replica: &SetReplica<'_>,
+    translate: impl Fn(Option<&v1alpha1::TopologyConstraint>) -> Option<TopologyConstraint>,
+) -> Vec<TopologyConstraintGroupConfig> {
+    let constrained = replica.groups.iter().filter(|group| group.config.topology_constraint.is_some());
+    let config = |constraint: &Option<v1alpha1::TopologyConstraint>, member: &GroupReplica<'_>| {
+        let name = |clique: &Clique<'_>| clique.name.to_string();
+        TopologyConstraintGroupConfig {
+            name: member.topology_group.to_string(),
+            pod_group_names: member.cliques.iter().map(name).collect(),
+            topology_constraint: translate(constraint.as_ref()),
+        }
+    };
+    let configs = constrained.flat_map(|group| {
+        let in_base = group.replicas.iter().filter(|member| member.base_gang.is_none());
+        in_base.map(|member| config(&group.config.topology_constraint, member))
+    });
+    configs.collect()
+}
+
+fn is_constrained(spec: &PodGangSpec) -> bool {
+    let of_groups = spec.podgroups.iter().map(|group| &group.topology_constraint);
+    let of_configs = spec.topology_constraint_group_configs.iter().map(|config| &config.topology_constraint);
+    of_groups.chain(of_configs).chain([&spec.topology_constraint]).any(Option::is_some)
+}
+
+/// Retains the constraints of the live gang. A clique that the live gang lacks has none.
+fn retain(live: &PodGang, desired: &mut PodGang) {
+    let of_groups: BTreeMap<&str, &Option<TopologyConstraint>> =
+        live.spec.podgroups.iter().map(|group| (group.name.as_str(), &group.topology_constraint)).collect();
+    for group in &mut desired.spec.podgroups {
+        group.topology_constraint = of_groups.get(group.name.as_str()).and_then(|of_live| (*of_live).clone());
+    }
+    desired.spec.topology_constraint.clone_from(&live.spec.topology_constraint);
+    desired.spec.topology_constraint_group_configs.clone_from(&live.spec.topology_constraint_group_configs);
+    if let Some(name) = live.annotations().get(TOPOLOGY_NAME) {
+        annotate(desired, name);
+    }
+}
+
+fn annotate(desired: &mut PodGang, topology: &str) {
+    desired.annotations_mut().insert(TOPOLOGY_NAME.to_owned(), topology.to_owned());
+}
