@@ -78,7 +78,7 @@ where
     validate(old, facts, &mut errors);
     let mut errors = errors.for_update();
     validate(new, facts, &mut errors);
-    validate_levels_in_use(&new.into(), &old.into(), &facts.referencing_sets, &mut errors);
+    validate_levels_in_use(&new.into(), &old.into(), facts, &mut errors);
     errors.finish()
 }
 
@@ -163,14 +163,11 @@ fn validate_unique_levels(levels: &[Level], errors: &mut ErrorCollector) {
     }
 }
 
-/// Denies a change of the levels while pods are scheduled by them, and the removal of a domain that a set uses.
-fn validate_levels_in_use(
-    new: &Topology,
-    old: &Topology,
-    referencing_sets: &[ReferencingSet],
-    errors: &mut ErrorCollector,
-) {
-    if new.levels == old.levels {
+/// Denies a change of the levels while pods are scheduled by them, and the removal of a domain that a set uses. While topology-aware
+/// scheduling is disabled, no gang has constraints, so the keys may change.
+fn validate_levels_in_use(new: &Topology, old: &Topology, facts: &TopologyFacts, errors: &mut ErrorCollector) {
+    let TopologyFacts { topology, referencing_sets, .. } = facts;
+    if new.levels == old.levels || (!topology.enabled && new.domains() == old.domains()) {
         return;
     }
     let path = FieldPath::new("spec.levels");
