@@ -38,7 +38,8 @@ fn constraint(gang: &PodGang) -> (Option<&str>, Option<&str>) {
 /// Whether the gang has the constraint or has none, and the set reports this reason.
 fn is_reported(state: &NamespaceState, is_constrained: bool, reason: &str) -> bool {
     let expected = if is_constrained { (Some(TOPOLOGY), Some(RACK)) } else { (None, None) };
-    let mut conditions = state.sets["llm"].status.iter().flat_map(|status| &status.conditions);
+    let Some(set) = state.sets.get("llm") else { return false };
+    let mut conditions = set.status.iter().flat_map(|status| &status.conditions);
     let is_set_current =
         conditions.any(|condition| condition.type_ == "TopologyLevelsUnavailable" && condition.reason == reason);
     is_set_current && state.gangs.get("llm-0").is_some_and(|gang| constraint(gang) == expected)
