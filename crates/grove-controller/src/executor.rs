@@ -95,7 +95,8 @@ impl Executor {
         Self { leadership, ..self }
     }
 
-    pub(crate) fn api_latency(&self) -> ApiLatency {
+    /// The latency of the writes of the executor.
+    pub fn api_latency(&self) -> ApiLatency {
         self.latency.clone()
     }
 

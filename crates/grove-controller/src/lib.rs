@@ -37,6 +37,7 @@ pub mod rejections;
 pub mod api_latency;
 pub mod reconcile_error;
 pub mod requeue;
+pub mod stage_throttle;
 pub mod status_counts;
 pub mod status_patch;
 pub mod status_policy;

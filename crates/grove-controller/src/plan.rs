@@ -17,6 +17,8 @@ use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::status_throttle::ProgressDelay;
+
 mod deletes;
 mod failure_domains;
 mod finalizers;
@@ -45,6 +47,8 @@ pub struct Plan {
     /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
     /// its backoff applies.
     pub continue_after: Option<Duration>,
+    /// When a plan with a stage that this one omits is due. Nobody waits for that stage, so its plan runs behind all others.
+    pub progress_after: Option<ProgressDelay>,
     /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,
     /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
@@ -123,7 +127,8 @@ impl Plan {
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let has_text = !(self.waiting.is_empty() && self.warnings.is_empty());
-        if self.is_empty() && !has_text && self.requeue_after.or(self.continue_after).is_none() {
+        let is_requeued = self.requeue_after.or(self.continue_after).is_some() || self.progress_after.is_some();
+        if self.is_empty() && !has_text && !is_requeued {
             return writeln!(f, "nothing to do");
         }
         for stage in &self.stages {
@@ -132,7 +137,8 @@ impl Display for Plan {
         self.waiting.iter().try_for_each(|waiting| writeln!(f, "wait: {waiting}"))?;
         self.warnings.iter().try_for_each(|WarningEvent { reason, note }| writeln!(f, "warn: {reason} {note}"))?;
         self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))?;
-        self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))
+        self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))?;
+        self.progress_after.iter().try_for_each(|delay| writeln!(f, "progress: after {:?}", delay.due))
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::status_throttle::ProgressDelay;
+
 /// When to enqueue the object again. A trigger may enqueue it earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
@@ -33,6 +35,22 @@ impl Requeue {
             Self::After(delay) | Self::StatusAfter(delay) => Self::After(delay.min(time)),
             Self::ProgressAfter { due, deadline, reconcile_after } => {
                 let reconcile_after = Some(reconcile_after.map_or(time, |earlier| earlier.min(time)));
+                Self::ProgressAfter { due, deadline, reconcile_after }
+            }
+        }
+    }
+
+    /// When to reconcile for this and for progress. A deadline keeps its own time.
+    #[must_use]
+    pub fn or_for_progress(self, progress: Option<ProgressDelay>) -> Self {
+        let Some(ProgressDelay { due, deadline }) = progress else { return self };
+        match self {
+            Self::AwaitChange => Self::ProgressAfter { due, deadline, reconcile_after: None },
+            Self::After(delay) | Self::StatusAfter(delay) => {
+                Self::ProgressAfter { due, deadline, reconcile_after: Some(delay) }
+            }
+            Self::ProgressAfter { due: other_due, deadline: other_deadline, reconcile_after } => {
+                let (due, deadline) = (due.min(other_due), deadline.min(other_deadline));
                 Self::ProgressAfter { due, deadline, reconcile_after }
             }
         }
@@ -77,6 +95,20 @@ mod tests {
             (Some(EARLY), progress(MIDDLE, LATE, Some(LATE)), progress(MIDDLE, LATE, Some(EARLY))),
         ] {
             assert_eq!(status.or_at(deadline), expected, "{deadline:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn the_earlier_progress_counts_and_a_deadline_keeps_its_time() {
+        let delay = Some(ProgressDelay { due: EARLY, deadline: LATE });
+        for (requeue, expected) in [
+            (Requeue::AwaitChange, progress(EARLY, LATE, None)),
+            (Requeue::After(MIDDLE), progress(EARLY, LATE, Some(MIDDLE))),
+            (Requeue::StatusAfter(MIDDLE), progress(EARLY, LATE, Some(MIDDLE))),
+            (progress(MIDDLE, MIDDLE, Some(LATE)), progress(EARLY, MIDDLE, Some(LATE))),
+        ] {
+            assert_eq!(requeue.or_for_progress(delay), expected, "{requeue:?}");
+            assert_eq!(requeue.or_for_progress(None), requeue);
         }
     }
 

@@ -38,6 +38,9 @@ mod tests;
 /// The name of the controller in logs, metrics and events, which upstream defines.
 pub(crate) const CONTROLLER: &str = "podclique-controller";
 
+/// The stage that writes the pod references.
+pub(crate) const REFERENCES_STAGE: &str = stage::REFERENCES;
+
 /// Reconciles cliques until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
     manager.state_metrics().add_all(CONTROLLER, &ctx, &STATE_MAPS);
@@ -102,7 +105,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let observed = observe::observe(&ctx, &clique);
-    let plan = plan::plan(&observed, now);
+    let plan = ctx.references.delay_stage(&*clique, plan::plan(&observed, now));
     ctx.write_history.record_created_names(observed.uid(), &plan);
     ctx.replacements.record_creation_times(observed.uid(), &plan);
     ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
@@ -126,13 +129,14 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 11] = [
+const STATE_MAPS: [NamedCount<Context>; 12] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
     ("replacement_backoff", |ctx| ctx.replacements.len()),
     ("delayed_statuses", |ctx| ctx.status_writer.delayed_statuses()),
     ("withheld_statuses", |ctx| ctx.status_writer.withheld_statuses()),
+    ("delayed_references", |ctx| ctx.references.delayed()),
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
     ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
@@ -147,6 +151,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.write_history.forget(&uid);
     ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
+    ctx.references.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
     ctx.limited_cliques.forget(&ctx.caches.cliques, deleted);
     ctx.gating_gangs.forget(&ctx.caches.cliques, deleted);

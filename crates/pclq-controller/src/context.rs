@@ -8,6 +8,7 @@ use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
+use grove_controller::stage_throttle::StageThrottle;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
@@ -28,15 +29,24 @@ pub(crate) struct Context {
     pub(crate) limited_cliques: LimitedCliques,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
+    /// Delays the pod references: no controller waits for them.
+    pub(crate) references: StageThrottle,
     pub(crate) clock: Clock,
     /// The scheduler of pods whose template names none.
     pub(crate) default_scheduler: Scheduler,
 }
 
 impl Context {
-    /// The context of the reconciler `controller`, which publishes its events under that name.
-    pub(crate) fn new(manager: &Manager, caches: PclqCaches, controller: &'static str) -> Arc<Self> {
+    /// The context of the reconciler `controller`, which publishes its events under that name. The stage `references` of its plans writes the
+    /// pod references.
+    pub(crate) fn new(
+        manager: &Manager,
+        caches: PclqCaches,
+        controller: &'static str,
+        references: &'static str,
+    ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
+        let policy = StatusPolicy::DEFAULT;
         Arc::new(Self {
             caches,
             creates: CreateState::new(CreateBackoff::of_alike_children()),
@@ -44,7 +54,8 @@ impl Context {
             replacements: ReplacementBackoff::default(),
             gating_gangs: GatingGangs::default(),
             limited_cliques: LimitedCliques::default(),
-            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
+            status_writer: StatusWriter::new(executor.clone(), policy),
+            references: StageThrottle::new(references, policy, executor.api_latency()),
             executor,
             clock: manager.clock(),
             default_scheduler: manager.config().schedulers.default_profile,

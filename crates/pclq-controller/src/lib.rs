@@ -30,7 +30,7 @@ pub const NAME: &str = "pclq-controller";
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = informers::start(manager);
-    let ctx = Context::new(manager, caches, clique::CONTROLLER);
+    let ctx = Context::new(manager, caches, clique::CONTROLLER, clique::REFERENCES_STAGE);
     // On the heap: it is a large future.
     let cliques = Box::pin(clique::run(manager, ctx));
     manager

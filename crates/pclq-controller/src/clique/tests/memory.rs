@@ -9,6 +9,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
+use grove_controller::plan::{Plan, Stage, Step};
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Delta, InformerOptions};
@@ -18,7 +19,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::json;
 
 use super::{gang, pod, snapshot};
-use crate::clique::{CONTROLLER, STATE_MAPS, cleanup_plan, reconcile};
+use crate::clique::{CONTROLLER, REFERENCES_STAGE, STATE_MAPS, cleanup_plan, reconcile};
 use crate::context::Context;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
@@ -61,7 +62,7 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let orphan_deletions = OrphanDeletions::default();
     let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
     let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
-    let ctx = Context::new(&manager, caches, CONTROLLER);
+    let ctx = Context::new(&manager, caches, CONTROLLER, REFERENCES_STAGE);
 
     let clique = Arc::new(snapshot("{replicas: 5, labels: {grove.io/base-podgang: llm-9}}").clique);
     clique_writer.apply((*clique).clone());
@@ -76,6 +77,9 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     // The first reconcile creates pods, and the second one withholds the status, because a watch event is pending.
     assert!(reconcile(Arc::clone(&clique), Arc::clone(&ctx)).await.is_err(), "a pod is rejected");
     assert!(reconcile(Arc::clone(&clique), Arc::clone(&ctx)).await.is_ok());
+    // This clique is never complete, so its plans have no references.
+    let references = Plan::new().stage(Stage::new(REFERENCES_STAGE, [Step::delete(&*clique)]));
+    assert!(ctx.references.delay_stage(&*clique, references).is_empty());
     let counts = || STATE_MAPS.map(|(name, count)| (name, count(&ctx)));
     // A withheld status is not delayed as well.
     let is_used = |(name, count): &(&str, usize)| *count > 0 || *name == "delayed_statuses";
@@ -97,7 +101,7 @@ async fn the_pods_of_a_deleted_clique_stay_if_its_deletion_orphaned_them() {
     let recorder = orphan_deletions.clone();
     let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
     let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
-    let ctx = Context::new(&manager(), caches, CONTROLLER);
+    let ctx = Context::new(&manager(), caches, CONTROLLER, REFERENCES_STAGE);
     assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 1);
 
     // The garbage collector removes the finalizer before the clique is deleted.
