@@ -22,8 +22,11 @@ pub const INITIALIZED: &str = "Initialized";
 pub const SCHEDULED: &str = "Scheduled";
 /// `PodGang`: whether a scheduler schedules the pods of the gang together.
 pub const GANG_SCHEDULING: &str = "GangScheduling";
-/// `PodGang`: whether the minimum of each clique is ready.
+/// `PodGang`: whether the minimum of each clique is ready. `ClusterTopology`: whether sets can refer to the topology, and it has the levels
+/// that the configuration requires.
 pub const READY: &str = "Ready";
+/// `ClusterTopology`, `ClusterTopologyBinding`: whether the topology object of a scheduler has other levels.
+pub const SCHEDULER_TOPOLOGY_DRIFT: &str = "SchedulerTopologyDrift";
 
 /// Reasons of [`AVAILABLE`].
 pub mod available {
@@ -179,4 +182,26 @@ pub mod ready {
     pub const SUFFICIENT_READY_PODS: &str = "SufficientReadyPods";
     /// A clique has fewer ready pods than its minimum.
     pub const INSUFFICIENT_READY_PODS: &str = "InsufficientReadyPods";
+}
+
+/// Reasons of [`READY`] of a `ClusterTopology`.
+pub mod cluster_topology_ready {
+    /// Sets can refer to the topology.
+    pub const AVAILABLE: &str = "TopologyAvailable";
+    /// The topology is terminating, so a new set cannot refer to it; the message names what the deletion waits for.
+    pub const TERMINATING: &str = "TopologyTerminating";
+    /// The configuration has other levels of the default topology, and they cannot change now; the message names the cause.
+    pub const LEVELS_IN_USE: &str = "LevelsInUse";
+    /// The API server rejected the configured levels of the default topology.
+    pub const LEVELS_REJECTED: &str = "LevelsRejected";
+}
+
+/// Reasons of [`SCHEDULER_TOPOLOGY_DRIFT`].
+pub mod scheduler_topology_drift {
+    /// All topology objects of schedulers have the levels of the topology.
+    pub const IN_SYNC: &str = "InSync";
+    /// A topology object of a scheduler is missing or has other levels.
+    pub const DRIFT: &str = "Drift";
+    /// The topology names a scheduler that is not configured or has no topology objects.
+    pub const TOPOLOGY_NOT_FOUND: &str = "TopologyNotFound";
 }

@@ -50,3 +50,16 @@ pub const SERVICE_CREATE_OR_UPDATE_FAILED: &str = "ServiceCreateOrUpdateFailed";
 pub const HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
 /// The API server rejected the create or the update of the `PodGroup` of a gang.
 pub const POD_GROUP_CREATE_OR_UPDATE_FAILED: &str = "PodGroupCreateOrUpdateFailed";
+
+/// The topology object of a scheduler is missing or has other levels.
+pub const TOPOLOGY_DRIFT_DETECTED: &str = "TopologyDriftDetected";
+/// All topology objects of schedulers have the levels of the topology again, or for the first time.
+pub const TOPOLOGY_IN_SYNC: &str = "TopologyInSync";
+/// The API server rejected the create or the delete of the topology object of a scheduler.
+pub const SCHEDULER_TOPOLOGY_CREATE_OR_UPDATE_FAILED: &str = "SchedulerTopologyCreateOrUpdateFailed";
+/// Grove manages a topology that a user created, because the configuration has the levels of the default topology.
+pub const DEFAULT_TOPOLOGY_ADOPTED: &str = "DefaultTopologyAdopted";
+/// Grove restored the levels of the default topology, or applied those of a changed configuration.
+pub const DEFAULT_TOPOLOGY_UPDATED: &str = "DefaultTopologyUpdated";
+/// The API server rejected the levels of the default topology, or they cannot change now.
+pub const DEFAULT_TOPOLOGY_UPDATE_FAILED: &str = "DefaultTopologyUpdateFailed";

@@ -11,7 +11,9 @@ mod status;
 pub mod topology_constraint;
 
 pub use auto_scaling::AutoScalingConfig;
-pub use cluster_topology::{ClusterTopology, ClusterTopologyLevel, ClusterTopologySpec, ClusterTopologyStatus};
+pub use cluster_topology::{
+    ClusterTopology, ClusterTopologyLevel, ClusterTopologySpec, ClusterTopologyStatus, NodesWithoutKey,
+};
 pub use cluster_topology_binding::{
     ClusterTopologyBinding, ClusterTopologyBindingSpec, ClusterTopologyBindingStatus, SchedulerTopologyBinding,
     SchedulerTopologyStatus, TopologyBindingLevel,

@@ -37,7 +37,7 @@ use self::{
     changes::is_superseded,
     execution_result::Effect,
     patch_queues::PatchQueues,
-    stage_events::{stage_events, warning_event},
+    stage_events::{normal_event, stage_events, warning_event},
     step_queue::StepQueue,
 };
 use crate::{
@@ -124,7 +124,8 @@ impl Executor {
     /// nothing, unless it reports a terminating namespace. After the watch event of that namespace, a plan has no creates.
     pub async fn execute<K: Resource<DynamicType = ()>>(&self, subject: &K, plan: &Plan) -> ExecutionResult {
         let (mut execution, mut blocked_domains) = (ExecutionResult::default(), BTreeSet::new());
-        self.publish(subject, plan.warnings.iter().map(warning_event));
+        let of_object = plan.warnings.iter().map(warning_event).chain(plan.normal_events.iter().map(normal_event));
+        self.publish(subject, of_object);
         for stage in &plan.stages {
             let stage = without_blocked_steps(plan, stage, &blocked_domains);
             if stage.steps.is_empty() {

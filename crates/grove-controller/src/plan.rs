@@ -23,11 +23,13 @@ mod deletes;
 mod failure_domains;
 mod finalizers;
 mod manifest;
+mod object_events;
 mod patches;
 mod slow_start;
 
 pub use self::{
     manifest::{Manifest, ManifestTemplate},
+    object_events::{NormalEvent, WarningEvent},
     patches::{Patch, PatchBody},
     slow_start::SlowStart,
 };
@@ -40,8 +42,10 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// The reasons for not doing more now. Conditions and logs show them.
     pub waiting: Vec<Waiting>,
-    /// Warnings about the object, besides the events of the stages.
+    /// Events of type `Warning` about the object, besides the events of the stages.
     pub warnings: Vec<WarningEvent>,
+    /// Events of type `Normal` about the object, besides the events of the stages.
+    pub normal_events: Vec<NormalEvent>,
     /// The time to the next known deadline; `None` if only a watch event can change anything.
     pub requeue_after: Option<Duration>,
     /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
@@ -86,6 +90,13 @@ impl Plan {
         self
     }
 
+    /// Adds events of type `Normal` about the object.
+    #[must_use]
+    pub fn with_normal_events(mut self, events: impl IntoIterator<Item = NormalEvent>) -> Self {
+        self.normal_events.extend(events);
+        self
+    }
+
     /// Requeues the object after `delay`. The earliest of several delays applies.
     #[must_use]
     pub fn requeue_after(mut self, delay: Duration) -> Self {
@@ -126,7 +137,7 @@ impl Plan {
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let has_text = !(self.waiting.is_empty() && self.warnings.is_empty());
+        let has_text = !(self.waiting.is_empty() && self.warnings.is_empty() && self.normal_events.is_empty());
         let is_requeued = self.requeue_after.or(self.continue_after).is_some() || self.progress_after.is_some();
         if self.is_empty() && !has_text && !is_requeued {
             return writeln!(f, "nothing to do");
@@ -136,6 +147,7 @@ impl Display for Plan {
         }
         self.waiting.iter().try_for_each(|waiting| writeln!(f, "wait: {waiting}"))?;
         self.warnings.iter().try_for_each(|WarningEvent { reason, note }| writeln!(f, "warn: {reason} {note}"))?;
+        self.normal_events.iter().try_for_each(|NormalEvent { reason, note }| writeln!(f, "event: {reason} {note}"))?;
         self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))?;
         self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))?;
         self.progress_after.iter().try_for_each(|delay| writeln!(f, "progress: after {:?}", delay.due))
@@ -207,15 +219,6 @@ pub struct StageEvent {
     pub failure: &'static str,
     /// The first word of the note, in the past tense: `Created`.
     pub verb: &'static str,
-}
-
-/// An event of type `Warning` about the reconciled object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WarningEvent {
-    /// The reason of the event.
-    pub reason: &'static str,
-    /// The note of the event.
-    pub note: String,
 }
 
 /// One write to the API server.

@@ -1,7 +1,8 @@
-//! The informers of the objects that the reconciler reads. Those of the `PodGroup`s follow from the table of child kinds.
+//! The informers of the objects that the reconcilers read. Those of child kinds follow from the tables of child kinds.
 
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
@@ -10,7 +11,10 @@ use grove_runtime::caches::{Cache, InformerOptions};
 use kube::ResourceExt;
 
 use crate::base_gangs::BY_BASE_GANG;
-use crate::slim_clique::SlimClique;
+use crate::slim_clique::{SCHEDULED_PODS_BY_SET, SlimClique};
+use crate::slim_node::{NODES_BY_LABEL_KEY, SlimNode};
+use crate::slim_set::{SETS_BY_TOPOLOGY, SlimSet};
+use crate::topology_binding::context::BINDINGS_BY_REFERENCE;
 
 /// The caches of gangs and of the objects that they depend on.
 #[derive(Clone)]
@@ -38,9 +42,47 @@ impl GangCaches {
         let gangs = gangs.with_index(BY_BASE_GANG).with_observer(move |delta| of_gangs.record(delta));
         Self {
             gangs: informers.cache_with(gangs),
-            cliques: informers.cache(),
+            cliques: informers.cache_with(InformerOptions::default().with_sum(SCHEDULED_PODS_BY_SET)),
             orphan_deletions,
             terminating_namespaces: manager.start_namespace_informer(),
+            informers,
+        }
+    }
+}
+
+/// The caches of topologies and of the objects that their statuses and finalizers depend on.
+#[derive(Clone)]
+pub(crate) struct TopologyCaches {
+    pub(crate) topologies: Cache<ClusterTopology>,
+    pub(crate) bindings: Cache<ClusterTopologyBinding>,
+    pub(crate) sets: Cache<SlimSet>,
+    pub(crate) cliques: Cache<SlimClique>,
+    pub(crate) nodes: Cache<SlimNode>,
+    /// The `ClusterTopology`s with a deletion that keeps their topology objects.
+    pub(crate) orphan_deletions: OrphanDeletions,
+    /// The `ClusterTopologyBinding`s with such a deletion.
+    pub(crate) binding_orphan_deletions: OrphanDeletions,
+    /// The informers of the other kinds.
+    pub(crate) informers: SharedInformerFactory,
+}
+
+impl TopologyCaches {
+    /// Starts the informers that those of gangs do not include.
+    pub(crate) fn start(gangs: &GangCaches) -> Self {
+        let informers = gangs.informers.clone();
+        let [orphan_deletions, binding_orphan_deletions] = [(); 2].map(|()| OrphanDeletions::default());
+        let (of_topologies, of_bindings) = (orphan_deletions.clone(), binding_orphan_deletions.clone());
+        let topologies = InformerOptions::default().with_observer(move |delta| of_topologies.record(delta));
+        let bindings = InformerOptions::default().with_index(BINDINGS_BY_REFERENCE);
+        let bindings = bindings.with_observer(move |delta| of_bindings.record(delta));
+        Self {
+            topologies: informers.cache_with(topologies),
+            bindings: informers.cache_with(bindings),
+            sets: informers.cache_with(InformerOptions::default().with_index(SETS_BY_TOPOLOGY)),
+            cliques: gangs.cliques.clone(),
+            nodes: informers.cache_with(InformerOptions::default().with_index(NODES_BY_LABEL_KEY)),
+            orphan_deletions,
+            binding_orphan_deletions,
             informers,
         }
     }

@@ -1,39 +1,55 @@
 //! topology-controller: `PodGang` → the `PodGroup` by which its scheduler schedules the pods of the gang together, and the conditions of the
-//! gang about its scheduling.
+//! gang about its scheduling; `ClusterTopology` and `ClusterTopologyBinding` → the topology objects of schedulers, finalizers and statuses.
 //!
-//! Start with `gang`, the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the status.
+//! Start with `gang`, `cluster_topology` or `topology_binding`, the reconcilers: each lists what triggers a reconcile and shows the flow from
+//! the snapshot to the status.
 
 use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
 mod base_gangs;
+mod cluster_topology;
 mod context;
 mod gang;
 mod informers;
 mod json;
 mod pod_groups;
 pub mod rbac;
+mod scheduler_topologies;
 mod slim_clique;
+mod slim_node;
+mod slim_set;
+mod topology_binding;
 
+use cluster_topology::default_topology::create_whenever_missing;
 use context::Context;
-use informers::GangCaches;
+use informers::{GangCaches, TopologyCaches};
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "topology-controller";
 
-/// Starts the informers and runs the reconciler until the service is stopped.
+/// Starts the informers and runs the reconcilers until the service is stopped.
 ///
 /// # Errors
-/// If an informer cannot be started, or the reconciler ends before the service is stopped.
+/// If a default topology that the configuration requires does not exist, an informer cannot be started, or a reconciler ends before the
+/// service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
+    cluster_topology::startup_check::check(&runtime.client(), &runtime.config().topology).await?;
     let manager = &Manager::new(runtime)?;
-    let ctx = Context::new(manager, GangCaches::start(manager), gang::CONTROLLER, &gang::CHILD_KINDS);
-    // On the heap: it is a large future.
+    let gang_caches = GangCaches::start(manager);
+    let caches = TopologyCaches::start(&gang_caches);
+    let ctx = Context::new(manager, gang_caches, gang::CONTROLLER, &gang::CHILD_KINDS);
+    let of_bindings = topology_binding::context::Context::new(manager, caches.clone(), topology_binding::CONTROLLER);
+    let of_topologies = cluster_topology::context::Context::new(manager, caches, cluster_topology::CONTROLLER);
+    // On the heap: these are large futures.
     let gangs = Box::pin(gang::run(manager, ctx));
+    let bindings = Box::pin(topology_binding::run(manager, of_bindings));
+    let default = Box::pin(create_whenever_missing(manager, of_topologies.clone()));
+    let topologies = Box::pin(cluster_topology::run(manager, of_topologies));
     manager
         .run(async {
             if manager.wait_for_cache_sync().await {
-                gangs.await;
+                tokio::join!(gangs, bindings, default, topologies);
             }
             Ok(())
         })

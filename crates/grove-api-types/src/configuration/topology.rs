@@ -16,6 +16,16 @@ pub struct TopologyAwareScheduling {
     pub name: String,
     /// The levels of the default topology, the broadest first. If empty, an administrator creates the topology.
     pub levels: Vec<TopologyLevel>,
+    /// Whether the configuration asks for a default topology that an administrator creates: it has `topology`, or names a default topology,
+    /// and has no levels.
+    pub requires_default: bool,
+}
+
+impl TopologyAwareScheduling {
+    /// Whether Grove creates the default topology and restores it.
+    pub fn manages_default(&self) -> bool {
+        self.enabled && !self.levels.is_empty()
+    }
 }
 
 /// One level of a topology.
@@ -74,7 +84,7 @@ impl TopologyDomain {
 
 impl Default for TopologyAwareScheduling {
     fn default() -> Self {
-        Self { enabled: false, name: NAME.into(), levels: vec![] }
+        Self { enabled: false, name: NAME.into(), levels: vec![], requires_default: false }
     }
 }
 
@@ -92,11 +102,9 @@ impl TopologyAwareScheduling {
             root.warn("topologyAwareScheduling.enabled", reason);
         }
         let levels = levels(&section);
-        if !levels.is_empty() {
-            let reason = "no service of this version creates the default topology; create it and omit the levels";
-            root.warn("topologyAwareScheduling.levels", reason);
-        }
-        Self { enabled: enabled.unwrap_or_default(), name: name.unwrap_or_else(|| NAME.into()), levels }
+        let (enabled, asks_for_default) = (enabled.unwrap_or_default(), alias.is_present() || name.is_some());
+        let requires_default = enabled && asks_for_default && levels.is_empty();
+        Self { enabled, name: name.unwrap_or_else(|| NAME.into()), levels, requires_default }
     }
 }
 

@@ -21,6 +21,11 @@ use super::LastError;
     status = "ClusterTopologyStatus",
     derive = "PartialEq",
     printcolumn(name = "Domains", type_ = "string", json_path = ".spec.levels[*].domain"),
+    printcolumn(name = "Sets", type_ = "integer", json_path = ".status.referringSets"),
+    printcolumn(name = "Scheduled", type_ = "integer", json_path = ".status.scheduledSets"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "Nodes without key", type_ = "string", json_path = ".status.nodesWithoutKey[*].nodes"),
+    printcolumn(name = "Referring sets", type_ = "string", json_path = ".status.referringSetNames", priority = 1),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -41,7 +46,14 @@ pub struct ClusterTopologySpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTopologyLevel {
-    /// The name of the level in topology constraints.
+    /// The name of the level in topology constraints, from the broadest to the narrowest:
+    /// - region: Network local to a CSP region
+    /// - zone: Network local to a CSP availability-zone within a region
+    /// - datacenter: Network local to a data-center within a CSP availability-zone
+    /// - block: Network local to a switching block unit within a data-center
+    /// - rack: First-level network grouping of compute hosts (includes NVLink domains as logical racks)
+    /// - host: Individual compute host
+    /// - numa: NUMA node (processor and memory locality domain) within a compute host
     #[schemars(schema_with = "domain")]
     pub domain: String,
     /// The node label of the level. Nodes with the same value are in the same domain.
@@ -65,6 +77,34 @@ pub struct ClusterTopologyStatus {
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+    /// The number of `PodCliqueSet`s that refer to the topology.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referring_sets: Option<i32>,
+    /// The first of them in alphabetical order, at most ten, as `namespace/name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub referring_set_names: Vec<String>,
+    /// The number of referring sets with scheduled pods. While it is not 0, the levels cannot change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_sets: Option<i32>,
+    /// The number of nodes of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i32>,
+    /// For each level, the number of nodes that lack its node label, the broadest level first. Such nodes get no pods that must be packed
+    /// by that level.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<NodesWithoutKey>>")]
+    pub nodes_without_key: Vec<NodesWithoutKey>,
+}
+
+/// How many nodes lack the node label of a level.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesWithoutKey {
+    /// The node label of the level.
+    pub key: String,
+    /// The number of nodes without this label.
+    pub nodes: i32,
 }
 
 /// The domains, broadest first.

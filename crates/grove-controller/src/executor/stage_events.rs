@@ -5,7 +5,7 @@ use grove_runtime::api_error::ApiError;
 use kube::runtime::events::{Event, EventType};
 
 use super::execution_result::Effect;
-use crate::plan::{Stage, StageEvent, Step, WarningEvent};
+use crate::plan::{NormalEvent, Stage, StageEvent, Step, WarningEvent};
 
 /// The maximum number of names in a note. The note counts the others.
 const MAX_NAMED: usize = 10;
@@ -45,6 +45,11 @@ fn events_of(
 /// The event about a warning of a plan.
 pub(super) fn warning_event(WarningEvent { reason, note }: &WarningEvent) -> Event {
     event("reconcile", EventType::Warning, reason, note)
+}
+
+/// The normal event of a plan.
+pub(super) fn normal_event(NormalEvent { reason, note }: &NormalEvent) -> Event {
+    event("reconcile", EventType::Normal, reason, note)
 }
 
 fn event(action: &str, type_: EventType, reason: &str, note: &str) -> Event {

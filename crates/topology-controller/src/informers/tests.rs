@@ -3,8 +3,13 @@
 use grove_test_support::check_watched_kind;
 use serde_json::json;
 
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
+
 use crate::pod_groups::{Kai, PodGroup, PodGroupApi, Volcano, WorkloadApi};
+use crate::scheduler_topologies::{self, SchedulerTopology};
 use crate::slim_clique::SlimClique;
+use crate::slim_node::SlimNode;
+use crate::slim_set::SlimSet;
 
 fn check_pod_groups<A: PodGroupApi>() {
     let condition = json!({ "status": "True", "reason": "Scheduled", "message": "m", "reasons": [{ "message": "r" }] });
@@ -21,6 +26,17 @@ fn check_pod_groups<A: PodGroupApi>() {
 #[test]
 fn an_edited_object_affects_no_other_object_of_its_kind() {
     check_watched_kind!(SlimClique, json!({ "spec": { "replicas": 2 }, "status": { "scheduledReplicas": 2 } }));
+    let levels = json!([{ "domain": "rack", "key": "r" }]);
+    let nodes = json!([{ "key": "r", "nodes": 1 }]);
+    let status =
+        json!({ "referringSets": 1, "referringSetNames": ["a/b"], "scheduledSets": 1, "nodesWithoutKey": nodes });
+    check_watched_kind!(ClusterTopology, json!({ "spec": { "levels": levels }, "status": status }));
+    check_watched_kind!(ClusterTopologyBinding, json!({ "spec": { "levels": levels } }));
+    let template = json!({ "topologyConstraint": { "packDomain": "rack", "topologyName": "racks" }, "cliques": [] });
+    check_watched_kind!(SlimSet, json!({ "spec": { "replicas": 1, "template": template } }));
+    check_watched_kind!(SlimNode, json!({ "spec": { "unschedulable": true } }));
+    let topology = json!({ "spec": { "levels": [{ "nodeLabel": "r" }] } });
+    check_watched_kind!(SchedulerTopology<scheduler_topologies::Kai>, topology);
     check_pod_groups::<Kai>();
     check_pod_groups::<Volcano>();
     check_pod_groups::<WorkloadApi>();

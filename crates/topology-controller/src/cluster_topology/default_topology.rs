@@ -1,0 +1,79 @@
+//! The default topology of the configuration. If the configuration has its levels, Grove creates it whenever it does not exist; the reconciler
+//! restores it.
+
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use grove_api_types::configuration::TopologyAwareScheduling;
+use grove_api_types::labels::{self, GROVE_OPERATOR, MANAGED_BY};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyLevel, ClusterTopologySpec};
+use grove_controller::manager::Manager;
+use grove_controller::plan::{Plan, Stage, Step};
+use grove_runtime::api_error::error_chain;
+use grove_runtime::backoff::Backoff;
+use kube::ResourceExt;
+
+use super::context::Context;
+
+/// The default topology that Grove manages; `None` if the configuration has no levels, or disables topology-aware scheduling.
+pub(crate) fn desired(configuration: &TopologyAwareScheduling) -> Option<ClusterTopology> {
+    if !configuration.manages_default() {
+        return None;
+    }
+    let levels = configuration.levels.iter();
+    let level = |level: &grove_api_types::configuration::TopologyLevel| ClusterTopologyLevel {
+        domain: level.domain.as_str().to_owned(),
+        key: level.key.clone(),
+    };
+    let mut topology =
+        ClusterTopology::new(&configuration.name, ClusterTopologySpec { levels: levels.map(level).collect() });
+    topology.metadata.labels = Some(labels::of([(MANAGED_BY, GROVE_OPERATOR)]));
+    Some(topology)
+}
+
+/// Creates the default topology whenever it does not exist, until the service is stopped. Only the leader does. There is no object that a work
+/// queue could contain, so this task waits for the deltas of the topology, for the leadership, and for the retry after a failure.
+pub(crate) async fn create_whenever_missing(manager: &Manager, ctx: Arc<Context>) {
+    let Some(desired) = desired(&ctx.configuration) else { return };
+    let mut deletions = Box::pin(deletions(&ctx, &desired.name_any()));
+    let mut leading = Box::pin(manager.leadership().started_leading());
+    let mut backoff = Backoff::for_objects();
+    loop {
+        let is_missing = !ctx.caches.topologies.contains("", &desired.name_any());
+        let mut delay = None;
+        if is_missing && manager.leadership().is_held() {
+            let plan = Plan::new().stage(Stage::new("default-topology", [Step::create(&desired)]));
+            match ctx.executor.execute(&desired, &plan).await.into_result() {
+                Ok(()) => backoff = Backoff::for_objects(),
+                // The webhook server may not run yet.
+                Err(error) => {
+                    let retry_after = backoff.next_delay();
+                    let name = desired.name_any();
+                    tracing::warn!(name, delay = ?retry_after, "cannot create the default topology: {}", error_chain(&error));
+                    delay = Some(retry_after);
+                }
+            }
+        }
+        let retry = async {
+            match delay {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(()) = deletions.next() => {}
+            Some(()) = leading.next() => {}
+            () = retry => {}
+            () = manager.shutdown().cancelled() => return,
+        }
+    }
+}
+
+/// The deletions of the topology of this name.
+fn deletions(ctx: &Context, name: &str) -> impl Stream<Item = ()> + Send + 'static + use<> {
+    let name = name.to_owned();
+    ctx.caches.topologies.subscribe().filter_map(move |delta| {
+        let is_deleted = delta.is_delete() && delta.object().is_some_and(|topology| topology.name_any() == name);
+        std::future::ready(is_deleted.then_some(()))
+    })
+}

@@ -1,0 +1,102 @@
+//! The check at the start of the service: a default topology that the configuration asks for and that an administrator creates must exist.
+
+use grove_api_types::configuration::TopologyAwareScheduling;
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
+use grove_runtime::api_error::ApiError;
+use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
+use grove_runtime::process::MissingPrerequisite;
+use kube::core::ClusterResourceScope;
+use kube::{Client, Resource};
+use serde::de::IgnoredAny;
+
+/// ENOENT, which seed 002 requires.
+const EXIT_CODE: u8 = 2;
+
+/// Reads the default topology from the API server if the configuration asks for one without levels.
+///
+/// # Errors
+/// [`MissingPrerequisite`] if it does not exist; otherwise the error of the request.
+pub(crate) async fn check(client: &Client, configuration: &TopologyAwareScheduling) -> anyhow::Result<()> {
+    let TopologyAwareScheduling { enabled, name, levels, requires_default } = configuration;
+    if *enabled && !requires_default && levels.is_empty() {
+        tracing::info!(name, "no default topology is configured; sets that name no topology refer to this name");
+    }
+    if !requires_default || exists::<ClusterTopology>(client, name).await? {
+        return Ok(());
+    }
+    if exists::<ClusterTopologyBinding>(client, name).await? {
+        return Ok(());
+    }
+    let message = format!(
+        "the default topology does not exist: create a ClusterTopology with the name {name}, or configure \
+         topologyAwareScheduling.levels, so that Grove creates it, or remove topologyAwareScheduling.name and topology"
+    );
+    Err(MissingPrerequisite { message, exit_code: EXIT_CODE }.into())
+}
+
+/// Whether the API server has the object. Its content does not matter, so one that cannot be decoded exists, too.
+async fn exists<K>(client: &Client, name: &str) -> Result<bool, ApiError>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+{
+    let request = kube::core::Request::new(K::url_path(&(), None)).get(name, &kube::api::GetParams::default());
+    let request = request.map_err(|error| ApiError::from(&kube::Error::BuildRequest(error)))?;
+    match with_timeout(REQUEST_TIMEOUT, client.request::<IgnoredAny>(request)).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(ApiError::from(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_api_types::configuration::OperatorConfiguration;
+    use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The result, if the API server has an object at this path.
+    async fn check_with(configuration: &str, existing: &'static str) -> Result<(), String> {
+        let text =
+            format!("apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n{configuration}");
+        let configuration = OperatorConfiguration::read(&serde_saphyr::from_str::<Value>(&text).expect("YAML"))
+            .expect("a configuration")
+            .0
+            .topology;
+        let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+            if request.path.ends_with(existing) {
+                MockResponse::ok(json!({ "spec": "cannot be decoded" }))
+            } else {
+                MockResponse::error(404, "NotFound")
+            }
+        });
+        check(&client, &configuration).await.map_err(|error| {
+            let missing = error.downcast_ref::<MissingPrerequisite>().expect("a missing prerequisite");
+            assert_eq!(missing.exit_code, 2);
+            missing.message.clone()
+        })
+    }
+
+    #[tokio::test]
+    async fn only_a_requested_default_without_levels_must_exist() {
+        let none = "/nothing";
+        for configuration in [
+            "topologyAwareScheduling: {enabled: true}",
+            "topologyAwareScheduling: {enabled: true, name: racks, levels: [{domain: rack, key: r}]}",
+            "topologyAwareScheduling: {name: racks}",
+            "topology: {enabled: false, name: racks}",
+        ] {
+            assert_eq!(check_with(configuration, none).await, Ok(()), "{configuration}");
+        }
+        for configuration in
+            ["topologyAwareScheduling: {enabled: true, name: racks}", "topology: {enabled: true, name: racks}"]
+        {
+            let error = check_with(configuration, none).await.expect_err("a missing topology");
+            assert!(error.contains("create a ClusterTopology with the name racks"), "{error}");
+            assert_eq!(check_with(configuration, "clustertopologies/racks").await, Ok(()));
+            assert_eq!(check_with(configuration, "clustertopologybindings/racks").await, Ok(()));
+        }
+        assert!(check_with("topology: {enabled: true}", none).await.is_err(), "the name has a default");
+    }
+}

@@ -1,0 +1,65 @@
+//! The dependencies of the reconciler of `ClusterTopologyBinding`s.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use grove_api_types::configuration::Schedulers;
+use grove_api_types::v1alpha1::ClusterTopologyBinding;
+use grove_controller::children::ChildTracker;
+use grove_controller::executor::Executor;
+use grove_controller::manager::Manager;
+use grove_controller::state_metrics::NamedCount;
+use grove_controller::status_policy::StatusPolicy;
+use grove_controller::status_writer::StatusWriter;
+use grove_runtime::caches::Index;
+use grove_runtime::clock::Clock;
+
+use crate::informers::TopologyCaches;
+use crate::scheduler_topologies::{CHILD_KINDS_OF_BINDINGS, TopologyOwner, start_informers};
+
+/// The bindings that name a topology object of a scheduler, by the name of that object.
+pub(crate) const BINDINGS_BY_REFERENCE: Index<ClusterTopologyBinding> = Index { name: "reference", values: references };
+
+fn references(binding: &ClusterTopologyBinding) -> Vec<Cow<'_, str>> {
+    let bindings = binding.spec.scheduler_topology_bindings.iter();
+    bindings.map(|binding| Cow::Borrowed(binding.topology_reference.as_str())).collect()
+}
+
+/// The dependencies of the reconciler. `plan` and `status` get values.
+pub(crate) struct Context {
+    pub(crate) caches: TopologyCaches,
+    /// The topology objects of the bindings.
+    pub(crate) children: ChildTracker<TopologyOwner<ClusterTopologyBinding>>,
+    pub(crate) executor: Executor,
+    pub(crate) status_writer: StatusWriter,
+    pub(crate) clock: Clock,
+    pub(crate) schedulers: Schedulers,
+    /// Whether the configuration enables topology-aware scheduling.
+    pub(crate) is_enabled: bool,
+}
+
+impl Context {
+    /// The context of the reconciler `controller`, which publishes its events under that name.
+    pub(crate) fn new(manager: &Manager, caches: TopologyCaches, controller: &'static str) -> Arc<Self> {
+        let executor = manager.executor().with_reporting_controller(controller);
+        let (is_enabled, schedulers) = (manager.config().topology.enabled, manager.config().schedulers.clone());
+        let kinds = start_informers(CHILD_KINDS_OF_BINDINGS, &schedulers, is_enabled, &caches.informers);
+        let context = Arc::new(Self {
+            children: ChildTracker::new(kinds, &caches.informers, &caches.bindings),
+            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
+            executor,
+            clock: manager.clock(),
+            schedulers,
+            is_enabled,
+            caches,
+        });
+        context.children.add_state_metrics(manager.state_metrics(), controller);
+        context.caches.binding_orphan_deletions.add_state_metrics(manager.state_metrics(), controller);
+        let statuses: [NamedCount<Self>; 2] = [
+            ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
+            ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
+        ];
+        manager.state_metrics().add_all(controller, &context, &statuses);
+        context
+    }
+}
