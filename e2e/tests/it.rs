@@ -57,6 +57,7 @@ mod it {
         mod round_trip;
         mod status_writers;
         mod steady_state;
+        mod topologies;
         mod topology_outage;
         mod unauthenticated_clients;
         mod unreadable_objects;

@@ -181,7 +181,6 @@ scheduler: {profiles: [{name: volcano}]}
     .unwrap();
     let unsupported = [
         "topologyAwareScheduling.enabled",
-        "topologyAwareScheduling.levels",
         "computeDomain.stateSync",
         "computeDomain.featureGates.ComputeDomainCliques",
         "computeDomain.syncStrategy",
@@ -193,6 +192,7 @@ scheduler: {profiles: [{name: volcano}]}
     assert_eq!(topology.name, "mine");
     let domains: Vec<_> = topology.levels.iter().map(|level| level.domain).collect();
     assert_eq!(domains, [TopologyDomain::Rack, TopologyDomain::Host], "sorted, broadest first");
+    assert!(topology.manages_default() && !topology.requires_default);
     let domains = &configuration.compute_domains;
     assert_eq!((domains.state_sync, domains.sync_strategy), (StateSync::Grove, Some(SyncStrategy::SsaClique)));
     assert!(domains.cliques && domains.mirror_nodes);

@@ -170,7 +170,8 @@ fn every_manifest_has_an_expansion_test() {
     let mut names: BTreeMap<String, bool> = BTreeMap::new();
     for file in manifests.into_iter().flatten().map(|file| file.expect("a file").path()) {
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-        if file.extension().is_some_and(|extension| extension == "yaml") {
+        let is_set = || std::fs::read_to_string(&file).expect("a manifest").contains("kind: PodCliqueSet");
+        if file.extension().is_some_and(|extension| extension == "yaml") && is_set() {
             names.insert(name.clone(), tested.contains(&format!("\"{name}\"")));
         }
     }

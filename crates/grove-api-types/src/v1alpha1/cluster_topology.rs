@@ -1,6 +1,7 @@
 //! `ClusterTopology`: the levels of the topology of a cluster, with seven predefined names.
 
 #![allow(unreachable_pub, reason = "the KubeSchema derive repeats a public type inside a function")]
+#![allow(clippy::doc_markdown, reason = "kubectl explain shows the sentences about the domains without markup")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};

@@ -16,6 +16,8 @@ struct Requirement {
     allowed: Vec<String>,
     patched: Vec<String>,
     not_patched: Vec<String>,
+    /// Names of tests of a service; the layout tests check that they exist.
+    tests: Vec<String>,
     reason: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 //! restores it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use grove_api_types::configuration::TopologyAwareScheduling;
@@ -40,22 +41,13 @@ pub(crate) async fn create_whenever_missing(manager: &Manager, ctx: Arc<Context>
     let mut backoff = Backoff::for_objects();
     loop {
         let is_missing = !ctx.caches.topologies.contains("", &desired.name_any());
-        let mut delay = None;
-        if is_missing && manager.leadership().is_held() {
-            let plan = Plan::new().stage(Stage::new("default-topology", [Step::create(&desired)]));
-            match ctx.executor.execute(&desired, &plan).await.into_result() {
-                Ok(()) => backoff = Backoff::for_objects(),
-                // The webhook server may not run yet.
-                Err(error) => {
-                    let retry_after = backoff.next_delay();
-                    let name = desired.name_any();
-                    tracing::warn!(name, delay = ?retry_after, "cannot create the default topology: {}", error_chain(&error));
-                    delay = Some(retry_after);
-                }
-            }
-        }
+        let retry_after = if is_missing && manager.leadership().is_held() {
+            create(&ctx, &desired, &mut backoff).await
+        } else {
+            None
+        };
         let retry = async {
-            match delay {
+            match retry_after {
                 Some(delay) => tokio::time::sleep(delay).await,
                 None => std::future::pending().await,
             }
@@ -65,6 +57,22 @@ pub(crate) async fn create_whenever_missing(manager: &Manager, ctx: Arc<Context>
             Some(()) = leading.next() => {}
             () = retry => {}
             () = manager.shutdown().cancelled() => return,
+        }
+    }
+}
+
+/// Creates the topology. After a failure, returns the delay of the retry: the webhook server may not run yet.
+async fn create(ctx: &Context, desired: &ClusterTopology, backoff: &mut Backoff) -> Option<Duration> {
+    let plan = Plan::new().stage(Stage::new("default-topology", [Step::create(desired)]));
+    match ctx.executor.execute(desired, &plan).await.into_result() {
+        Ok(()) => {
+            *backoff = Backoff::for_objects();
+            None
+        }
+        Err(error) => {
+            let (name, delay) = (desired.name_any(), backoff.next_delay());
+            tracing::warn!(name, ?delay, "cannot create the default topology: {}", error_chain(&error));
+            Some(delay)
         }
     }
 }

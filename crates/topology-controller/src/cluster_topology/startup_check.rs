@@ -1,13 +1,15 @@
 //! The check at the start of the service: a default topology that the configuration asks for and that an administrator creates must exist.
 
+use std::fmt::Debug;
+
 use grove_api_types::configuration::TopologyAwareScheduling;
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 use grove_runtime::api_error::ApiError;
 use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
 use grove_runtime::process::MissingPrerequisite;
 use kube::core::ClusterResourceScope;
-use kube::{Client, Resource};
-use serde::de::IgnoredAny;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 
 /// ENOENT, which seed 002 requires.
 const EXIT_CODE: u8 = 2;
@@ -34,18 +36,14 @@ pub(crate) async fn check(client: &Client, configuration: &TopologyAwareScheduli
     Err(MissingPrerequisite { message, exit_code: EXIT_CODE }.into())
 }
 
-/// Whether the API server has the object. Its content does not matter, so one that cannot be decoded exists, too.
+/// Whether the API server has the object. Only its metadata is decoded.
 async fn exists<K>(client: &Client, name: &str) -> Result<bool, ApiError>
 where
-    K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + DeserializeOwned + Debug,
 {
-    let request = kube::core::Request::new(K::url_path(&(), None)).get(name, &kube::api::GetParams::default());
-    let request = request.map_err(|error| ApiError::from(&kube::Error::BuildRequest(error)))?;
-    match with_timeout(REQUEST_TIMEOUT, client.request::<IgnoredAny>(request)).await {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        Err(error) => Err(ApiError::from(&error)),
-    }
+    let objects = Api::<K>::all(client.clone());
+    let object = with_timeout(REQUEST_TIMEOUT, objects.get_metadata_opt(name)).await;
+    object.map(|object| object.is_some()).map_err(|error| ApiError::from(&error))
 }
 
 #[cfg(test)]

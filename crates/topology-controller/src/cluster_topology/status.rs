@@ -3,6 +3,7 @@
 use grove_api_types::conditions::{self, cluster_topology_ready};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyStatus, LastError, NodesWithoutKey};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
@@ -70,7 +71,7 @@ fn ready(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Conditio
     let rejection = || {
         let of_default = result.steps.iter().filter(|step| step.stage == "default-topology");
         let failed = ExecutionResult { steps: of_default.cloned().collect() };
-        rejection_message(&failed, &Default::default(), RejectedObjects::Named)
+        rejection_message(&failed, &BackedOffCreates::default(), RejectedObjects::Named)
     };
     let (status, reason, message) = if let Some(waiting) = waiting {
         (ConditionStatus::False, waiting.reason, waiting.message.clone())

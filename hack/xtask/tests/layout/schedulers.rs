@@ -6,15 +6,17 @@ use super::{source::Source, tree};
 /// The names as the first word of an identifier, of a label or of a scheduler name.
 const SCHEDULERS: [&str; 3] = ["kai", "volcano", "lpx"];
 /// The files of the schedulers.
-const FOLDERS: [&str; 3] = [
+const FOLDERS: [&str; 4] = [
     "crates/grove-api-types/src/scheduler/",
     "crates/topology-controller/src/pod_groups/",
+    "crates/topology-controller/src/scheduler_topologies/",
     "crates/webhook-server/src/queues/",
 ];
 /// The enum, and the tables with one row per scheduler.
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 5] = [
     "crates/grove-api-types/src/scheduler.rs",
     "crates/topology-controller/src/pod_groups.rs",
+    "crates/topology-controller/src/scheduler_topologies.rs",
     "crates/topology-controller/src/gang/desired.rs",
     "crates/webhook-server/src/queues.rs",
 ];

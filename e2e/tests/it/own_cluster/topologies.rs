@@ -1,0 +1,324 @@
+//! Topologies of both kinds: the finalizer, the default topology of the configuration, the status, and the topology objects of KAI.
+//! topology-controller is restarted in the middle of the cases.
+
+use e2e::kubectl::kubectl_on;
+use e2e::poll::poll_until;
+use e2e::standalone::run_to_exit;
+use e2e::{Namespace, NamespaceState, TestCluster};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+const SERVICE: &str = "topology-controller";
+const DEFAULT: &str = "grove-topology";
+const FINALIZER: &str = "grove.io/clustertopology";
+const HOST: &str = "kubernetes.io/hostname";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topologies_are_reconciled_into_statuses_and_topology_objects() {
+    let enabled =
+        json!({ "enabled": true, "levels": [{ "domain": "rack", "key": "r" }, { "domain": "host", "key": HOST }] });
+    let flags = configuration("first", &enabled);
+    let mut cluster = TestCluster::start_own_with("topologies", &flags.each_ref().map(String::as_str)).await;
+    let client = cluster.client().await;
+    let ns = Namespace::create(&client, "e2e-topologies").await;
+
+    the_default_topology_is_created_and_restored(&cluster, &client).await;
+    kubectl_on(&cluster, &["apply", "-f", "-"], include_str!("../../../crds/kai-scheduler.yaml"))
+        .await
+        .expect("the CRDs");
+    wait_for_levels(&client, DEFAULT, &["r", HOST]).await;
+    levels_of_topology_objects_follow(&client).await;
+    foreign_topology_objects_stay(&client).await;
+    bindings_report_drift(&client).await;
+    referring_sets_delay_the_deletion(&cluster, &client, &ns).await;
+    configured_levels_wait_for_running_sets(&mut cluster, &client, &ns).await;
+    a_default_without_levels_is_an_ordinary_topology(&mut cluster, &client).await;
+    a_required_default_that_does_not_exist_ends_the_service(&cluster).await;
+    cluster.down().await;
+}
+
+/// The flags for this section of the configuration.
+fn configuration(name: &str, topology: &Value) -> [String; 2] {
+    let configuration = json!({
+        "apiVersion": "operator.config.grove.io/v1alpha1",
+        "kind": "OperatorConfiguration",
+        "topologyAwareScheduling": topology,
+        "scheduler": { "profiles": [{ "name": "default-scheduler" }, { "name": "kai-scheduler" }] },
+    });
+    let file = TestCluster::shared().dir().join(format!("topologies-{name}.yaml"));
+    std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
+    ["--config".to_owned(), file.display().to_string()]
+}
+
+async fn up_with(cluster: &mut TestCluster, name: &str, topology: &Value) {
+    let flags = configuration(name, topology);
+    cluster.up_with(&flags.each_ref().map(String::as_str)).await;
+}
+
+fn topologies(client: &Client) -> Api<ClusterTopology> {
+    Api::all(client.clone())
+}
+
+/// The topology objects of KAI.
+fn scheduler_topologies(client: &Client) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kai.scheduler", "v1alpha1", "Topology"));
+    Api::all_with(client.clone(), &kind)
+}
+
+fn topology(name: &str, keys: &[(&str, &str)]) -> ClusterTopology {
+    let level = |(domain, key): &(&str, &str)| json!({ "domain": domain, "key": key });
+    let levels: Vec<Value> = keys.iter().map(level).collect();
+    ClusterTopology::new(name, serde_json::from_value(json!({ "levels": levels })).expect("a spec"))
+}
+
+fn scheduler_topology(name: &str, labels: &[&str]) -> DynamicObject {
+    let levels: Vec<Value> = labels.iter().map(|label| json!({ "nodeLabel": label })).collect();
+    let object = json!({ "apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": { "name": name },
+        "spec": { "levels": levels } });
+    serde_json::from_value(object).expect("a topology object")
+}
+
+fn node_labels(object: &DynamicObject) -> Vec<&str> {
+    let levels = object.data["spec"]["levels"].as_array().into_iter().flatten();
+    levels.filter_map(|level| level["nodeLabel"].as_str()).collect()
+}
+
+fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+async fn wait_for(client: &Client, name: &str, holds: impl Fn(&ClusterTopology) -> bool) -> ClusterTopology {
+    let api = topologies(client);
+    poll_until(async || api.get_opt(name).await.expect("an answer").filter(&holds)).await
+}
+
+async fn wait_until_deleted(client: &Client, name: &str) {
+    let api = topologies(client);
+    poll_until(async || api.get_opt(name).await.expect("an answer").is_none().then_some(())).await;
+}
+
+/// Waits for the topology object that the topology controls and that has these node labels.
+async fn wait_for_levels(client: &Client, name: &str, labels: &[&str]) -> DynamicObject {
+    let owner = wait_for(client, name, |_| true).await.uid().expect("a uid");
+    let objects = scheduler_topologies(client);
+    poll_until(async || {
+        let object = objects.get_opt(name).await.ok()??;
+        let is_controlled = object.owner_references().iter().any(|reference| reference.uid == owner);
+        (is_controlled && node_labels(&object) == labels && object.metadata.deletion_timestamp.is_none())
+            .then_some(object)
+    })
+    .await
+}
+
+fn has_reason(topology: &ClusterTopology, type_: &str, status: &str, reason: &str) -> bool {
+    let conditions = topology.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    condition(conditions, type_).is_some_and(|condition| condition.status == status && condition.reason == reason)
+}
+
+fn keys(topology: &ClusterTopology) -> Vec<&str> {
+    topology.spec.levels.iter().map(|level| level.key.as_str()).collect()
+}
+
+async fn the_default_topology_is_created_and_restored(cluster: &TestCluster, client: &Client) {
+    let is_ready = |topology: &ClusterTopology| has_reason(topology, "Ready", "True", "TopologyAvailable");
+    let has_finalizer = |topology: &ClusterTopology| topology.finalizers().iter().any(|other| other == FINALIZER);
+    let created = wait_for(client, DEFAULT, |topology| is_ready(topology) && has_finalizer(topology)).await;
+    assert_eq!(created.labels().get("app.kubernetes.io/managed-by").map(String::as_str), Some("grove-operator"));
+    assert_eq!(keys(&created), ["r", HOST]);
+    let status = created.status.expect("a status");
+    let without: Vec<_> = status.nodes_without_key.iter().map(|level| (level.key.as_str(), level.nodes)).collect();
+    assert_eq!(without, [("r", status.nodes.expect("a number")), (HOST, 0)], "no node has the key r");
+    assert!(status.nodes > Some(0));
+
+    // The edit is observed while the service runs, and after its start.
+    for is_down in [false, true] {
+        if is_down {
+            cluster.stop(SERVICE).await;
+        }
+        let edit =
+            json!({ "metadata": { "labels": null }, "spec": { "levels": [{ "domain": "host", "key": "other" }] } });
+        let edited = topologies(client).patch(DEFAULT, &PatchParams::default(), &Patch::Merge(&edit)).await;
+        let generation = edited.expect("the edit").metadata.generation;
+        if is_down {
+            cluster.up().await;
+        }
+        let restored =
+            |topology: &ClusterTopology| topology.metadata.generation > generation && keys(topology) == ["r", HOST];
+        let restored = wait_for(client, DEFAULT, restored).await;
+        assert_eq!(restored.labels().len(), 1, "the label is restored with the levels");
+    }
+}
+
+async fn levels_of_topology_objects_follow(client: &Client) {
+    let api = topologies(client);
+    api.create(&PostParams::default(), &topology("racks", &[("host", HOST)])).await.expect("the topology is created");
+    let first = wait_for_levels(client, "racks", &[HOST]).await;
+    let levels = json!({ "spec": topology("racks", &[("rack", "r"), ("host", HOST)]).spec });
+    api.patch("racks", &PatchParams::default(), &Patch::Merge(&levels)).await.expect("new levels");
+    let second = wait_for_levels(client, "racks", &["r", HOST]).await;
+    assert_ne!(first.uid(), second.uid(), "the levels are immutable, so the object is deleted and created");
+    let objects = scheduler_topologies(client);
+    objects.delete("racks", &DeleteParams::default()).await.expect("the object is deleted");
+    let third = wait_for_levels(client, "racks", &["r", HOST]).await;
+    assert_ne!(second.uid(), third.uid());
+    wait_for(client, "racks", |topology| has_reason(topology, "SchedulerTopologyDrift", "False", "InSync")).await;
+}
+
+async fn foreign_topology_objects_stay(client: &Client) {
+    let objects = scheduler_topologies(client);
+    let foreign =
+        objects.create(&PostParams::default(), &scheduler_topology("foreign", &["mine"])).await.expect("it is created");
+    topologies(client)
+        .create(&PostParams::default(), &topology("foreign", &[("host", HOST)]))
+        .await
+        .expect("the topology");
+    let is_reported = |topology: &ClusterTopology| has_reason(topology, "SchedulerTopologyDrift", "True", "Drift");
+    let reported = wait_for(client, "foreign", is_reported).await;
+    let conditions = reported.status.expect("a status").conditions;
+    let message = &condition(&conditions, "SchedulerTopologyDrift").expect("the condition").message;
+    assert!(message.contains("ClusterTopology foreign does not control it"), "{message}");
+    let live = objects.get("foreign").await.expect("the object");
+    assert_eq!(live.resource_version(), foreign.resource_version(), "it is not changed");
+    topologies(client).delete("foreign", &DeleteParams::default()).await.expect("the topology is deleted");
+    wait_until_deleted(client, "foreign").await;
+    assert_eq!(
+        objects.get("foreign").await.expect("the object").uid(),
+        foreign.uid(),
+        "the object of another owner stays"
+    );
+}
+
+fn bindings(client: &Client) -> Api<ClusterTopologyBinding> {
+    Api::all(client.clone())
+}
+
+async fn create_binding(client: &Client, name: &str, external: Value) -> ClusterTopologyBinding {
+    let spec = json!({ "levels": [{ "domain": "host", "key": HOST }], "schedulerTopologyBindings": external });
+    let binding = ClusterTopologyBinding::new(name, serde_json::from_value(spec).expect("a spec"));
+    bindings(client).create(&PostParams::default(), &binding).await.expect("the binding is created")
+}
+
+/// Waits until the binding reports this difference of its topology object, or none.
+async fn wait_for_drift(client: &Client, name: &str, message: Option<&str>) -> ClusterTopologyBinding {
+    let expected = if message.is_some() { "True" } else { "False" };
+    let is_current = |binding: &ClusterTopologyBinding| {
+        let Some(live) = &binding.status else { return false };
+        let drift = condition(&live.conditions, "SchedulerTopologyDrift");
+        let of_scheduler = live.scheduler_topology_statuses.first();
+        let has_message =
+            of_scheduler.is_some_and(|of| of.in_sync == message.is_none() && of.message.as_deref() == message);
+        has_message && drift.is_some_and(|drift| drift.status == expected)
+    };
+    let api = bindings(client);
+    poll_until(async || api.get(name).await.ok().filter(&is_current)).await
+}
+
+async fn bindings_report_drift(client: &Client) {
+    let objects = scheduler_topologies(client);
+    let own = create_binding(client, "own", json!([])).await;
+    wait_for_drift(client, "own", None).await;
+    let object = objects.get("own").await.expect("the object");
+    assert_eq!((node_labels(&object), &object.owner_references()[0].uid), (vec![HOST], &own.uid().expect("a uid")));
+
+    let external = json!([{ "schedulerName": "kai-scheduler", "topologyReference": "foreign" }]);
+    create_binding(client, "external", external).await;
+    let differ = "KAI Topology levels differ from ClusterTopologyBinding levels";
+    wait_for_drift(client, "external", Some(differ)).await;
+    objects.delete("foreign", &DeleteParams::default()).await.expect("the object is deleted");
+    wait_for_drift(client, "external", Some("KAI Topology \"foreign\" not found")).await;
+    objects.create(&PostParams::default(), &scheduler_topology("foreign", &[HOST])).await.expect("it is created");
+    let current = wait_for_drift(client, "external", None).await;
+    assert!(current.finalizers().is_empty(), "a binding has no finalizer");
+    assert!(objects.get_opt("external").await.expect("an answer").is_none());
+    for name in ["own", "external"] {
+        bindings(client).delete(name, &DeleteParams::default()).await.expect("the binding is deleted");
+    }
+    poll_until(async || objects.get_opt("own").await.expect("an answer").is_none().then_some(())).await;
+    objects.get("foreign").await.expect("the object of the administrator stays");
+}
+
+/// A set of one pod that must be packed by host.
+fn set(name: &str, topology: Option<&str>) -> PodCliqueSet {
+    let pod_spec = json!({ "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }] });
+    let clique = json!({ "name": "a", "spec": { "roleName": "a", "replicas": 1, "podSpec": pod_spec } });
+    let constraint = json!({ "topologyName": topology, "pack": { "required": "host" } });
+    let template = json!({ "topologyConstraint": constraint, "cliques": [clique] });
+    let set = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": { "name": name },
+        "spec": { "replicas": 1, "template": template } });
+    serde_json::from_value(set).expect("a set")
+}
+
+async fn create_set(ns: &Namespace, set: &PodCliqueSet) {
+    ns.api::<PodCliqueSet>().create(&PostParams::default(), set).await.expect("the set is created");
+    let name = set.name_any();
+    ns.wait_for("the set is available", |state| state.is_available(&name)).await;
+}
+
+async fn referring_sets_delay_the_deletion(cluster: &TestCluster, client: &Client, ns: &Namespace) {
+    create_set(ns, &set("user", Some("racks"))).await;
+    let counts_set = |topology: &ClusterTopology| {
+        let status = topology.status.clone().unwrap_or_default();
+        let names = [format!("{}/user", ns.name)];
+        (status.referring_sets, status.scheduled_sets) == (Some(1), Some(1)) && status.referring_set_names == names
+    };
+    wait_for(client, "racks", counts_set).await;
+    topologies(client).delete("racks", &DeleteParams::default()).await.expect("the delete is accepted");
+    let waits = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "TopologyTerminating");
+    wait_for(client, "racks", waits).await;
+    let denied = ns.api::<PodCliqueSet>().create(&PostParams::default(), &set("late", Some("racks"))).await;
+    assert!(denied.is_err(), "a terminating topology counts as not found");
+
+    cluster.stop(SERVICE).await;
+    ns.delete_object::<PodCliqueSet>("user").await;
+    ns.wait_for("no objects exist", NamespaceState::is_empty).await;
+    wait_for(client, "racks", |topology| topology.finalizers().len() == 1).await;
+    cluster.up().await;
+    wait_until_deleted(client, "racks").await;
+    let objects = scheduler_topologies(client);
+    poll_until(async || objects.get_opt("racks").await.expect("an answer").is_none().then_some(())).await;
+}
+
+async fn configured_levels_wait_for_running_sets(cluster: &mut TestCluster, client: &Client, ns: &Namespace) {
+    create_set(ns, &set("running", None)).await;
+    let levels =
+        json!({ "enabled": true, "levels": [{ "domain": "rack", "key": "new" }, { "domain": "host", "key": HOST }] });
+    up_with(cluster, "second", &levels).await;
+    let is_blocked = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "LevelsInUse");
+    let blocked = wait_for(client, DEFAULT, is_blocked).await;
+    assert_eq!(keys(&blocked), ["r", HOST], "the levels stay");
+    ns.delete_object::<PodCliqueSet>("running").await;
+    wait_for(client, DEFAULT, |topology| keys(topology) == ["new", HOST]).await;
+    wait_for_levels(client, DEFAULT, &["new", HOST]).await;
+}
+
+async fn a_default_without_levels_is_an_ordinary_topology(cluster: &mut TestCluster, client: &Client) {
+    up_with(cluster, "third", &json!({ "enabled": true })).await;
+    wait_for(client, DEFAULT, |topology| topology.labels().is_empty()).await;
+    let levels = json!({ "spec": topology(DEFAULT, &[("host", HOST)]).spec });
+    topologies(client).patch(DEFAULT, &PatchParams::default(), &Patch::Merge(&levels)).await.expect("an edit");
+    wait_for_levels(client, DEFAULT, &[HOST]).await;
+    topologies(client).delete(DEFAULT, &DeleteParams::default()).await.expect("the delete is accepted");
+    let waits = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "TopologyTerminating");
+    wait_for(client, DEFAULT, waits).await;
+    up_with(cluster, "fourth", &json!({ "enabled": false })).await;
+    wait_until_deleted(client, DEFAULT).await;
+}
+
+/// The service ends with ENOENT.
+async fn a_required_default_that_does_not_exist_ends_the_service(cluster: &TestCluster) {
+    let mut arguments = cluster.command_line(SERVICE).split_off(1);
+    cluster.stop(SERVICE).await;
+    let [flag, file] = configuration("fifth", &json!({ "enabled": true, "name": "absent" }));
+    let at = arguments.iter().position(|argument| *argument == flag).expect("the flag");
+    arguments[at + 1] = file;
+    let output = run_to_exit(SERVICE, &arguments).await;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("create a ClusterTopology with the name absent"), "{text}");
+    cluster.up().await;
+}
