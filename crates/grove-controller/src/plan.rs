@@ -51,7 +51,7 @@ pub struct Plan {
     /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
     /// its backoff applies.
     pub continue_after: Option<Duration>,
-    /// When a plan with a stage that this one omits is due. Nobody waits for that stage, so its plan runs behind all others.
+    /// When a plan with a stage that this one omits is due. No controller waits for that stage, so its plan runs behind all others.
     pub progress_after: Option<ProgressDelay>,
     /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,

@@ -77,7 +77,7 @@ async fn reconcile(topology: Arc<ClusterTopology>, ctx: Arc<Context>) -> Result<
         (status, change)
     };
     let pending_creates = Some(&observed.pending_creates);
-    // The status of a terminating topology says what its deletion waits for, unless the deletion has just ended.
+    // The status of a terminating topology reports what its deletion waits for, unless the deletion has just ended.
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.may_be_deleted() };
     ctx.status_writer.write_after(&*topology, executed, status).await
 }

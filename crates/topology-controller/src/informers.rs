@@ -1,5 +1,7 @@
 //! The informers of the objects that the reconcilers read. Those of child kinds follow from the tables of child kinds.
 
+use std::borrow::Cow;
+
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
@@ -7,14 +9,21 @@ use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
-use grove_runtime::caches::{Cache, InformerOptions};
+use grove_runtime::caches::{Cache, Index, InformerOptions};
 use kube::ResourceExt;
 
 use crate::base_gangs::BY_BASE_GANG;
 use crate::slim_clique::{SCHEDULED_PODS_BY_SET, SlimClique};
 use crate::slim_node::{NODES_BY_LABEL_KEY, SlimNode};
 use crate::slim_set::{SETS_BY_TOPOLOGY, SlimSet};
-use crate::topology_binding::context::BINDINGS_BY_REFERENCE;
+
+/// The bindings that name a topology object of a scheduler, by the name of that object.
+pub(crate) const BINDINGS_BY_REFERENCE: Index<ClusterTopologyBinding> = Index { name: "reference", values: references };
+
+fn references(binding: &ClusterTopologyBinding) -> Vec<Cow<'_, str>> {
+    let bindings = binding.spec.scheduler_topology_bindings.iter();
+    bindings.map(|binding| Cow::Borrowed(binding.topology_reference.as_str())).collect()
+}
 
 /// The caches of gangs and of the objects that they depend on.
 #[derive(Clone)]

@@ -26,7 +26,7 @@ pub(crate) struct SlimNode {
     pub(crate) label_keys: BTreeSet<String>,
 }
 
-/// The other fields change every few minutes, and nobody reads them here.
+/// The other fields change every few minutes, and the reconciler does not read them.
 #[derive(Deserialize)]
 struct RawNode {
     #[serde(default)]

@@ -17,7 +17,8 @@ use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::Trigger;
 use kube::runtime::reflector::ObjectRef;
 
-use self::context::{BINDINGS_BY_REFERENCE, Context};
+use self::context::Context;
+use crate::informers::BINDINGS_BY_REFERENCE;
 use crate::scheduler_topologies::configured_backends;
 
 pub(crate) mod context;

@@ -16,7 +16,7 @@ pub struct TopologyAwareScheduling {
     pub name: String,
     /// The levels of the default topology, the broadest first. If empty, an administrator creates the topology.
     pub levels: Vec<TopologyLevel>,
-    /// Whether the configuration asks for a default topology that an administrator creates: it has `topology`, or names a default topology,
+    /// Whether the configuration requires a default topology that an administrator creates: it has `topology`, or names a default topology,
     /// and has no levels.
     pub requires_default: bool,
 }

@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use super::context::Context;
 
 /// The default topology that Grove manages; `None` if the configuration has no levels, or disables topology-aware scheduling.
-pub(crate) fn desired(configuration: &TopologyAwareScheduling) -> Option<ClusterTopology> {
+pub(crate) fn managed(configuration: &TopologyAwareScheduling) -> Option<ClusterTopology> {
     if !configuration.manages_default() {
         return None;
     }
@@ -35,7 +35,7 @@ pub(crate) fn desired(configuration: &TopologyAwareScheduling) -> Option<Cluster
 /// Creates the default topology whenever it does not exist, until the service is stopped. Only the leader does. There is no object that a work
 /// queue could contain, so this task waits for the deltas of the topology, for the leadership, and for the retry after a failure.
 pub(crate) async fn create_whenever_missing(manager: &Manager, ctx: Arc<Context>) {
-    let Some(desired) = desired(&ctx.configuration) else { return };
+    let Some(desired) = managed(&ctx.configuration) else { return };
     let mut deletions = Box::pin(deletions(&ctx, &desired.name_any()));
     let mut leading = Box::pin(manager.leadership().started_leading());
     let mut backoff = Backoff::for_objects();

@@ -11,13 +11,16 @@ use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::topology::Topology;
 use grove_api_types::v1alpha1::ClusterTopology;
 use grove_controller::children::ObservedChildren;
+use grove_controller::conditions::ConditionUpdate;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
 use super::default_topology;
-use crate::scheduler_topologies::{ObservedSchedulerTopology, TopologyExpansion, managed_schedulers};
+use crate::scheduler_topologies::{
+    ObservedSchedulerTopology, TopologyExpansion, drift_condition, managed_schedulers, status_of,
+};
 
 /// A topology, as in the caches.
 #[derive(Clone, Debug)]
@@ -111,7 +114,7 @@ impl Observed {
 
     /// The configured levels, if the topology is the managed default and has other levels.
     pub(crate) fn desired_levels(&self) -> Option<ClusterTopology> {
-        let desired = default_topology::desired(&self.configuration).filter(|_| self.is_managed())?;
+        let desired = default_topology::managed(&self.configuration).filter(|_| self.is_managed())?;
         (Topology::from(&desired).levels != self.levels().levels).then_some(desired)
     }
 
@@ -143,6 +146,17 @@ impl Observed {
     /// The node labels of the levels.
     pub(crate) fn node_labels(&self) -> Vec<String> {
         self.levels().levels.into_iter().map(|level| level.key).collect()
+    }
+
+    /// The condition about the topology objects of schedulers. A message about one that is not in sync replaces the general message.
+    pub(crate) fn drift(&self) -> Option<ConditionUpdate> {
+        let labels = self.node_labels();
+        let of_scheduler = |topology| status_of(topology, &self.topology, &labels);
+        let statuses: Vec<_> = self.scheduler_topologies.iter().map(of_scheduler).collect();
+        let drift = drift_condition(&statuses, false, self.topology.metadata.generation)?;
+        let details: Vec<String> = statuses.into_iter().filter_map(|status| status.message).collect();
+        let message = if details.is_empty() { drift.message.clone() } else { details.join("; ") };
+        Some(ConditionUpdate { message, ..drift })
     }
 
     /// The name conflicts, ready to be resolved. Without labels, no object is adopted.

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use super::CHILD_KINDS;
 use super::observed::{LiveReferences, Observed};
-use super::status::drift;
 use crate::scheduler_topologies::drift_event;
 
 /// The time to the next live LIST after one that failed. No watch event would trigger it.
@@ -46,7 +45,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         plan = Plan { stages: plan.stages, warnings: plan.warnings, ..of_children }.waiting(plan.waiting);
         let has_steps = !plan.is_empty();
         let conditions = observed.topology.status.iter().flat_map(|status| &status.conditions);
-        let event = drift(observed).filter(|_| !has_steps).and_then(|drift| drift_event(conditions, &drift));
+        let event = observed.drift().filter(|_| !has_steps).and_then(|drift| drift_event(conditions, &drift));
         plan = with_event(plan, event);
     }
     plan.with_independent_stages()

@@ -1,4 +1,4 @@
-//! The check at the start of the service: a default topology that the configuration asks for and that an administrator creates must exist.
+//! The check at the start of the service: a default topology that the configuration requires and that an administrator creates must exist.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 /// ENOENT, which seed 002 requires.
 const EXIT_CODE: u8 = 2;
 
-/// Reads the default topology from the API server if the configuration asks for one without levels.
+/// Reads the default topology from the API server if the configuration requires one and has no levels.
 ///
 /// # Errors
 /// [`MissingPrerequisite`] if it does not exist; otherwise the error of the request.

@@ -13,7 +13,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::scheduler_topologies::{drift_condition, status_of};
 
 /// The status names at most this many sets.
 const MAX_NAMED_SETS: usize = 10;
@@ -28,7 +27,7 @@ pub(crate) fn status(
     let old = observed.topology.status.clone().unwrap_or_default();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, ready(observed, plan, result), now);
-    match drift(observed) {
+    match observed.drift() {
         Some(drift) => set_status_condition(&mut conditions, drift, now),
         None => remove_status_condition(&mut conditions, conditions::SCHEDULER_TOPOLOGY_DRIFT),
     }
@@ -85,15 +84,4 @@ fn ready(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Conditio
     };
     let observed_generation = observed.topology.metadata.generation;
     ConditionUpdate { type_: conditions::READY, status, reason: reason.to_owned(), message, observed_generation }
-}
-
-/// The condition about the topology objects of schedulers. A message about one that is not in sync replaces the general message.
-pub(super) fn drift(observed: &Observed) -> Option<ConditionUpdate> {
-    let labels = observed.node_labels();
-    let of_scheduler = |topology| status_of(topology, &observed.topology, &labels);
-    let statuses: Vec<_> = observed.scheduler_topologies.iter().map(of_scheduler).collect();
-    let drift = drift_condition(&statuses, false, observed.topology.metadata.generation)?;
-    let details: Vec<String> = statuses.into_iter().filter_map(|status| status.message).collect();
-    let message = if details.is_empty() { drift.message.clone() } else { details.join("; ") };
-    Some(ConditionUpdate { message, ..drift })
 }

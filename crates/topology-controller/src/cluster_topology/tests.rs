@@ -7,7 +7,10 @@ use grove_api_types::admission::ReferencingSet;
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::ClusterTopology;
+use grove_controller::children::ObservedChildren;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::status_throttle::StatusChange;
 use grove_runtime::caches::Availability;
 use k8s_openapi::jiff::Timestamp;
@@ -41,10 +44,10 @@ fn observed(configuration: &str, changes: &Value) -> Observed {
         live_references: LiveReferences::NotRead,
         nodes: Nodes { count: 3, with_key: [("r".to_owned(), 3), ("h".to_owned(), 1)].into() },
         scheduler_topologies: Vec::new(),
-        children: Default::default(),
+        children: ObservedChildren::default(),
         name_conflicts: Vec::new(),
-        backed_off: Default::default(),
-        pending_creates: Default::default(),
+        backed_off: BackedOffCreates::default(),
+        pending_creates: PendingCreates::default(),
     }
 }
 
@@ -84,10 +87,10 @@ fn every_topology_gets_the_finalizer_once() {
     );
     check(
         &observed(DISABLED, &json!({})),
-        expect![[r#"
+        expect![[r"
         nothing to do
         Ready=True TopologyAvailable: sets can refer to the topology
-    "#]],
+    "]],
     );
 }
 
@@ -97,10 +100,10 @@ fn the_finalizer_stays_while_a_set_refers_to_the_topology() {
     terminating.referring_sets = vec![set("a", false), set("b", true)];
     check(
         &terminating,
-        expect![[r#"
+        expect![[r"
         wait: TopologyTerminating the deletion waits until no PodCliqueSet refers to the topology: prod/a, prod/b
         Ready=False TopologyTerminating: the deletion waits until no PodCliqueSet refers to the topology: prod/a, prod/b
-    "#]],
+    "]],
     );
     terminating.referring_sets.clear();
     for live in [LiveReferences::Some("prod/c".to_owned()), LiveReferences::Failed] {
@@ -109,11 +112,11 @@ fn the_finalizer_stays_while_a_set_refers_to_the_topology() {
     }
     check(
         &terminating,
-        expect![[r#"
+        expect![[r"
         wait: TopologyTerminating the deletion waits for a list of the PodCliqueSets
         requeue: after 5s
         Ready=False TopologyTerminating: the deletion waits for a list of the PodCliqueSets
-    "#]],
+    "]],
     );
     terminating.live_references = LiveReferences::None;
     check(
@@ -165,11 +168,11 @@ fn levels_in_use_stay_and_the_condition_names_the_sets() {
     in_use.referring_sets = vec![set("a", true)];
     check(
         &in_use,
-        expect![[r#"
+        expect![[r"
         wait: LevelsInUse spec.levels: Forbidden: cannot be changed while PodCliqueSets with scheduled pods refer to the topology: prod/a. Create another topology, or delete those sets first
         warn: DefaultTopologyUpdateFailed spec.levels: Forbidden: cannot be changed while PodCliqueSets with scheduled pods refer to the topology: prod/a. Create another topology, or delete those sets first
         Ready=False LevelsInUse: spec.levels: Forbidden: cannot be changed while PodCliqueSets with scheduled pods refer to the topology: prod/a. Create another topology, or delete those sets first
-    "#]],
+    "]],
     );
     let status = status(&in_use, &plan(&in_use, now()), &ExecutionResult::default(), now());
     in_use.topology.status = Some(status);
@@ -215,11 +218,11 @@ fn a_topology_object_with_other_levels_is_deleted_and_then_created() {
     observed.scheduler_topologies[0].availability = Availability::NotServed;
     check(
         &observed,
-        expect![[r#"
+        expect![[r"
         scale-in: delete Topology racks
         Ready=True TopologyAvailable: sets can refer to the topology
         SchedulerTopologyDrift=True Drift: the API server does not serve topologies.kai.scheduler; install kai-scheduler
-    "#]],
+    "]],
     );
 }
 
@@ -245,7 +248,7 @@ fn the_condition_names_a_topology_object_of_another_owner() {
     let drift = |topology: ObservedSchedulerTopology| {
         let mut observed = observed(DISABLED, &json!({}));
         observed.scheduler_topologies = vec![topology];
-        let drift = super::status::drift(&observed).expect("a condition");
+        let drift = observed.drift().expect("a condition");
         format!("{} {}: {}", drift.status.as_str(), drift.reason, drift.message)
     };
     let not_served = ObservedSchedulerTopology { availability: Availability::NotServed, ..scheduler_topology(None) };

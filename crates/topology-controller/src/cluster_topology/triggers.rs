@@ -74,6 +74,7 @@ pub(super) fn all_after_node_change(
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "the type of a side of a delta")]
     fn set(topology: Option<&str>, domain: &str) -> Option<Arc<SlimSet>> {
         let (topology, domains) = (topology.map(str::to_owned), [domain.to_owned()].into());
         Some(Arc::new(SlimSet { topology, domains, ..SlimSet::default() }))

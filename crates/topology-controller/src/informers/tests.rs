@@ -6,7 +6,7 @@ use serde_json::json;
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
 use crate::pod_groups::{Kai, PodGroup, PodGroupApi, Volcano, WorkloadApi};
-use crate::scheduler_topologies::{self, SchedulerTopology};
+use crate::scheduler_topologies::{self, SchedulerTopology, SchedulerTopologyApi};
 use crate::slim_clique::SlimClique;
 use crate::slim_node::SlimNode;
 use crate::slim_set::SlimSet;
@@ -23,6 +23,10 @@ fn check_pod_groups<A: PodGroupApi>() {
     check_watched_kind!(PodGroup<A>, fields);
 }
 
+fn check_scheduler_topologies<A: SchedulerTopologyApi>() {
+    check_watched_kind!(SchedulerTopology<A>, json!({ "spec": { "levels": [{ "nodeLabel": "r" }] } }));
+}
+
 #[test]
 fn an_edited_object_affects_no_other_object_of_its_kind() {
     check_watched_kind!(SlimClique, json!({ "spec": { "replicas": 2 }, "status": { "scheduledReplicas": 2 } }));
@@ -35,8 +39,7 @@ fn an_edited_object_affects_no_other_object_of_its_kind() {
     let template = json!({ "topologyConstraint": { "packDomain": "rack", "topologyName": "racks" }, "cliques": [] });
     check_watched_kind!(SlimSet, json!({ "spec": { "replicas": 1, "template": template } }));
     check_watched_kind!(SlimNode, json!({ "spec": { "unschedulable": true } }));
-    let topology = json!({ "spec": { "levels": [{ "nodeLabel": "r" }] } });
-    check_watched_kind!(SchedulerTopology<scheduler_topologies::Kai>, topology);
+    check_scheduler_topologies::<scheduler_topologies::Kai>();
     check_pod_groups::<Kai>();
     check_pod_groups::<Volcano>();
     check_pod_groups::<WorkloadApi>();

@@ -1,6 +1,5 @@
 //! The dependencies of the reconciler of `ClusterTopologyBinding`s.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use grove_api_types::configuration::Schedulers;
@@ -11,19 +10,10 @@ use grove_controller::manager::Manager;
 use grove_controller::state_metrics::NamedCount;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
-use grove_runtime::caches::Index;
 use grove_runtime::clock::Clock;
 
 use crate::informers::TopologyCaches;
 use crate::scheduler_topologies::{CHILD_KINDS_OF_BINDINGS, TopologyOwner, start_informers};
-
-/// The bindings that name a topology object of a scheduler, by the name of that object.
-pub(crate) const BINDINGS_BY_REFERENCE: Index<ClusterTopologyBinding> = Index { name: "reference", values: references };
-
-fn references(binding: &ClusterTopologyBinding) -> Vec<Cow<'_, str>> {
-    let bindings = binding.spec.scheduler_topology_bindings.iter();
-    bindings.map(|binding| Cow::Borrowed(binding.topology_reference.as_str())).collect()
-}
 
 /// The dependencies of the reconciler. `plan` and `status` get values.
 pub(crate) struct Context {

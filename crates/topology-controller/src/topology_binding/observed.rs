@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::topology::Topology;
-use grove_api_types::v1alpha1::{ClusterTopologyBinding, SchedulerTopologyBinding};
+use grove_api_types::v1alpha1::{ClusterTopologyBinding, SchedulerTopologyBinding, SchedulerTopologyStatus};
 use grove_controller::children::ObservedChildren;
+use grove_controller::conditions::ConditionUpdate;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::scheduler_topologies::{ObservedSchedulerTopology, TopologyExpansion, managed_schedulers};
+use crate::scheduler_topologies::{
+    ObservedSchedulerTopology, TopologyExpansion, drift_condition, managed_schedulers, status_of,
+};
 
 /// A binding, as in the caches.
 #[derive(Clone, Debug)]
@@ -65,6 +68,19 @@ impl Observed {
         };
         let bindings = self.binding.spec.scheduler_topology_bindings.iter();
         bindings.filter(move |external| self.is_enabled && !is_known(external))
+    }
+
+    /// The statuses of the topology objects of configured schedulers.
+    pub(crate) fn available(&self) -> Vec<SchedulerTopologyStatus> {
+        let labels = self.node_labels();
+        let topologies = self.scheduler_topologies.iter();
+        topologies.map(|topology| status_of(topology, &self.binding, &labels)).collect()
+    }
+
+    /// The condition about the topology objects of schedulers.
+    pub(crate) fn drift(&self) -> Option<ConditionUpdate> {
+        let is_unavailable = self.unavailable().next().is_some();
+        drift_condition(&self.available(), is_unavailable, self.binding.metadata.generation)
     }
 
     /// The name conflicts, ready to be resolved. Without labels, no object is adopted.

@@ -2,14 +2,13 @@
 
 use grove_api_types::conditions::SCHEDULER_TOPOLOGY_DRIFT;
 use grove_api_types::v1alpha1::{ClusterTopologyBindingStatus, SchedulerTopologyBinding, SchedulerTopologyStatus};
-use grove_controller::conditions::{ConditionUpdate, remove_status_condition, set_status_condition};
+use grove_controller::conditions::{remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::scheduler_topologies::{drift_condition, status_of};
 
 /// The status of the binding after its plan was executed. The generation is observed once all writes succeeded.
 pub(crate) fn status(
@@ -22,7 +21,7 @@ pub(crate) fn status(
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let generation = observed.binding.metadata.generation;
     let mut conditions = old.conditions;
-    match drift(observed) {
+    match observed.drift() {
         Some(drift) => set_status_condition(&mut conditions, drift, now),
         None => remove_status_condition(&mut conditions, SCHEDULER_TOPOLOGY_DRIFT),
     }
@@ -40,7 +39,7 @@ pub(crate) fn status_change(_observed: &Observed, _new: &ClusterTopologyBindingS
 
 /// The statuses of the schedulers with topology objects, sorted by name, and one for each scheduler that is named and unavailable.
 fn scheduler_topology_statuses(observed: &Observed) -> Vec<SchedulerTopologyStatus> {
-    let mut statuses = available(observed);
+    let mut statuses = observed.available();
     let unavailable = |external: &SchedulerTopologyBinding| SchedulerTopologyStatus {
         scheduler_name: external.scheduler_name.clone(),
         topology_reference: external.topology_reference.clone(),
@@ -51,16 +50,4 @@ fn scheduler_topology_statuses(observed: &Observed) -> Vec<SchedulerTopologyStat
     statuses.extend(observed.unavailable().map(unavailable));
     statuses.sort_by(|a, b| a.scheduler_name.cmp(&b.scheduler_name));
     statuses
-}
-
-fn available(observed: &Observed) -> Vec<SchedulerTopologyStatus> {
-    let labels = observed.node_labels();
-    let topologies = observed.scheduler_topologies.iter();
-    topologies.map(|topology| status_of(topology, &observed.binding, &labels)).collect()
-}
-
-/// The condition about the topology objects of schedulers.
-pub(super) fn drift(observed: &Observed) -> Option<ConditionUpdate> {
-    let is_unavailable = observed.unavailable().next().is_some();
-    drift_condition(&available(observed), is_unavailable, observed.binding.metadata.generation)
 }

@@ -3,7 +3,10 @@
 use expect_test::expect;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::ClusterTopologyBinding;
+use grove_controller::children::ObservedChildren;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_runtime::caches::Availability;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -38,10 +41,10 @@ fn observed(external: &Value, labels: Option<&[&str]>) -> Observed {
             live,
         }],
         is_enabled: true,
-        children: Default::default(),
+        children: ObservedChildren::default(),
         name_conflicts: Vec::new(),
-        backed_off: Default::default(),
-        pending_creates: Default::default(),
+        backed_off: BackedOffCreates::default(),
+        pending_creates: PendingCreates::default(),
         orphans_children: false,
     }
 }

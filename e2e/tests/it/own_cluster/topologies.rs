@@ -224,6 +224,13 @@ async fn bindings_report_drift(client: &Client) {
     let object = objects.get("own").await.expect("the object");
     assert_eq!((node_labels(&object), &object.owner_references()[0].uid), (vec![HOST], &own.uid().expect("a uid")));
 
+    external_topology_objects_are_compared(client).await;
+    bindings(client).delete("own", &DeleteParams::default()).await.expect("the binding is deleted");
+    poll_until(async || objects.get_opt("own").await.expect("an answer").is_none().then_some(())).await;
+}
+
+async fn external_topology_objects_are_compared(client: &Client) {
+    let objects = scheduler_topologies(client);
     let external = json!([{ "schedulerName": "kai-scheduler", "topologyReference": "foreign" }]);
     create_binding(client, "external", external).await;
     let differ = "KAI Topology levels differ from ClusterTopologyBinding levels";
@@ -234,10 +241,8 @@ async fn bindings_report_drift(client: &Client) {
     let current = wait_for_drift(client, "external", None).await;
     assert!(current.finalizers().is_empty(), "a binding has no finalizer");
     assert!(objects.get_opt("external").await.expect("an answer").is_none());
-    for name in ["own", "external"] {
-        bindings(client).delete(name, &DeleteParams::default()).await.expect("the binding is deleted");
-    }
-    poll_until(async || objects.get_opt("own").await.expect("an answer").is_none().then_some(())).await;
+    bindings(client).delete("external", &DeleteParams::default()).await.expect("the binding is deleted");
+    poll_until(async || bindings(client).get_opt("external").await.expect("an answer").is_none().then_some(())).await;
     objects.get("foreign").await.expect("the object of the administrator stays");
 }
 
