@@ -1,16 +1,18 @@
-//! Nodes whose kubelets KWOK simulates: all of one size, spread over zones and racks.
+//! Nodes whose kubelets KWOK simulates: all of one size, spread over zones, blocks and racks.
 
 use std::fmt::Write;
 
 const NODES_PER_RACK: u32 = 4;
-const RACKS_PER_ZONE: u32 = 2;
+const RACKS_PER_BLOCK: u32 = 2;
+const BLOCKS_PER_ZONE: u32 = 2;
 
 /// Manifests of `count` nodes.
 pub(crate) fn manifests(count: u32) -> String {
     let mut text = String::new();
     for node in 0..count {
         let rack = node / NODES_PER_RACK;
-        let zone = rack / RACKS_PER_ZONE;
+        let block = rack / RACKS_PER_BLOCK;
+        let zone = block / BLOCKS_PER_ZONE;
         // Writing to a String cannot fail.
         _ = write!(
             text,
@@ -26,6 +28,7 @@ pub(crate) fn manifests(count: u32) -> String {
                  kubernetes.io/os: linux\n    \
                  topology.kubernetes.io/region: region-0\n    \
                  topology.kubernetes.io/zone: zone-{zone}\n    \
+                 topology.grove.io/block: block-{block}\n    \
                  topology.grove.io/rack: rack-{rack}\n    \
                  type: kwok\n\
              status:\n  \
@@ -54,13 +57,14 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_spread_over_racks_and_zones() {
-        let text = manifests(10);
+    fn nodes_are_spread_over_racks_blocks_and_zones() {
+        let text = manifests(18);
         let last = text.rsplit("---\n").next().unwrap();
         let node: k8s_openapi::api::core::v1::Node = serde_saphyr::from_str(last).unwrap();
-        assert_eq!(node.metadata.name.as_deref(), Some("node-9"));
+        assert_eq!(node.metadata.name.as_deref(), Some("node-17"));
         let labels = node.metadata.labels.unwrap();
-        assert_eq!(labels["topology.grove.io/rack"], "rack-2");
+        assert_eq!(labels["topology.grove.io/rack"], "rack-4");
+        assert_eq!(labels["topology.grove.io/block"], "block-2");
         assert_eq!(labels["topology.kubernetes.io/zone"], "zone-1");
         let status = node.status.unwrap();
         assert_eq!(status.capacity, status.allocatable);

@@ -4,9 +4,10 @@ use clap::ValueEnum;
 
 /// Serves the API.
 const SERVED: &str = "--runtime-config=scheduling.k8s.io/v1alpha2=true";
-/// The feature gates of the API. The last one lets the scheduler preempt whole gangs.
-const GATES: &[&str] =
-    &["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"];
+/// The feature gates of the API. The last two let the scheduler pack gangs by topology, and preempt whole gangs.
+const GATES: &[&str] = &["GenericWorkload", "GangScheduling", TOPOLOGY, PREEMPTION];
+const TOPOLOGY: &str = "TopologyAwareWorkloadScheduling";
+const PREEMPTION: &str = "WorkloadAwarePreemption";
 
 /// Which parts of a dev cluster have the workload API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -20,6 +21,8 @@ pub(crate) enum WorkloadApi {
     NotServed,
     /// All parts, without the preemption of whole gangs
     WithoutPreemption,
+    /// All parts, without topology constraints in `PodGroup`s
+    WithoutTopology,
     /// All parts but the scheduler, which schedules each pod on its own
     SchedulerWithoutGangs,
 }
@@ -38,25 +41,27 @@ impl WorkloadApi {
     /// The flags of the API server.
     pub(crate) fn api_server_flags(self) -> Vec<String> {
         let served = self.is_served().then(|| SERVED.to_owned());
-        served.into_iter().chain(feature_gates(self.gates())).collect()
+        served.into_iter().chain(feature_gates(&self.gates())).collect()
     }
 
     /// The flag of the controller manager.
     pub(crate) fn controller_manager_flag(self) -> Option<String> {
-        feature_gates(self.gates())
+        feature_gates(&self.gates())
     }
 
     /// The flag of the scheduler. A scheduler with `GenericWorkload` and without `GangScheduling` would report every `PodGroup` as
     /// scheduled, so a scheduler without gangs has no gate at all.
     pub(crate) fn scheduler_flag(self) -> Option<String> {
-        feature_gates(if self == Self::SchedulerWithoutGangs { &[] } else { self.gates() })
+        if self == Self::SchedulerWithoutGangs { None } else { feature_gates(&self.gates()) }
     }
 
-    fn gates(self) -> &'static [&'static str] {
+    fn gates(self) -> Vec<&'static str> {
+        let without = |excluded: &str| GATES.iter().copied().filter(|gate| *gate != excluded).collect();
         match self {
-            Self::Off | Self::NotServed => &[],
-            Self::On | Self::SchedulerWithoutGangs => GATES,
-            Self::WithoutPreemption => &GATES[..GATES.len() - 1],
+            Self::Off | Self::NotServed => Vec::new(),
+            Self::On | Self::SchedulerWithoutGangs => GATES.to_vec(),
+            Self::WithoutPreemption => without(PREEMPTION),
+            Self::WithoutTopology => without(TOPOLOGY),
         }
     }
 }
@@ -88,6 +93,8 @@ mod tests {
         }
         check(WorkloadApi::On, &[SERVED, &all], &all, &all);
         check(WorkloadApi::WithoutPreemption, &[SERVED, WITHOUT_PREEMPTION], WITHOUT_PREEMPTION, WITHOUT_PREEMPTION);
+        let without_topology = "--feature-gates=GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true";
+        check(WorkloadApi::WithoutTopology, &[SERVED, without_topology], without_topology, without_topology);
         check(WorkloadApi::SchedulerWithoutGangs, &[SERVED, &all], &all, "");
     }
 }
