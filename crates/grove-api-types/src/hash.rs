@@ -55,7 +55,8 @@ fn pod_template_fields(clique: &PodCliqueTemplateSpec, priority_class_name: &str
     json!({ "labels": labels, "annotations": annotations, "spec": pod_spec })
 }
 
-fn digest(value: &Value) -> String {
+/// The hash of a JSON value, independent of the order of its fields and of nulls.
+pub(crate) fn digest(value: &Value) -> String {
     let canonical = without_nulls(value).to_string();
     let digest = Sha256::digest(canonical.as_bytes());
     digest.iter().take(8).fold(String::from(VERSION), |hash, byte| hash + &format!("{byte:02x}"))

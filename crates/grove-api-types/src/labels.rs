@@ -58,6 +58,13 @@ pub const POD_GROUP: &str = "grove.io/pod-group";
 /// Annotation of gangs beside [`POD_GROUP`]: the immutable fields of the `PodGroup`, a
 /// [`PodGroupSpec`](crate::pod_group::PodGroupSpec) as JSON. pcs-controller writes it.
 pub const POD_GROUP_SPEC: &str = "grove.io/pod-group-spec";
+/// On pods of a gang with a [`POD_GROUP`]: the incarnation of the gang, a number. Pod affinity selects by it, so terminating pods of an
+/// earlier incarnation do not attract pods.
+pub const POD_GANG_INCARNATION: &str = "grove.io/podgang-incarnation";
+/// Annotation of cliques and of their pods: the pod affinity that expresses the topology constraints of the gang in the default scheduler,
+/// a [`PackAffinity`](crate::pack_affinity::PackAffinity) as JSON. pcs-controller writes it. A pod has the value that it was created with,
+/// which is empty without constraints.
+pub const PACK_AFFINITY: &str = "grove.io/pack-affinity";
 /// Annotation that `kubectl apply` writes. Grove never copies it to children.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The prefix of Grove's keys.

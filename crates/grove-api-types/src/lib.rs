@@ -24,6 +24,7 @@ pub mod labels;
 pub mod mnnvl;
 pub mod names;
 pub mod ownership;
+pub mod pack_affinity;
 pub mod pack_constraints;
 pub mod pod_group;
 pub mod pod_spec;

@@ -47,6 +47,11 @@ impl PackConstraints {
         Some(TopologyConstraint { pack_constraint: Some(TopologyPackConstraint { required, preferred }) })
     }
 
+    /// The index of the level of a key; a greater index means a narrower domain.
+    pub fn depth(&self, key: &str) -> Option<usize> {
+        self.topology.levels.iter().position(|level| level.key == key)
+    }
+
     fn key(&self, domain: &str) -> Option<String> {
         let depth = self.topology.depth(domain)?;
         Some(self.topology.levels[depth].key.clone())

@@ -61,6 +61,33 @@ pub struct PodGroupSpec {
     /// The priority of the gang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
+    /// How the gang is packed; `None` without topology constraints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packing: Option<PackRecord>,
+}
+
+/// The topology constraints at the beginning of an incarnation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PackRecord {
+    /// The key of node labels in the `PodGroup`: all pods are on nodes with the same value. `None` if no constraint concerns the whole gang,
+    /// or if the API server does not store the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The [digest](crate::pack_affinity::digest) of all constraints of the gang.
+    pub constraints: String,
+}
+
+impl PodGroupSpec {
+    /// Whether an incarnation with these fields is what `wanted` describes. The keys are not compared: the API server may not store the
+    /// wanted one, and otherwise it follows from the constraints.
+    pub fn satisfies(&self, wanted: &Self) -> bool {
+        let Self { min_count, priority_class_name, packing } = self;
+        let constraints = |packing: &Option<PackRecord>| packing.as_ref().map(|packing| packing.constraints.clone());
+        *min_count == wanted.min_count
+            && *priority_class_name == wanted.priority_class_name
+            && constraints(packing) == constraints(&wanted.packing)
+    }
 }
 
 impl PodGroupRef {
@@ -117,8 +144,9 @@ mod tests {
 
     #[test]
     fn annotations_round_trip() {
-        for priority_class_name in [None, Some("high".to_owned())] {
-            let spec = PodGroupSpec { min_count: 8, priority_class_name };
+        let packing = PackRecord { key: Some("rack".to_owned()), constraints: "1".to_owned() };
+        for (priority_class_name, packing) in [(None, None), (Some("high".to_owned()), Some(packing))] {
+            let spec = PodGroupSpec { min_count: 8, priority_class_name, packing };
             let group = PodGroupRef::of_incarnation("my-llm-0", 1_700_000_000_000, spec);
             assert_eq!(group.name, "my-llm-0-1700000000000");
             let mut gang = gang("my-llm-0", &[]);
@@ -137,6 +165,29 @@ mod tests {
         let empty = PodGroupRef { name: "my-llm-0-1".to_owned(), spec: PodGroupSpec::default() };
         let with_invalid_spec = gang("my-llm-0", &[(POD_GROUP, "my-llm-0-1"), (POD_GROUP_SPEC, "[")]);
         assert_eq!(PodGroupRef::of_gang(&with_invalid_spec), Some(empty));
+    }
+
+    #[test]
+    fn an_incarnation_satisfies_equal_fields_with_any_key() {
+        let spec = |min_count: i32, priority: &str, packing: Option<(&str, &str)>| PodGroupSpec {
+            min_count,
+            priority_class_name: Some(priority.to_owned()),
+            packing: packing.map(|(key, constraints)| PackRecord {
+                key: Some(key.to_owned()).filter(|key| !key.is_empty()),
+                constraints: constraints.to_owned(),
+            }),
+        };
+        let wanted = spec(2, "a", Some(("rack", "1")));
+        for (recorded, satisfies) in [
+            (wanted.clone(), true),
+            (spec(2, "a", Some(("", "1"))), true),
+            (spec(2, "a", Some(("rack", "2"))), false),
+            (spec(2, "a", None), false),
+            (spec(3, "a", Some(("rack", "1"))), false),
+            (spec(2, "b", Some(("rack", "1"))), false),
+        ] {
+            assert_eq!(recorded.satisfies(&wanted), satisfies, "{recorded:?}");
+        }
     }
 
     #[test]

@@ -99,8 +99,8 @@ impl Queues {
 pub enum TopologySupport {
     /// It does, with the help of its own kind of topologies.
     Supported,
-    /// It does not yet. Sets may have topology constraints, which have no effect.
-    Ignored,
+    /// It does if its gangs have `PodGroup`s of the workload API. Otherwise topology constraints have no effect.
+    WithPodGroups,
     /// It does not, and sets must not have topology constraints. The function returns the message about an object.
     Denied(fn(&str) -> String),
 }

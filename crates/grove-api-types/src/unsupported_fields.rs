@@ -15,10 +15,14 @@ use crate::v1alpha1::{
 /// A message contains at most this many fields, and counts the others.
 const MAX_NAMED: usize = 20;
 
-/// The paths of the unsupported fields of `set`, whose pods have this scheduler. The set must be without typed defaults, so that the list
-/// contains only fields that the user set.
-pub fn fields(set: &PodCliqueSet, scheduler: Scheduler) -> Vec<String> {
-    let has_topology = matches!(scheduler.topology_support(), TopologySupport::Supported);
+/// The paths of the unsupported fields of `set`, whose pods have this scheduler. `has_pod_groups` is whether its gangs have `PodGroup`s of
+/// the workload API. The set must be without typed defaults, so that the list contains only fields that the user set.
+pub fn fields(set: &PodCliqueSet, scheduler: Scheduler, has_pod_groups: bool) -> Vec<String> {
+    let has_topology = match scheduler.topology_support() {
+        TopologySupport::Supported => true,
+        TopologySupport::WithPodGroups => has_pod_groups,
+        TopologySupport::Denied(_) => false,
+    };
     let mut unsupported = UnsupportedFields { paths: Vec::new(), has_topology };
     let annotation = |key: &str| set.annotations().get(key);
     unsupported.add(

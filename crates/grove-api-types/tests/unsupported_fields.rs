@@ -14,7 +14,7 @@ fn check(set: &str, expected: &Expect) {
     value["apiVersion"] = json!("grove.io/v1alpha1");
     value["kind"] = json!("PodCliqueSet");
     let set: PodCliqueSet = serde_json::from_value(value).expect("a set");
-    expected.assert_eq(&unsupported_fields::fields(&set, Scheduler::default()).join("\n"));
+    expected.assert_eq(&unsupported_fields::fields(&set, Scheduler::default(), false).join("\n"));
 }
 
 #[test]
@@ -96,6 +96,23 @@ spec:
             spec.template.podCliqueScalingGroups[0].resourceSharing
             spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs"]],
     );
+}
+
+#[test]
+fn topology_constraints_are_supported_with_pod_groups() {
+    let set = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": { "name": "s" },
+        "spec": { "template": { "topologyConstraint": { "packDomain": "rack" }, "cliques": [] } } });
+    let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
+    let fields = |scheduler, has_pod_groups| unsupported_fields::fields(&set, scheduler, has_pod_groups);
+    let constraint = vec!["spec.template.topologyConstraint".to_owned()];
+    for (scheduler, has_pod_groups, expected) in [
+        (Scheduler::Kube, true, vec![]),
+        (Scheduler::Kube, false, constraint.clone()),
+        (Scheduler::Kai, false, vec![]),
+        (Scheduler::Volcano, true, constraint),
+    ] {
+        assert_eq!(fields(scheduler, has_pod_groups), expected, "{scheduler:?} {has_pod_groups}");
+    }
 }
 
 #[test]

@@ -9,11 +9,13 @@ pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
 mod minima;
+mod pack_affinities;
 pub(crate) mod rejections;
 mod template_hashes;
 pub(crate) mod too_large;
 
 pub(crate) use minima::{OmittedMinima, RetainedMinima};
+pub(crate) use pack_affinities::pack_affinities;
 pub(crate) use template_hashes::TemplateHashes;
 
 /// The objects by name. All are in one namespace.

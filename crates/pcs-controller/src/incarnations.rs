@@ -188,6 +188,10 @@ pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
                 &[Verb::List, Verb::Watch],
                 "find out whether the API server serves them",
             ),
+            PolicyRule::for_resource::<PodGroup>(
+                &[Verb::Create],
+                "find out by a dry run whether the API server stores their topology keys",
+            ),
             PolicyRule::for_resource::<Pod>(&[Verb::List], "find out whether a pod of a gang is bound to a node"),
         ]
     };

@@ -71,8 +71,10 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let mut observed = observe::observe(&ctx, &set);
-    live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await;
     confirm_topology(&ctx, &mut observed).await?;
+    observe::decide_pod_groups(&ctx, &mut observed, now);
+    live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await?;
+    observed.retain_topologies_of_bound_gangs();
     ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;

@@ -97,10 +97,6 @@ impl TopologyAwareScheduling {
         for named in [&section, &alias] {
             check_name(named);
         }
-        if enabled == Some(true) {
-            let reason = "topology constraints have no effect on the pods of the default scheduler in this version";
-            root.warn("topologyAwareScheduling.enabled", reason);
-        }
         let levels = levels(&section);
         let (enabled, asks_for_default) = (enabled.unwrap_or_default(), alias.is_present() || name.is_some());
         let requires_default = enabled && asks_for_default && levels.is_empty();

@@ -8,5 +8,5 @@ pub(super) const BACKEND: Backend = Backend {
     pod_metadata: |_| PodMetadata { labels: super::map([]), annotations: super::map([]) },
     gang_annotations: &[],
     queues: Queues::None,
-    topology: TopologySupport::Ignored,
+    topology: TopologySupport::WithPodGroups,
 };

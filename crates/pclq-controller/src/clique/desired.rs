@@ -1,5 +1,6 @@
 //! The desired pods of a clique.
 
+mod affinity;
 mod env;
 mod pod;
 

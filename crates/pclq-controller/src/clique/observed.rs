@@ -183,6 +183,19 @@ impl Observed {
         confirms && pod.pod_group().is_some_and(|group| group != current && incarnation(group) < incarnation(current))
     }
 
+    /// The incarnation of the gang of its new pods; `None` without a `PodGroup`.
+    pub(crate) fn incarnation(&self) -> Option<i64> {
+        incarnation(self.clique.labels().get(labels::POD_GANG)?, self.pod_group()?)
+    }
+
+    /// Whether the pod was created with other topology constraints and waits for the scheduler. A bound pod stays where it is, and a pod
+    /// without the annotation was created before the annotation existed.
+    pub(crate) fn is_pending_with_other_affinity(&self, pod: &SlimPod) -> bool {
+        let current = self.clique.annotations().get(labels::PACK_AFFINITY).map_or("", String::as_str);
+        let has_other = pod.annotations().get(labels::PACK_AFFINITY).is_some_and(|affinity| affinity != current);
+        has_other && !pod.is_scheduled()
+    }
+
     /// The position of the clique in its set, or the first label that is missing or invalid.
     pub(crate) fn identity(&self) -> Result<CliqueIdentity, &'static str> {
         let label = |key| self.clique.labels().get(key).filter(|value| !value.is_empty()).ok_or(key);

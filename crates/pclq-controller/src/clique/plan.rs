@@ -57,9 +57,12 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let is_omitted_for_namespace = observed.is_namespace_terminating && !indices.free.is_empty();
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
+    let to_replace = indices.to_replace.iter().filter(|pod| observed.owns(pod));
+    let deletes = to_delete.chain(finished(observed, &indices)).map(Step::delete);
+    let deletes = deletes.chain(to_replace.map(|pod| Step::delete_with_optimistic_lock(*pod)));
     let plan = Plan::new()
         .stage(stage_of(stage::ADOPTION, adoption::adoptions(observed)))
-        .stage(with_delete_events(delete(to_delete.chain(finished(observed, &indices)).take(MAX_STEPS))))
+        .stage(with_delete_events(stage_of(stage::PODS, deletes)))
         .stage(stage_of(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
         .stage(stage_of(stage::REFERENCES, patch))
         .stage(stage_of(stage::GATES, ungated))
@@ -102,10 +105,6 @@ fn finished<'a>(observed: &'a Observed, indices: &Indices<'_>) -> impl Iterator<
         pod::index(pod).is_some_and(|index| replacement::is_delayed(observed, &indices.free, index))
     };
     observed.pods.iter().map(AsRef::as_ref).filter(is_finished).filter(move |pod| !stays(pod))
-}
-
-fn delete<'a>(pods: impl Iterator<Item = &'a SlimPod>) -> Stage {
-    Stage::new(stage::PODS, pods.map(Step::delete))
 }
 
 fn with_delete_events(stage: Stage) -> Stage {

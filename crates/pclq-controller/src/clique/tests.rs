@@ -25,6 +25,7 @@ use crate::gating_gangs::GatingGangState;
 use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod adoption;
+mod affinity;
 mod gated_cliques;
 mod gates;
 mod interleavings;
@@ -82,7 +83,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 }
 
 /// The snapshot that a row describes. Keys: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `terminating` and
-/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, …}`;
+/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, affinity, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
@@ -200,6 +201,11 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     }
     if let Some(group) = row["group"].as_str() {
         object["spec"]["schedulingGroup"] = json!({ "podGroupName": group });
+        let incarnation = group.strip_prefix("llm-0-").expect("a PodGroup of the gang");
+        object["metadata"]["labels"]["grove.io/podgang-incarnation"] = json!(incarnation);
+    }
+    if let Some(affinity) = row["affinity"].as_str() {
+        object["metadata"]["annotations"] = json!({ "grove.io/pack-affinity": affinity });
     }
     if is("gated") {
         object["spec"]["schedulingGates"] = json!([{ "name": "other.io/gate" }]);

@@ -32,6 +32,8 @@ pub(crate) struct GangState<'a> {
     pub(crate) cliques: GangCliques,
     /// The fields of the `PodGroup` of a new incarnation; `None` if its pods are scheduled individually.
     pub(crate) wanted: Option<PodGroupSpec>,
+    /// Whether the pods of the gang have the right affinity only if the API server stores the key in the wanted fields.
+    pub(crate) relies_on_key: bool,
     /// The earlier decision of this process.
     pub(crate) choice: Choice,
 }
@@ -74,10 +76,10 @@ pub(crate) enum Decision {
 /// without a `PodGroup` stay without one.
 pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice) {
     let existing = state.existing();
-    let GangState { gang, live, cliques, wanted, choice } = state;
+    let GangState { gang, live, cliques, wanted, relies_on_key: _, choice } = state;
     let next = |spec| next_incarnation(gang, existing.as_deref(), spec, now);
     if !cliques.exist {
-        let chosen = choice.next.filter(|chosen| Some(&chosen.spec) == wanted.as_ref());
+        let chosen = choice.next.filter(|chosen| wanted.as_ref().is_some_and(|wanted| chosen.spec.satisfies(wanted)));
         return match (live, chosen) {
             (live, Some(chosen)) if live.as_ref() == Some(&chosen) => {
                 (Decision::Current(live), Choice { next: Some(chosen), postponed: None })
@@ -96,11 +98,11 @@ pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice)
     let spec = recorded.or_else(|| wanted.clone()).unwrap_or_default();
     let current = PodGroupRef { name, spec };
     // No pod can be bound while all minimums are zero.
-    let Some(wanted) = wanted.filter(|wanted| *wanted != current.spec && wanted.min_count > 0) else {
+    let Some(wanted) = wanted.filter(|wanted| !current.spec.satisfies(wanted) && wanted.min_count > 0) else {
         return (Decision::Current(Some(current)), Choice::default());
     };
     let is_later = |next: &PodGroupRef| incarnation(gang, &next.name) > incarnation(gang, &current.name);
-    if let Some(next) = choice.next.clone().filter(|next| next.spec == wanted && is_later(next)) {
+    if let Some(next) = choice.next.clone().filter(|next| next.spec.satisfies(&wanted) && is_later(next)) {
         return (Decision::Next(next), choice);
     }
     if choice.postponed.as_ref() == Some(&wanted) {

@@ -18,14 +18,27 @@ struct GangPodGroup {
     choice: Choice,
     /// The latest one that the existing gang or one of its cliques names.
     existing: Option<String>,
+    /// See [`GangState::relies_on_key`].
+    relies_on_key: bool,
+}
+
+impl GangPodGroup {
+    /// The one of the next incarnation.
+    fn next(&self) -> Option<&PodGroupRef> {
+        if let Decision::Next(next) = &self.decision { Some(next) } else { None }
+    }
+}
+
+fn has_key(group: &PodGroupRef) -> bool {
+    group.spec.packing.as_ref().is_some_and(|packing| packing.key.is_some())
 }
 
 impl PodGroups {
     /// Adds the decision about a gang.
     pub(crate) fn decide(&mut self, state: GangState<'_>, now: Timestamp) {
-        let (gang, existing) = (state.gang.to_owned(), state.existing());
+        let (gang, existing, relies_on_key) = (state.gang.to_owned(), state.existing(), state.relies_on_key);
         let (decision, choice) = decide(state, now);
-        self.0.insert(gang, GangPodGroup { decision, choice, existing });
+        self.0.insert(gang, GangPodGroup { decision, choice, existing, relies_on_key });
     }
 
     /// The `PodGroup` that the annotations of the gang name.
@@ -86,6 +99,29 @@ impl PodGroups {
                 (group.decision, group.choice) = after_list_of_cliques(current, next, gangs.contains(gang));
             }
         }
+    }
+
+    /// A `PodGroup` with which a dry run shows whether the API server stores the keys of `PodGroup`s; `None` if no decision depends on it.
+    pub(crate) fn key_to_confirm(&self) -> Option<&PodGroupRef> {
+        let next = |group: &GangPodGroup| group.relies_on_key && group.next().is_some_and(has_key);
+        self.0.values().find(|group| next(group)).and_then(GangPodGroup::next)
+    }
+
+    /// The API server does not store the keys of `PodGroup`s: those of the next incarnations have none.
+    pub(crate) fn drop_keys(&mut self) {
+        for group in self.0.values_mut().filter(|group| group.relies_on_key) {
+            if let Decision::Next(next) = &mut group.decision {
+                if let Some(packing) = &mut next.spec.packing {
+                    packing.key = None;
+                }
+                group.choice.next = Some(next.clone());
+            }
+        }
+    }
+
+    /// The gangs of which a live LIST has shown a bound pod, while their fields were to change.
+    pub(crate) fn bound_gangs(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, group)| group.choice.postponed.is_some()).map(|(gang, _)| gang.as_str())
     }
 
     /// What to remember of the decisions.

@@ -15,7 +15,7 @@ fn now() -> Timestamp {
 }
 
 fn spec(min_count: i32) -> PodGroupSpec {
-    PodGroupSpec { min_count, priority_class_name: None }
+    PodGroupSpec { min_count, ..PodGroupSpec::default() }
 }
 
 fn group(incarnation: i64, min_count: i32) -> PodGroupRef {
@@ -33,7 +33,7 @@ fn cliques(incarnations: &[i64]) -> GangCliques {
 }
 
 fn state(live: Option<PodGroupRef>, cliques: GangCliques) -> GangState<'static> {
-    GangState { gang: GANG, live, cliques, wanted: Some(spec(2)), choice: Choice::default() }
+    GangState { gang: GANG, live, cliques, wanted: Some(spec(2)), relies_on_key: false, choice: Choice::default() }
 }
 
 #[track_caller]

@@ -17,7 +17,7 @@ use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
-use crate::children::{OmittedMinima, RetainedMinima};
+use crate::children::{OmittedMinima, RetainedMinima, pack_affinities};
 use crate::context::Context;
 use crate::incarnations::{cliques_of_gang, latest};
 use crate::informers::PcsCaches;
@@ -44,6 +44,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         active_gangs: BTreeSet::new(),
         undecided_gangs: BTreeSet::new(),
         pod_groups: BTreeMap::new(),
+        pack_affinities: BTreeMap::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
@@ -55,6 +56,10 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
     observed.retained_minima = observed.existing_minima(&omitted);
     (observed.undecided_gangs, observed.pod_groups) = incarnations(ctx, &observed);
+    let active = observed.active_gangs.iter().filter_map(|gang| caches.gangs.get(&group.namespace()?, gang));
+    let active: Vec<_> = active.collect();
+    let cliques = observed.children.of_kind::<PodClique>().map(AsRef::as_ref);
+    observed.pack_affinities = pack_affinities(active.iter().map(AsRef::as_ref), cliques);
     observed
 }
 

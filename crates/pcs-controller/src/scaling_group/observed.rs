@@ -43,6 +43,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) undecided_gangs: &'a BTreeSet<String>,
     /// The `PodGroup`s that its cliques name, by the names of the cliques.
     pub(crate) pod_groups: &'a BTreeMap<String, String>,
+    /// The pod affinities of its cliques, by the names of the cliques.
+    pub(crate) pack_affinities: &'a BTreeMap<String, String>,
     /// The minima that existing cliques retain.
     pub(crate) retained_minima: &'a RetainedMinima,
     template_hashes: OnceCell<TemplateHashes>,
@@ -77,6 +79,8 @@ pub(crate) struct Observed {
     pub(crate) undecided_gangs: BTreeSet<String>,
     /// The `PodGroup`s of the workload API that its cliques name, by the names of the cliques.
     pub(crate) pod_groups: BTreeMap<String, String>,
+    /// The pod affinities of its cliques, by the names of the cliques.
+    pub(crate) pack_affinities: BTreeMap<String, String>,
     /// The objects that have the name of a clique and that the group does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
@@ -150,6 +154,7 @@ impl Observed {
             active_gangs: &self.active_gangs,
             undecided_gangs: &self.undecided_gangs,
             pod_groups: &self.pod_groups,
+            pack_affinities: &self.pack_affinities,
             retained_minima: &self.retained_minima,
             template_hashes: OnceCell::new(),
         })

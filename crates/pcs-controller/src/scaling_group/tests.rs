@@ -62,6 +62,7 @@ fn new(replicas: i32) -> Observed {
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         undecided_gangs: BTreeSet::new(),
         pod_groups: BTreeMap::new(),
+        pack_affinities: BTreeMap::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),

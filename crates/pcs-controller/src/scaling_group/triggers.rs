@@ -3,17 +3,25 @@
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
-use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec};
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
-/// Whether the gang began or ceased to exist, or names another `PodGroup`. A gang that is terminating counts as deleted.
+/// Whether the gang began or ceased to exist, names another `PodGroup`, or has other topology constraints. A gang that is terminating counts
+/// as deleted.
 pub(super) fn was_created_or_deleted_or_has_other_pod_group(delta: &Delta<PodGang>) -> bool {
     let [old, new] = [&delta.old, &delta.new].map(|gang| gang.as_deref().filter(|gang| !is_terminating(*gang)));
-    let pod_group = |gang: &PodGang| gang.annotations().get(labels::POD_GROUP).cloned();
-    old.map(pod_group) != new.map(pod_group)
+    old.map(of_pod_group) != new.map(of_pod_group)
+}
+
+/// What the `PodGroup` and the pod affinity of cliques follow from.
+fn of_pod_group(gang: &PodGang) -> impl PartialEq {
+    let annotations = [labels::POD_GROUP, labels::POD_GROUP_SPEC].map(|key| gang.annotations().get(key));
+    let PodGangSpec { podgroups, topology_constraint, topology_constraint_group_configs, .. } = &gang.spec;
+    let groups: Vec<_> = podgroups.iter().map(|group| (&group.name, &group.topology_constraint)).collect();
+    (annotations, groups, topology_constraint, topology_constraint_group_configs)
 }
 
 /// The groups that the set controls.

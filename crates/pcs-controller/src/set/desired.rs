@@ -24,6 +24,8 @@ pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_ord
     &autoscaler::Autoscalers,
 ]);
 
+pub(super) use pod_gang::constrained_spec;
+
 #[cfg(test)]
 pub(crate) use autoscaler::SlimAutoscaler;
 #[cfg(test)]

@@ -96,6 +96,19 @@ impl GangTopologies {
         self.of_set = SetTopology::Found(PackConstraints::new(&set.spec.template, topology));
     }
 
+    /// The gang has a bound pod, so it retains its constraints if its annotation names another topology than the set.
+    pub(crate) fn retain(&mut self, gang: &Arc<PodGang>) {
+        let of_set = match &self.of_set {
+            SetTopology::Found(constraints) => constraints.topology_name(),
+            SetTopology::NotFound { .. } => "",
+            SetTopology::Unconstrained | SetTopology::Disabled => return,
+        };
+        if gang.annotations().get(TOPOLOGY_NAME).is_some_and(|current| current != of_set) {
+            let live = || RetainedConstraints::Live(Arc::clone(gang));
+            self.retained.entry(gang.name_any()).or_insert_with(live);
+        }
+    }
+
     /// The topology of the set.
     pub(crate) fn of_set(&self) -> &SetTopology {
         &self.of_set

@@ -1,5 +1,7 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::scheduler::Scheduler;
@@ -9,6 +11,7 @@ use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::gang_topologies::GangTopologies;
@@ -24,9 +27,11 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
     // Read before the children: a child that arrives in between is no longer pending, and is among them.
     let pending_creates = ctx.children.pending_creates(set);
     let namespace = set.namespace().unwrap_or_default();
+    let scheduler = Scheduler::of_set(set).unwrap_or(ctx.default_scheduler);
+    let has_pod_groups = ctx.caches.incarnations.apply_to(set, scheduler);
     let mut observed = Observed {
         set: admission::default::pod_clique_set(set),
-        unsupported_fields: unsupported_fields::fields(set, Scheduler::of_set(set).unwrap_or(ctx.default_scheduler)),
+        unsupported_fields: unsupported_fields::fields(set, scheduler, has_pod_groups),
         default_scheduler: ctx.default_scheduler,
         orphans_children: ctx.caches.orphan_deletions.contains(set),
         children: ctx.children.children(set),
@@ -39,16 +44,14 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         pod_groups: PodGroups::default(),
         is_topology_enabled: ctx.caches.topologies.is_enabled(),
         topologies: GangTopologies::default(),
+        pack_affinities: BTreeMap::new(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
         let cached_clique = |name: &PodCliqueName| ctx.caches.cliques.get(&namespace, name.as_str());
         observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);
-        let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
-        let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, set);
-        let pod_groups = pod_groups(incarnations, cliques, belongs_to_set, &observed, ctx.clock.now());
-        observed.pod_groups = pod_groups;
         observed.topologies = gang_topologies(&ctx.caches, &observed);
+        observed.pack_affinities = observed.pack_affinities_of_cliques();
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);
@@ -57,7 +60,17 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
     observed
 }
 
-/// The topologies of the gangs. A gang has scheduled pods if one of its cliques reports some.
+/// Decides which `PodGroup`s the gangs have. The topologies of the gangs are known now.
+pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed, now: Timestamp) {
+    if observed.is_terminating() || observed.exceeded_limit().is_some() {
+        return;
+    }
+    let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
+    let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, &observed.set);
+    observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, observed, now);
+}
+
+/// The topologies of the gangs. A gang has scheduled pods if one of its cliques reports some, or if an earlier LIST has shown some.
 fn gang_topologies(caches: &PcsCaches, observed: &Observed) -> GangTopologies {
     let PcsCaches { topologies, cliques, .. } = caches;
     let Some(name) = topologies.name_for(&observed.set) else { return GangTopologies::default() };
@@ -69,7 +82,9 @@ fn gang_topologies(caches: &PcsCaches, observed: &Observed) -> GangTopologies {
         status.is_some_and(|status| status.scheduled_replicas > 0)
     };
     let gangs = observed.children.of_kind::<PodGang>();
-    let gangs = gangs.map(|gang| (gang, gang.spec.podgroups.iter().any(is_scheduled)));
+    let choices = caches.incarnations.choices(&observed.set);
+    let is_bound = |gang: &PodGang| choices.get(&gang.name_any()).is_some_and(|choice| choice.postponed.is_some());
+    let gangs = gangs.map(|gang| (gang, is_bound(gang) || gang.spec.podgroups.iter().any(is_scheduled)));
     GangTopologies::new((&observed.set, name), topologies.is_enabled(), |name| topologies.get(name), gangs)
 }
 

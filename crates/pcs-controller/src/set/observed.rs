@@ -21,7 +21,7 @@ use grove_controller::plan::Target;
 use kube::{Resource, ResourceExt};
 
 use super::gang_topologies::GangTopologies;
-use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
+use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique, pack_affinities};
 use crate::incarnations::PodGroups;
 
 /// Sets as owners of children.
@@ -48,6 +48,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) pod_groups: &'a PodGroups,
     /// The topologies of its gangs.
     pub(crate) topologies: &'a GangTopologies,
+    /// The pod affinities of its cliques, by the names of the cliques.
+    pub(crate) pack_affinities: &'a BTreeMap<String, String>,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -90,6 +92,8 @@ pub(crate) struct Observed {
     pub(crate) is_topology_enabled: bool,
     /// The topologies of its gangs.
     pub(crate) topologies: GangTopologies,
+    /// The pod affinities of its cliques, by the names of the cliques.
+    pub(crate) pack_affinities: BTreeMap<String, String>,
 }
 
 impl Observed {
@@ -190,6 +194,7 @@ impl Observed {
             retained_minima: &self.retained_minima,
             pod_groups: &self.pod_groups,
             topologies: &self.topologies,
+            pack_affinities: &self.pack_affinities,
             template_hashes: OnceCell::new(),
         }
     }
@@ -204,6 +209,19 @@ impl Observed {
         let expansion = self.expand();
         let mut gangs = expansion.replicas.iter().flat_map(SetReplica::gangs);
         gangs.any(|gang| is_affected(gang.name.as_str())).then(|| name.to_owned())
+    }
+
+    /// The pod affinities of the cliques, from the gangs that exist.
+    pub(crate) fn pack_affinities_of_cliques(&self) -> BTreeMap<String, String> {
+        let gangs = self.children.of_kind::<PodGang>().filter(|gang| !is_terminating(&***gang));
+        pack_affinities(gangs.map(AsRef::as_ref), self.cliques())
+    }
+
+    /// A live LIST has shown bound pods that the caches may lack: their gangs retain their topologies.
+    pub(crate) fn retain_topologies_of_bound_gangs(&mut self) {
+        for gang in self.pod_groups.bound_gangs().filter_map(|gang| self.children.get::<PodGang>(gang)) {
+            self.topologies.retain(gang);
+        }
     }
 
     /// Its own scaling groups, and those that it will adopt.

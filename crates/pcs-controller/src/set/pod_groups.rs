@@ -6,7 +6,8 @@ use std::sync::Arc;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{Gang, SetReplica};
 use grove_api_types::labels;
-use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
+use grove_api_types::pack_affinity::{GangPacking, digest};
+use grove_api_types::pod_group::{PackRecord, PodGroupRef, PodGroupSpec};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
@@ -14,6 +15,8 @@ use grove_runtime::caches::Cache;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::desired::constrained_spec;
+use super::gang_topologies::GangConstraints;
 use super::observed::{Observed, SetExpansion};
 use crate::incarnations::{GangState, Incarnations, PodGroups, cliques_of_gang};
 
@@ -30,7 +33,9 @@ pub(super) fn pod_groups(
     let mut pod_groups = PodGroups::default();
     let (namespace, mut choices) = (set.namespace().unwrap_or_default(), incarnations.choices(set));
     let expansion = observed.expand();
-    for gang in expansion.replicas.iter().flat_map(SetReplica::gangs) {
+    let gangs =
+        expansion.replicas.iter().flat_map(|replica| replica.gangs().into_iter().map(move |gang| (replica, gang)));
+    for (replica, gang) in gangs {
         let name = gang.name.as_str();
         let live = observed.children.get::<PodGang>(name).filter(|live| !is_terminating(&***live));
         // The cliques of a gang that does not exist show whether their pods have a PodGroup.
@@ -38,11 +43,14 @@ pub(super) fn pod_groups(
             continue;
         }
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
+        let (packing, relies_on_key) = if applies { packing(&expansion, replica, &gang) } else { (None, false) };
         let state = GangState {
             gang: name,
             live: live.and_then(|live| PodGroupRef::of_gang(live)),
             cliques: cliques_of_gang(cliques, (&namespace, name), names, &belongs_to_set),
-            wanted: applies.then(|| spec(&expansion, &gang, |name| cliques.get(&namespace, name))),
+            wanted: applies
+                .then(|| PodGroupSpec { packing, ..spec(&expansion, &gang, |name| cliques.get(&namespace, name)) }),
+            relies_on_key,
             choice: choices.remove(name).unwrap_or_default(),
         };
         pod_groups.decide(state, now);
@@ -69,5 +77,20 @@ fn spec(
     PodGroupSpec {
         min_count: minima.fold(0, i32::saturating_add),
         priority_class_name: priority.filter(|name| !name.is_empty()).map(str::to_owned),
+        packing: None,
     }
+}
+
+/// How the gang is packed, and whether the affinity of its pods relies on the key.
+fn packing(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) -> (Option<PackRecord>, bool) {
+    let constraints = expansion.topologies.of_gang(gang.name.as_str());
+    if matches!(constraints, GangConstraints::None) {
+        return (None, false);
+    }
+    let depth =
+        |key: &str| if let GangConstraints::Of(constraints) = constraints { constraints.depth(key) } else { None };
+    let spec = constrained_spec(expansion, replica, gang);
+    let packing = GangPacking::of(&spec);
+    let key = packing.key(depth).map(str::to_owned);
+    (digest(&spec).map(|constraints| PackRecord { key, constraints }), packing.relies_on_key())
 }

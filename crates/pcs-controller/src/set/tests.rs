@@ -1,5 +1,6 @@
 //! Snapshots of a set and its children as YAML; the expected plan is text.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ mod groups;
 mod minima;
 mod name_conflicts;
 mod native_gangs;
+mod packing;
 mod quota;
 mod rejections;
 mod service;
@@ -64,7 +66,7 @@ fn new(set: &str) -> Observed {
     let set: PodCliqueSet = yaml(set);
     Observed {
         set: default::pod_clique_set(&set),
-        unsupported_fields: unsupported_fields::fields(&set, Scheduler::default()),
+        unsupported_fields: unsupported_fields::fields(&set, Scheduler::default(), false),
         default_scheduler: Scheduler::default(),
         orphans_children: false,
         children: ObservedChildren::default(),
@@ -77,6 +79,7 @@ fn new(set: &str) -> Observed {
         pod_groups: PodGroups::default(),
         is_topology_enabled: false,
         topologies: GangTopologies::default(),
+        pack_affinities: BTreeMap::new(),
     }
 }
 

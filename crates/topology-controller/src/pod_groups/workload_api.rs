@@ -3,7 +3,8 @@
 //! pcs-controller chooses the name and the immutable fields of the `PodGroup` when an incarnation of the gang begins, and records them in
 //! annotations of the gang ([`PodGroupRef`]). So this file reads the record, not the current minimums and priority of the gang.
 
-use grove_api_types::pod_group::{self, ApiVersion, PodGroupRef, PodGroupSpec};
+use grove_api_types::pack_affinity::{GangPacking, digest};
+use grove_api_types::pod_group::{self, ApiVersion, PackRecord, PodGroupRef, PodGroupSpec};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::children::ByName;
@@ -21,8 +22,9 @@ const DISRUPTION_MODE: &str = "PodGroup";
 const DISRUPTION_MODE_OF_1_37: &str = "all";
 /// The condition of a `PodGroup` that the scheduler writes after it has tried to schedule the pods of the `PodGroup`.
 pub(crate) const POD_GROUP_SCHEDULED: &str = "PodGroupScheduled";
-/// Without this feature gate, the API server drops fields of a `PodGroup`; see [`dropped_fields`].
-pub(crate) const PREEMPTION_GATE: &str = "WorkloadAwarePreemption";
+/// Without one of these feature gates, the API server drops fields of a `PodGroup`; see [`dropped_fields`].
+const PREEMPTION_GATE: &str = "WorkloadAwarePreemption";
+const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling";
 
 /// The workload API.
 #[derive(Debug)]
@@ -58,10 +60,12 @@ impl PodGroupApi for WorkloadApi {
     /// The API server requires a minimum of at least 1.
     fn spec(gang: &PodGang) -> Result<Value, Waiting> {
         let record = PodGroupRef::of_gang(gang).map(|group| group.spec).unwrap_or_default();
+        let constraints = key(&record).map(|key| json!({ "topology": [{ "key": key }] }));
         Ok(json!({
             "schedulingPolicy": { "gang": { "minCount": record.min_count.max(1) } },
             "disruptionMode": DISRUPTION_MODE,
             "priorityClassName": record.priority_class_name,
+            "schedulingConstraints": constraints,
         }))
     }
 
@@ -96,15 +100,42 @@ fn encode(mut spec: Value, version: ApiVersion) -> Value {
     spec
 }
 
-/// The fields of the record that a live spec lacks because the API server does not have [`PREEMPTION_GATE`]. A `disruptionMode` that was
-/// dropped has its default in each response.
-pub(crate) fn dropped_fields(live: &Value, record: &PodGroupSpec) -> Vec<&'static str> {
+/// The key of node labels by which the whole gang is packed.
+fn key(record: &PodGroupSpec) -> Option<&str> {
+    record.packing.as_ref()?.key.as_deref()
+}
+
+/// The key of node labels in a live spec.
+fn live_key(live: &Value) -> Option<&str> {
+    live["schedulingConstraints"]["topology"][0]["key"].as_str()
+}
+
+/// The fields of the record that a live spec lacks because the API server does not have a feature gate, with the gate. A `disruptionMode`
+/// that was dropped has its default in each response.
+pub(crate) fn dropped_fields(live: &Value, record: &PodGroupSpec) -> Vec<(&'static str, &'static str)> {
     let has_priority =
         record.priority_class_name.as_ref().is_none_or(|name| live["priorityClassName"] == name.as_str());
     let mode = &live["disruptionMode"];
     let has_mode = mode == DISRUPTION_MODE || mode[DISRUPTION_MODE_OF_1_37].is_object();
-    let fields = [("disruptionMode", has_mode), ("priorityClassName", has_priority)];
-    fields.into_iter().filter(|(_, is_stored)| !is_stored).map(|(field, _)| field).collect()
+    let has_key = key(record).is_none_or(|key| live_key(live) == Some(key));
+    let fields = [
+        ("disruptionMode", PREEMPTION_GATE, has_mode),
+        ("priorityClassName", PREEMPTION_GATE, has_priority),
+        ("schedulingConstraints", TOPOLOGY_GATE, has_key),
+    ];
+    fields.into_iter().filter(|(_, _, is_stored)| !is_stored).map(|(field, gate, _)| (field, gate)).collect()
+}
+
+/// How the scheduler packs the gang; `None` if its `PodGroup` expresses all constraints exactly. `live` is the spec of the `PodGroup`, if it
+/// exists.
+pub(crate) fn packing(gang: &PodGang, record: &PodGroupSpec, live: Option<&Value>) -> Option<String> {
+    GangPacking::of(&gang.spec).description(live.map_or_else(|| key(record), live_key))
+}
+
+/// Whether the topology constraints of the gang differ from its record.
+pub(crate) fn has_other_constraints(gang: &PodGang, record: &PodGroupSpec) -> bool {
+    let recorded = record.packing.as_ref().map(|PackRecord { key: _, constraints }| constraints);
+    digest(&gang.spec).as_ref() != recorded
 }
 
 /// Whether the gang now has other minimums or another priority than its record. A clique that was scaled below its minimum cannot have that
@@ -141,18 +172,23 @@ mod tests {
                 json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": "PodGroup", "priorityClassName": "high" }),
                 json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": { "all": {} }, "priorityClassName": "high" }),
             ),
+            (
+                json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": "PodGroup", "schedulingConstraints": { "topology": [{ "key": "rack" }] } }),
+                json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": "PodGroup", "schedulingConstraints": { "topology": [{ "key": "rack" }] } }),
+                json!({ "schedulingPolicy": { "gang": { "minCount": 7 } }, "disruptionMode": { "all": {} }, "schedulingConstraints": { "topology": [{ "key": "rack" }] } }),
+            ),
         ] {
             assert_eq!(encode(record.clone(), ApiVersion::V1Alpha2), of_1_36);
             let encoded = encode(record, ApiVersion::V1Beta1);
             assert_eq!(encoded, of_1_37);
             let typed: v1beta1::PodGroupSpec = serde_json::from_value(encoded).expect("a PodGroup of 1.37");
             assert_eq!(serde_json::to_value(typed).expect("JSON"), of_1_37);
-            let stored = PodGroupSpec { min_count: 1, priority_class_name: None };
+            let stored = PodGroupSpec { min_count: 1, ..PodGroupSpec::default() };
             for live in [&of_1_36, &of_1_37] {
-                assert_eq!(dropped_fields(live, &stored), Vec::<&str>::new(), "{live}");
+                assert_eq!(dropped_fields(live, &stored), [], "{live}");
             }
             let dropped = json!({ "disruptionMode": { "single": {} } });
-            assert_eq!(dropped_fields(&dropped, &stored), ["disruptionMode"]);
+            assert_eq!(dropped_fields(&dropped, &stored), [("disruptionMode", PREEMPTION_GATE)]);
         }
     }
 }

@@ -6,6 +6,7 @@ mod case;
 mod disruptions;
 mod incarnations;
 mod races;
+mod topology;
 
 use e2e::binding_log::{is_bound, pod_group};
 use e2e::kubectl::kubectl_on;

@@ -15,7 +15,7 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::env;
+use super::{affinity, env};
 use crate::clique::observed::{CliqueIdentity, GatedPods, Observed};
 
 /// Everything that the pods of a clique have in common.
@@ -84,6 +84,11 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
     let mut annotations = clique.annotations().clone();
     annotations
         .retain(|key, _| ![labels::LAST_APPLIED, labels::GENERATION_HASH, labels::POD_GROUP].contains(&key.as_str()));
+    if let Some(incarnation) = observed.incarnation() {
+        labels.insert(labels::POD_GANG_INCARNATION.to_owned(), incarnation.to_string());
+        // A pod without the annotation was created before the annotation existed.
+        annotations.entry(labels::PACK_AFFINITY.to_owned()).or_default();
+    }
     let of_scheduler = scheduler(observed).map(|scheduler| {
         let pod =
             PodIdentity { gang: identity.gang.as_str(), clique: clique.metadata.name.as_deref().unwrap_or_default() };
@@ -124,7 +129,8 @@ pub(crate) fn common_labels(observed: &Observed, identity: &CliqueIdentity) -> B
     common
 }
 
-/// The user's spec with the subdomain of the pods, the default scheduler, the `PodGroup` of the gang and Grove's environment variables.
+/// The user's spec with the subdomain of the pods, the default scheduler, the `PodGroup` and the affinity of the gang, and Grove's environment
+/// variables.
 fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
     let mut spec = observed.clique.spec.pod_spec.fields().clone();
     spec.remove("hostname");
@@ -138,6 +144,7 @@ fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
     if let Some(name) = observed.pod_group_of_new_pods() {
         spec.insert("schedulingGroup".into(), json!({ "podGroupName": name }));
     }
+    affinity::add(&mut spec, observed, identity);
     environment::prepend(&mut spec, &env::variables(observed, identity));
     spec
 }

@@ -6,6 +6,7 @@
 
 use grove_api_types::labels;
 use grove_api_types::ownership::controller_owner_reference;
+use grove_api_types::pod_group::incarnation;
 use grove_controller::plan::{Step, Target};
 use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
@@ -29,8 +30,11 @@ pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, ret
     let own = retained.iter().filter(|pod| observed.owns(pod));
     own.filter_map(|pod| {
         let index = pod::index(pod)?.to_string();
+        let incarnation = pod.pod_group().and_then(|group| incarnation(identity.gang.as_str(), group));
+        let incarnation = incarnation.map(|number| number.to_string());
         let desired = common.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let desired = desired.chain([(labels::POD_INDEX, index.as_str())]);
+        let desired = desired.chain(incarnation.iter().map(|number| (labels::POD_GANG_INCARNATION, number.as_str())));
         let lost = desired.filter(|(key, value)| pod.labels().get(*key).map(String::as_str) != Some(*value));
         let lost: Map<String, Value> = lost.map(|(key, value)| (key.to_owned(), value.into())).collect();
         let change = || json!({ "metadata": { "labels": lost } });

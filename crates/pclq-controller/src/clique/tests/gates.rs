@@ -134,13 +134,13 @@ fn new_pods_name_the_pod_group_and_only_surplus_pods_are_gated() {
     let row = "{replicas: 2, minAvailable: 1, annotations: {grove.io/pod-group: llm-0-1, own: x}, own: {from: 1, scheduled: {llm-0-a: COUNT}},
         podSpec: {containers: [], schedulingGroup: {podGroupName: of-user}}}";
     expect![[r#"
-        "0" {"podGroupName":"llm-0-1"} null {"own":"x"}
-        "1" {"podGroupName":"llm-0-1"} [{"name":"grove.io/podgang-pending-creation"}] {"own":"x"}
+        "0" {"podGroupName":"llm-0-1"} null {"grove.io/pack-affinity":"","own":"x"}
+        "1" {"podGroupName":"llm-0-1"} [{"name":"grove.io/podgang-pending-creation"}] {"grove.io/pack-affinity":"","own":"x"}
     "#]]
     .assert_eq(&pods(&row.replace("COUNT", "1")));
     expect![[r#"
-        "0" {"podGroupName":"llm-0-1"} null {"own":"x"}
-        "1" {"podGroupName":"llm-0-1"} null {"own":"x"}
+        "0" {"podGroupName":"llm-0-1"} null {"grove.io/pack-affinity":"","own":"x"}
+        "1" {"podGroupName":"llm-0-1"} null {"grove.io/pack-affinity":"","own":"x"}
     "#]]
     .assert_eq(&pods(&row.replace("COUNT", "2")));
     expect![[r#"

@@ -20,11 +20,16 @@ pub(crate) fn rules() -> Vec<PolicyRule> {
     vec![PolicyRule::for_resource::<PodClique>(&Verb::MANAGE, reason)]
 }
 
-/// The clique, whose pods belong to this `PodGroup` of the workload API, or are scheduled individually.
-pub(crate) fn with_pod_group(mut clique: PodClique, pod_group: Option<&str>) -> PodClique {
-    if let Some(name) = pod_group {
-        clique.annotations_mut().insert(labels::POD_GROUP.to_owned(), name.to_owned());
-    }
+/// The clique, whose pods belong to this `PodGroup` of the workload API and have this affinity, or are scheduled individually.
+pub(crate) fn with_pod_group(
+    mut clique: PodClique,
+    pod_group: Option<&str>,
+    affinities: &BTreeMap<String, String>,
+) -> PodClique {
+    let Some(name) = pod_group else { return clique };
+    let affinity = affinities.get(&clique.name_any()).map(|affinity| (labels::PACK_AFFINITY, affinity.as_str()));
+    let own = [(labels::POD_GROUP, name)].into_iter().chain(affinity);
+    clique.annotations_mut().extend(labels::of(own));
     clique
 }
 
@@ -59,8 +64,9 @@ where
     labels.extend(own);
     labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, hashes.pod_template(&template.name))]));
     let mut annotations = template.annotations.clone();
-    annotations.remove(labels::TOPOLOGY_NAME);
-    annotations.remove(labels::POD_GROUP);
+    for key in [labels::TOPOLOGY_NAME, labels::POD_GROUP, labels::PACK_AFFINITY] {
+        annotations.remove(key);
+    }
     annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);

@@ -75,8 +75,8 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
     let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
-    let mut pod_clique =
-        pod_clique::with_pod_group(pod_clique, expansion.pod_groups.get(clique.name.as_str()).map(String::as_str));
+    let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
+    let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));
     pod_clique
 }

@@ -58,5 +58,6 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, cli
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
     let pod_clique = pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own);
-    pod_clique::with_pod_group(pod_clique, expansion.pod_groups.of_cliques(replica.base_gang.as_str()))
+    let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
+    pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities)
 }

@@ -141,6 +141,18 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
     desired
 }
 
+/// The pod groups and the topology constraints of the desired gang.
+pub(crate) fn constrained_spec(
+    expansion: &SetExpansion<'_>,
+    replica: &SetReplica<'_>,
+    gang: &Gang<'_, '_>,
+) -> PodGangSpec {
+    let podgroups = gang.cliques.iter().map(|clique| pod_group(clique, expansion.retained_minima)).collect();
+    let mut desired = PodGang::new(gang.name.as_str(), PodGangSpec { podgroups, ..PodGangSpec::default() });
+    topology_constraints::set(&mut desired, expansion, replica, gang);
+    desired.spec
+}
+
 fn pod_group(clique: &Clique<'_>, minima: &RetainedMinima) -> PodGroup {
     PodGroup {
         name: clique.name.to_string(),

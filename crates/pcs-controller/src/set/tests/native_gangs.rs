@@ -10,7 +10,7 @@ use grove_runtime::caches::Cache;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::observe::observe;
+use super::super::observe::{decide_pod_groups, observe};
 use super::super::pod_groups::pod_groups;
 use super::*;
 use crate::context::Context;
@@ -33,13 +33,13 @@ spec:
 ";
 
 /// The snapshot as the service takes it at this time, in milliseconds. The LIST of the cliques has those of the cache.
-fn observe_at(milliseconds: i64, incarnations: &Incarnations, observed: &Observed) -> Observed {
+pub(super) fn observe_at(milliseconds: i64, incarnations: &Incarnations, observed: &Observed) -> Observed {
     let cliques = observed.children.of_kind::<PodClique>().map(|clique| PodClique::clone(clique));
     let (cliques, now) = (Cache::from_objects(cliques), Timestamp::from_millisecond(milliseconds).expect("a time"));
     let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, observed, now);
     pod_groups.close_with_cliques(&BTreeSet::new());
     incarnations.record(&observed.set, pod_groups.choices());
-    Observed { pod_groups, ..observed.clone() }
+    Observed { pod_groups, pack_affinities: observed.pack_affinities_of_cliques(), ..observed.clone() }
 }
 
 /// The steps for gangs and cliques, with their annotations.
@@ -224,7 +224,9 @@ async fn the_cliques_of_an_earlier_set_of_the_same_name_do_not_count() {
         let caches = PcsCaches::start(&manager);
         let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
         assert!(manager.wait_for_cache_sync().await);
-        assert_eq!(observe(&ctx, &yaml(NATIVE)).pod_groups.is_next("m-0"), is_next, "{owner_uid}");
+        let mut observed = observe(&ctx, &yaml(NATIVE));
+        decide_pod_groups(&ctx, &mut observed, Timestamp::UNIX_EPOCH);
+        assert_eq!(observed.pod_groups.is_next("m-0"), is_next, "{owner_uid}");
     }
 }
 

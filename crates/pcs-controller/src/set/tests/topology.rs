@@ -48,7 +48,7 @@ fn levels(keys: &[(&str, &str)]) -> serde_json::Value {
     keys.iter().map(|(domain, key)| json!({ "domain": domain, "key": key })).collect()
 }
 
-fn topology(name: &str, keys: &[(&str, &str)]) -> ClusterTopology {
+pub(super) fn topology(name: &str, keys: &[(&str, &str)]) -> ClusterTopology {
     let mut topology =
         ClusterTopology::new(name, serde_json::from_value(json!({ "levels": levels(keys) })).expect("a spec"));
     topology.metadata.uid = Some(format!("u-{name}"));
@@ -62,7 +62,7 @@ fn binding(name: &str, keys: &[(&str, &str)]) -> ClusterTopologyBinding {
 const FULL: [(&str, &str); 3] = [("zone", "z"), ("rack", "r"), ("host", "h")];
 
 /// The snapshot with the topologies, as the service takes it.
-fn observe_with(topologies: &Topologies, observed: &Observed, has_scheduled_pods: bool) -> Observed {
+pub(super) fn observe_with(topologies: &Topologies, observed: &Observed, has_scheduled_pods: bool) -> Observed {
     let gangs = observed.children.of_kind::<PodGang>().map(|gang| (gang, has_scheduled_pods));
     let set = &observed.set;
     let of_gangs = match topologies.name_for(set) {

@@ -1,12 +1,18 @@
 //! The condition `GangScheduling` of a gang whose scheduler reads the workload API of Kubernetes.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::conditions::gang_scheduling;
 use grove_api_types::configuration::NativeGangs;
-use grove_api_types::pod_group::PodGroupRef;
+use grove_api_types::pack_affinity::digest;
+use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
+use serde_json::Value;
 
 use super::{GangScheduling, message_of_scheduler};
 use crate::gang::observed::Observed;
-use crate::pod_groups::workload_api::{POD_GROUP_SCHEDULED, PREEMPTION_GATE, differs_from_record, dropped_fields};
+use crate::pod_groups::workload_api::{
+    POD_GROUP_SCHEDULED, differs_from_record, dropped_fields, has_other_constraints, packing,
+};
 
 const NATIVE_GANGS_OFF: &str = "nativeGangs is off";
 const CREATED_WITHOUT_POD_GROUP: &str = "the gang was created without a PodGroup, which a restart of the gang (the deletion of \
@@ -26,17 +32,35 @@ pub(super) fn gang_scheduling(observed: &Observed) -> GangScheduling {
         );
         return GangScheduling::by_none(gang_scheduling::SCHEDULER_IGNORES_POD_GROUPS, message);
     }
-    let mut message = message_of_scheduler(observed);
-    let dropped = live.map(|live| dropped_fields(live.spec, &record)).unwrap_or_default();
-    if !dropped.is_empty() {
-        let fields = dropped.join(" and ");
-        let cause = format!("; the API server dropped {fields} because its feature gate {PREEMPTION_GATE} is off");
-        message.push_str(&cause);
-    }
-    if differs_from_record(&observed.gang, &observed.cliques, &record) {
-        message += "; the minimums or the priority of the gang have changed, which takes effect with the next restart of the gang";
-    }
+    let message = message_of_scheduler(observed);
+    let details = details(observed, &record, live.map(|live| live.spec));
+    let message = [message].into_iter().chain(details).collect::<Vec<_>>().join("; ");
     GangScheduling::by_scheduler(observed, message)
+}
+
+/// What differs from the record of the incarnation, and how the gang is packed.
+fn details(observed: &Observed, record: &PodGroupSpec, live: Option<&Value>) -> Vec<String> {
+    let mut details = Vec::new();
+    let dropped = live.map(|live| dropped_fields(live, record)).unwrap_or_default();
+    let mut by_gate: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (field, gate) in dropped {
+        by_gate.entry(gate).or_default().push(field);
+    }
+    for (gate, fields) in by_gate {
+        let fields = fields.join(" and ");
+        details.push(format!("the API server dropped {fields} because its feature gate {gate} is off"));
+    }
+    if differs_from_record(&observed.gang, &observed.cliques, record) {
+        let changed = "the minimums or the priority of the gang have changed, which takes effect with the next restart of the gang";
+        details.push(changed.to_owned());
+    }
+    if has_other_constraints(&observed.gang, record) {
+        let changed = "the topology constraints of the gang have changed; those of the whole gang take effect with the next restart of the gang";
+        details.push(changed.to_owned());
+    } else {
+        details.extend(packing(&observed.gang, record, live));
+    }
+    details
 }
 
 fn has_scheduled_pods(observed: &Observed) -> bool {
@@ -50,5 +74,7 @@ fn individually(observed: &Observed) -> String {
         (NativeGangs::Auto, Some(unavailable)) => unavailable.message,
         (NativeGangs::Auto, None) => CREATED_WITHOUT_POD_GROUP.to_owned(),
     };
-    format!("{} schedules each pod of the gang on its own: {cause}", observed.scheduler.name())
+    let constraints =
+        digest(&observed.gang.spec).map(|_| "; its topology constraints have no effect").unwrap_or_default();
+    format!("{} schedules each pod of the gang on its own: {cause}{constraints}", observed.scheduler.name())
 }

@@ -149,9 +149,9 @@ fn labels_are_restored_and_the_spec_is_never_patched() {
 #[test]
 fn a_scaled_gang_gets_its_pod_group_once_its_base_gang_is_scheduled() {
     let mut waiting = scaled(observed(ROW), false);
-    expect![[r#"
+    expect![[r"
         wait: BaseGangNotScheduled the PodGroup of the gang is created once its base gang llm-0 is scheduled
-    "#]]
+    "]]
     .assert_eq(&plan::plan(&waiting, at(1)).to_string());
     let message = "the PodGroup of the gang is created once its base gang llm-0 is scheduled";
     assert_eq!(gang_scheduling(&waiting), format!("False BaseGangNotScheduled: {message}"));
@@ -271,4 +271,55 @@ fn a_scheduler_that_ignores_the_pod_group_is_found() {
     let mut missing = with_scheduled_pod(&json!({}));
     missing.children = ObservedChildren::default();
     assert_eq!(gang_scheduling(&missing), SCHEDULED, "the PodGroup is created now");
+}
+
+/// A gang with the constraint `block`, with this constraint of its clique `a`, and with this record.
+fn constrained(of_clique: &str, packing: &Value) -> Observed {
+    let mut observed = with_pod_group::<WorkloadApi>(ROW, &json!({}));
+    constrain(&mut observed, of_clique);
+    annotate(&mut observed, POD_GROUP_SPEC, &json!({ "minCount": 3, "packing": packing }).to_string());
+    observed
+}
+
+fn constrain(observed: &mut Observed, of_clique: &str) {
+    let required =
+        |key: &str| serde_json::from_value(json!({ "packConstraint": { "required": key } })).expect("a constraint");
+    observed.gang.spec.topology_constraint = Some(required("block"));
+    let of_clique = Some(of_clique).filter(|key| !key.is_empty());
+    observed.gang.spec.podgroups[0].topology_constraint = of_clique.map(required);
+}
+
+fn constraints(observed: &Observed) -> String {
+    grove_api_types::pack_affinity::digest(&observed.gang.spec).expect("constraints")
+}
+
+#[test]
+fn the_key_of_the_record_is_the_topology_of_the_pod_group() {
+    let mut observed = observed(ROW);
+    annotate(&mut observed, POD_GROUP_SPEC, r#"{"minCount":3,"packing":{"key":"block","constraints":"1"}}"#);
+    let object = created(&plan::plan(&observed, at(1))).expect("a create");
+    assert_eq!(object["spec"]["schedulingConstraints"], json!({ "topology": [{ "key": "block" }] }));
+    annotate(&mut observed, POD_GROUP_SPEC, r#"{"minCount":3,"packing":{"constraints":"1"}}"#);
+    let object = created(&plan::plan(&observed, at(1))).expect("a create");
+    assert_eq!(object["spec"].get("schedulingConstraints"), None);
+}
+
+#[test]
+fn constraints_that_affinity_expresses_and_those_that_wait_are_in_the_message() {
+    let digest = constraints(&constrained("", &json!({})));
+    let of_record = |key: Option<&str>, digest: &str| json!({ "key": key, "constraints": digest });
+    let with_key = json!({ "spec": { "schedulingConstraints": { "topology": [{ "key": "block" }] } } });
+    let message = |of_clique: &str, packing: &Value, change: &Value| {
+        let mut observed = with_pod_group::<WorkloadApi>(ROW, change);
+        constrain(&mut observed, of_clique);
+        annotate(&mut observed, POD_GROUP_SPEC, &json!({ "minCount": 3, "packing": packing }).to_string());
+        gang_scheduling(&observed)
+    };
+    assert_eq!(message("", &of_record(Some("block"), &digest), &with_key), SCHEDULED);
+    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; the API server dropped schedulingConstraints because its feature gate TopologyAwareWorkloadScheduling is off; required pod affinity packs the gang by block, so the scheduler may not find a placement in a full cluster"].assert_eq(&message("", &of_record(Some("block"), &digest), &json!({})));
+    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; required pod affinity packs the gang by block, so the scheduler may not find a placement in a full cluster"].assert_eq(&message("", &of_record(None, &digest), &json!({})));
+    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; the topology constraints of the gang have changed; those of the whole gang take effect with the next restart of the gang"].assert_eq(&message("", &of_record(Some("block"), "1other"), &with_key));
+    let digest = constraints(&constrained("host", &json!({})));
+    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; required pod affinity packs a by host, so the scheduler may not find a placement in a full cluster"].assert_eq(&message("host", &of_record(Some("block"), &digest), &with_key));
+    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; required pod affinity packs the gang by block and host, so the scheduler may not find a placement in a full cluster; pods are packed more narrowly than their constraints require, because the PodGroup has no topology key; enable the feature gate TopologyAwareWorkloadScheduling of the API server and restart the gang"].assert_eq(&message("host", &of_record(None, &digest), &json!({})));
 }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 pub(super) const POD_GROUP: &str = "grove.io/pod-group";
 /// The label of the nodes of a pool.
 const POOL: &str = "e2e.example/pool";
-const GPU: &str = "nvidia.com/gpu";
+/// The resource that pods need.
+pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// A namespace, the watch events about its pods, and its `PodGroup`s.
 pub(super) struct Case {
@@ -75,12 +76,20 @@ impl Case {
 
     /// Adds a simulated node to a pool, and returns its name.
     pub(super) async fn add_node(&self, pool: &str, gpus: u32) -> String {
+        self.add_node_in(pool, gpus, &[]).await
+    }
+
+    /// Adds a simulated node with further labels to a pool, and returns its name.
+    pub(super) async fn add_node_in(&self, pool: &str, gpus: u32, labels: &[(&str, &str)]) -> String {
         let pool = self.pool(pool);
         let resources = json!({ "cpu": "64", "memory": "512Gi", "pods": "200", GPU: gpus.to_string() });
-        let node = json!({ "apiVersion": "v1", "kind": "Node",
+        let mut node = json!({ "apiVersion": "v1", "kind": "Node",
             "metadata": { "generateName": format!("{pool}-"), "annotations": { "kwok.x-k8s.io/node": "fake" },
                 "labels": { POOL: pool } },
             "status": { "capacity": resources, "allocatable": resources } });
+        for (key, value) in labels {
+            node["metadata"]["labels"][*key] = json!(value);
+        }
         let node: Node = serde_json::from_value(node).expect("a node");
         let created = Api::all(self.ns.client.clone()).create(&PostParams::default(), &node).await;
         created.expect("the node is created").name_any()

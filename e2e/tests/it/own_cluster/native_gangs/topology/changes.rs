@@ -1,0 +1,128 @@
+//! Constraints that change, and a gang that restarts.
+
+use std::collections::BTreeSet;
+
+use e2e::TestCluster;
+use e2e::binding_log::is_bound;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::super::case::{Case, pods_of};
+use super::{
+    Nodes, clique, constrained_set, constraint, create_set, delete_set, identities, key, packed, pod_group_key,
+};
+
+/// The old pods occupy a whole rack for 30 s. The new gang is bound in another one before they end.
+pub(super) async fn a_restarted_gang_does_not_follow_its_terminating_pods(cluster: &TestCluster) {
+    let case = Case::create(cluster, "restart").await;
+    create_set(&case, &slow_set()).await;
+    let old = case.wait_until_bound("llm-0", 4).await;
+    let first = case.pod_group("llm-0").await.name_any();
+    delete_cliques(cluster, &case).await;
+    case.next_pod_group("llm-0", &first).await;
+    let new = case.wait_until_bound("llm-0", 4).await;
+    let nodes = Nodes::list(&case.ns.client).await;
+    let [old_rack, new_rack] = [&old, &new].map(|pods| nodes.domains(pods, "rack"));
+    assert_eq!((old_rack.len(), new_rack.len()), (1, 1));
+    assert!(old_rack.is_disjoint(&new_rack), "{old_rack:?} {new_rack:?}");
+    let state = case.ns.wait_for("the new gang exists", |state| state.gangs.contains_key("llm-0")).await;
+    let is_old = |pod: &&Pod| state.pods.get(&pod.name_any()).is_some_and(is_terminating);
+    assert_eq!(old.iter().filter(is_old).count(), 4, "the old pods are terminating");
+    delete_set(&case).await;
+}
+
+/// A set of two cliques, whose pods take 30 s to terminate.
+fn slow_set() -> Value {
+    let mut cliques = [clique("a", (2, 2), 8), clique("b", (2, 2), 8)];
+    for clique in &mut cliques {
+        clique["annotations"] = json!({ "test.grove.io/behaviour": "graceful-stop" });
+        clique["spec"]["podSpec"]["terminationGracePeriodSeconds"] = json!(30);
+    }
+    constrained_set(Some(constraint("required", "rack")), &cliques)
+}
+
+/// Deletes both cliques of the gang. pcs-controller would create the first one again before the second one is deleted.
+async fn delete_cliques(cluster: &TestCluster, case: &Case) {
+    cluster.suspend("pcs-controller").await;
+    for clique in ["llm-0-a", "llm-0-b"] {
+        case.ns.delete_object::<PodClique>(clique).await;
+    }
+    cluster.resume("pcs-controller").await;
+}
+
+/// Five pods that need a node each do not fit into a rack, and fit into a block.
+pub(super) async fn other_constraints_begin_the_next_incarnation(cluster: &TestCluster) {
+    let case = Case::create(cluster, "next").await;
+    create_set(&case, &constrained_set(Some(constraint("required", "rack")), &[clique("a", (5, 5), 8)])).await;
+    let first = case.wait_until_unschedulable("llm-0", 5).await;
+    assert_eq!(pod_group_key(&first), Some(key("rack")));
+    let pods = change_before_binding(&case, &first.name_any()).await;
+    change_after_binding(&case, &pods).await;
+    delete_set(&case).await;
+}
+
+async fn change_before_binding(case: &Case, first: &str) -> Vec<Pod> {
+    patch(case, &json!({ "topologyConstraint": constraint("required", "block") })).await;
+    let second = case.next_pod_group("llm-0", first).await;
+    assert_eq!(pod_group_key(&second), Some(key("block")));
+    let pods = case.wait_until_bound("llm-0", 5).await;
+    let nodes = Nodes::list(&case.ns.client).await;
+    assert_eq!(nodes.domains(&pods, "block").len(), 1);
+    assert!(nodes.domains(&pods, "rack").len() > 1);
+    pods
+}
+
+async fn change_after_binding(case: &Case, pods: &[Pod]) {
+    let second = case.pod_group("llm-0").await.uid();
+    patch(case, &json!({ "topologyConstraint": constraint("required", "zone") })).await;
+    case.wait_for_condition("llm-0", "True", "DefaultScheduler", "take effect with the next restart").await;
+    assert_eq!(case.pod_group("llm-0").await.uid(), second);
+    assert_eq!(identities(&case.wait_until_bound("llm-0", 5).await), identities(pods));
+}
+
+/// One pod of the clique is bound, and the other one does not fit into its rack.
+pub(super) async fn only_pending_pods_follow_other_constraints(cluster: &TestCluster) {
+    let case = Case::create(cluster, "pending").await;
+    for rack in ["pending-a", "pending-b"] {
+        case.add_node_in("p", 1, &[(key("block"), "pending"), (key("rack"), rack)]).await;
+    }
+    case.add_node_in("q", 1, &[]).await;
+    let cliques = |level: &str| [packed(case.clique("a", (2, 1), "p"), level), case.clique("b", (1, 1), "q")];
+    create_set(&case, &constrained_set(None, &cliques("rack"))).await;
+    let state = case
+        .ns
+        .wait_for("a pod of the clique is bound, and the other one is unschedulable", |state| {
+            let (bound, pending) = of_clique(pods_of(state, "llm-0"));
+            bound.len() == 1 && pending.iter().any(|pod| is_unschedulable(pod))
+        })
+        .await;
+    let (bound, pending) = of_clique(pods_of(&state, "llm-0"));
+    let names = |pods: &[&Pod]| pods.iter().map(|pod| pod.name_any()).collect::<BTreeSet<_>>();
+    let (bound, pending) = (names(&bound), names(&pending));
+
+    patch(&case, &json!({ "cliques": cliques("block") })).await;
+    let pods = case.wait_until_bound("llm-0", 3).await;
+    let all: BTreeSet<String> = pods.iter().map(ResourceExt::name_any).collect();
+    assert!(all.is_superset(&bound) && all.is_disjoint(&pending), "{all:?} {bound:?} {pending:?}");
+    delete_set(&case).await;
+}
+
+/// The bound and the other pods of the clique `a`.
+fn of_clique(pods: Vec<&Pod>) -> (Vec<&Pod>, Vec<&Pod>) {
+    let of_clique = |pod: &&Pod| pod.labels().get("grove.io/podclique").is_some_and(|name| name == "llm-0-a");
+    pods.into_iter().filter(of_clique).partition(|pod| is_bound(pod))
+}
+
+fn is_unschedulable(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut scheduled = conditions.filter(|condition| condition.type_ == "PodScheduled");
+    scheduled.any(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+}
+
+/// Patches the template of the set.
+async fn patch(case: &Case, template: &Value) {
+    case.ns.patch::<PodCliqueSet>("llm", json!({ "spec": { "template": template } })).await;
+}
