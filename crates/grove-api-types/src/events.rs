@@ -50,3 +50,8 @@ pub const SERVICE_CREATE_OR_UPDATE_FAILED: &str = "ServiceCreateOrUpdateFailed";
 pub const HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED: &str = "HorizontalPodAutoscalerCreateOrUpdateFailed";
 /// The API server rejected the create or the update of the `PodGroup` of a gang.
 pub const POD_GROUP_CREATE_OR_UPDATE_FAILED: &str = "PodGroupCreateOrUpdateFailed";
+
+/// Compute domains were created.
+pub const COMPUTE_DOMAIN_CREATED: &str = "ComputeDomainCreated";
+/// The API server rejected the create or the update of compute domains, or an object that the set does not control has the name of one.
+pub const COMPUTE_DOMAIN_FAILED: &str = "ComputeDomainFailed";

@@ -1,5 +1,8 @@
-//! The finalizers that the Go operator sets on sets, scaling groups and cliques. Grove sets none on these kinds, and removes these
-//! from a terminating object that it has adopted: the Go operator, which would remove them, no longer runs.
+//! The finalizer of compute domains, and those that the Go operator sets on sets, scaling groups and cliques. Grove sets none on these
+//! three kinds, and removes theirs from a terminating object that it has adopted: the Go operator, which would remove them, no longer runs.
+
+/// On each `ComputeDomain` of a set. It stays while pods may use the domain.
+pub const COMPUTE_DOMAIN: &str = "grove.io/computedomain-finalizer";
 
 /// On each `PodCliqueSet`.
 pub const POD_CLIQUE_SET: &str = "grove.io/podcliqueset.grove.io";
