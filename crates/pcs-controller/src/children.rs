@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grove_controller::children::ByName;
 use kube::{Resource, ResourceExt};
 
+mod awaited_domains;
 pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
@@ -13,6 +14,7 @@ pub(crate) mod rejections;
 mod template_hashes;
 pub(crate) mod too_large;
 
+pub(crate) use awaited_domains::{AwaitedDomain, AwaitedDomains, DomainState};
 pub(crate) use minima::{OmittedMinima, RetainedMinima};
 pub(crate) use template_hashes::TemplateHashes;
 

@@ -1,6 +1,7 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
@@ -14,7 +15,7 @@ use kube::ResourceExt;
 use super::gang_topologies::GangTopologies;
 use super::observed::{Observed, SetOwner};
 use super::pod_groups::pod_groups;
-use crate::children::{OmittedMinima, RetainedMinima, by_name};
+use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, by_name};
 use crate::context::Context;
 use crate::incarnations::PodGroups;
 use crate::informers::PcsCaches;
@@ -39,6 +40,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         pod_groups: PodGroups::default(),
         is_topology_enabled: ctx.caches.topologies.is_enabled(),
         topologies: GangTopologies::default(),
+        awaited_domains: AwaitedDomains::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
@@ -49,12 +51,22 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         let pod_groups = pod_groups(incarnations, cliques, belongs_to_set, &observed, ctx.clock.now());
         observed.pod_groups = pod_groups;
         observed.topologies = gang_topologies(&ctx.caches, &observed);
+        observed.awaited_domains = awaited_domains(&ctx.caches, &observed);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);
         }
     }
     observed
+}
+
+/// The compute domains that the replicas wait for.
+fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
+    if required_domains_of_replica(&observed.set, 0).is_empty() {
+        return AwaitedDomains::default();
+    }
+    let replicas = observed.expand().replicas;
+    replicas.iter().map(|replica| (replica.index, caches.awaited_domains(&observed.set, replica))).collect()
 }
 
 /// The topologies of the gangs. A gang has scheduled pods if one of its cliques reports some.

@@ -18,10 +18,11 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::Target;
+use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
 use super::gang_topologies::GangTopologies;
-use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
+use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, TemplateHashes, clique};
 use crate::incarnations::PodGroups;
 
 /// Sets as owners of children.
@@ -31,6 +32,7 @@ pub(crate) struct SetOwner;
 impl OwnerKind for SetOwner {
     type Object = PodCliqueSet;
     type Expansion<'a> = SetExpansion<'a>;
+    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::SharedConditions;
 }
 
 /// The replicas of a set with everything that its children are computed from.
@@ -48,6 +50,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) pod_groups: &'a PodGroups,
     /// The topologies of its gangs.
     pub(crate) topologies: &'a GangTopologies,
+    /// The compute domains that its replicas wait for.
+    pub(crate) awaited_domains: &'a AwaitedDomains,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -90,6 +94,8 @@ pub(crate) struct Observed {
     pub(crate) is_topology_enabled: bool,
     /// The topologies of its gangs.
     pub(crate) topologies: GangTopologies,
+    /// The compute domains that its replicas wait for.
+    pub(crate) awaited_domains: AwaitedDomains,
 }
 
 impl Observed {
@@ -190,6 +196,7 @@ impl Observed {
             retained_minima: &self.retained_minima,
             pod_groups: &self.pod_groups,
             topologies: &self.topologies,
+            awaited_domains: &self.awaited_domains,
             template_hashes: OnceCell::new(),
         }
     }
