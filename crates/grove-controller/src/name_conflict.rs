@@ -49,11 +49,13 @@ impl NameConflict {
         Self { target, metadata: metadata.clone(), unreadable: Some(reason.clone()) }
     }
 
-    /// Whether an owner of children with `labels` adopts the object: it could be decoded, may be adopted, and has all the labels.
+    /// Whether an owner of children with `labels` adopts the object: it could be decoded, may be adopted, and has all the labels. An owner
+    /// without such labels adopts nothing.
     pub fn is_adoptable(&self, labels: &BTreeMap<String, String>) -> bool {
         let own = self.metadata.labels.as_ref();
         let has = |(key, value): (&String, &String)| own.and_then(|own| own.get(key)) == Some(value);
-        self.unreadable.is_none() && ownership::is_adoptable(&self.metadata) && labels.iter().all(has)
+        let has_labels = !labels.is_empty() && labels.iter().all(has);
+        self.unreadable.is_none() && ownership::is_adoptable(&self.metadata) && has_labels
     }
 }
 
@@ -64,7 +66,7 @@ pub struct NameConflicts<'a, Owner> {
     pub owner: &'a Owner,
     /// The objects that have names of desired children.
     pub conflicts: &'a [NameConflict],
-    /// The labels of the owner's children. An orphan that has them all is adopted.
+    /// The labels of the owner's children. An orphan that has them all is adopted; without labels, no orphan is.
     pub labels: &'a BTreeMap<String, String>,
 }
 

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 mod deletes;
+mod event_notes;
 mod failure_domains;
 mod finalizers;
 mod manifest;
@@ -25,6 +26,7 @@ mod patches;
 mod slow_start;
 
 pub use self::{
+    event_notes::EventNotes,
     manifest::{Manifest, ManifestTemplate},
     patches::{Patch, PatchBody},
     slow_start::SlowStart,
@@ -166,14 +168,21 @@ impl Stage {
     /// reason `failure` and the message of the server.
     #[must_use]
     pub fn with_event(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
-        self.events.push(StageEvent { kind: None, success: Some(success), failure, verb });
+        self.events.push(StageEvent { kind: None, success: Some(success), failure, verb, notes: EventNotes::ByVerb });
+        self
+    }
+
+    /// The same, with notes in another form.
+    #[must_use]
+    pub fn with_event_notes(mut self, notes: EventNotes) -> Self {
+        self.events.iter_mut().for_each(|event| event.notes = notes);
         self
     }
 
     /// Publishes an event only if a step fails: a warning with this reason and the message of the server.
     #[must_use]
     pub fn with_failure_event(mut self, failure: &'static str) -> Self {
-        self.events.push(StageEvent { kind: None, success: None, failure, verb: "" });
+        self.events.push(StageEvent { kind: None, success: None, failure, verb: "", notes: EventNotes::ByVerb });
         self
     }
 
@@ -185,7 +194,8 @@ impl Stage {
         failure: &'static str,
         verb: &'static str,
     ) -> Self {
-        self.events.push(StageEvent { kind: Some(K::kind(&())), success: Some(success), failure, verb });
+        let (kind, notes) = (Some(K::kind(&())), EventNotes::ByVerb);
+        self.events.push(StageEvent { kind, success: Some(success), failure, verb, notes });
         self
     }
 }
@@ -201,6 +211,8 @@ pub struct StageEvent {
     pub failure: &'static str,
     /// The first word of the note, in the past tense: `Created`.
     pub verb: &'static str,
+    /// The form of the notes.
+    pub notes: EventNotes,
 }
 
 /// An event of type `Warning` about the reconciled object.

@@ -7,8 +7,18 @@ use crate::{api_error::error_chain, args::CommonArgs, config, runtime::Runtime, 
 /// The exit code for an invalid configuration. Clap uses the same code for invalid flags.
 const EXIT_CONFIG_ERROR: u8 = 2;
 
-/// Starts the service and runs `work`. The exit code is 0 after a signal to stop, 2 for an invalid configuration, and 1
-/// for every other error. The last line of the log is the error.
+/// The cluster lacks something without which the service does not run.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct MissingPrerequisite {
+    /// What is missing, and the remedy.
+    pub message: String,
+    /// The exit code of the process.
+    pub exit_code: u8,
+}
+
+/// Starts the service and runs `work`. The exit code is 0 after a signal to stop, 2 for an invalid configuration, that of a
+/// [`MissingPrerequisite`], and 1 for every other error. The last line of the log is the error.
 pub async fn run(
     name: &'static str,
     args: &CommonArgs,
@@ -41,7 +51,11 @@ fn report(error: &anyhow::Error) {
 }
 
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    if error.is::<config::Error>() { ExitCode::from(EXIT_CONFIG_ERROR) } else { ExitCode::FAILURE }
+    match error.downcast_ref::<MissingPrerequisite>() {
+        Some(MissingPrerequisite { exit_code, .. }) => ExitCode::from(*exit_code),
+        None if error.is::<config::Error>() => ExitCode::from(EXIT_CONFIG_ERROR),
+        None => ExitCode::FAILURE,
+    }
 }
 
 #[cfg(test)]
@@ -61,5 +75,12 @@ mod tests {
         assert_eq!(exit(&without_config).await, format!("{:?}", ExitCode::from(2)));
         let without_kubeconfig = CommonArgs { kubeconfig: missing, ..CommonArgs::default() };
         assert_eq!(exit(&without_kubeconfig).await, format!("{:?}", ExitCode::FAILURE));
+    }
+
+    #[test]
+    fn a_missing_prerequisite_has_its_own_exit_code() {
+        let missing = MissingPrerequisite { message: "no such kind".to_owned(), exit_code: 7 };
+        let error = anyhow::Error::new(missing).context("could not start");
+        assert_eq!(format!("{:?}", exit_code(&error)), format!("{:?}", ExitCode::from(7)));
     }
 }
