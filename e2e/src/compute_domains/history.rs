@@ -25,8 +25,8 @@ use crate::namespace::Namespace;
 /// A created, changed or deleted object.
 #[derive(Clone)]
 enum Object {
-    Set(PodCliqueSet),
-    Domain(ComputeDomain),
+    Set(Box<PodCliqueSet>),
+    Domain(Box<ComputeDomain>),
     Pod(Box<Pod>),
 }
 
@@ -54,8 +54,8 @@ impl DomainHistory {
     pub fn start(ns: &Namespace) -> Self {
         let changes = Arc::<Mutex<Vec<Change>>>::default();
         let tasks = [
-            record(ns, &changes, Object::Set),
-            record(ns, &changes, Object::Domain),
+            record(ns, &changes, |set| Object::Set(Box::new(set))),
+            record(ns, &changes, |domain| Object::Domain(Box::new(domain))),
             record(ns, &changes, |pod| Object::Pod(Box::new(pod))),
         ];
         Self { changes, tasks }
@@ -114,7 +114,7 @@ impl State {
     fn apply(&mut self, Change { version: _, is_deleted, object }: Change) -> bool {
         match object {
             Object::Set(set) => {
-                replace(&mut self.sets, set, is_deleted);
+                replace(&mut self.sets, *set, is_deleted);
                 false
             }
             Object::Domain(domain) => {
@@ -124,7 +124,7 @@ impl State {
                     let user = self.live_pod_of(before);
                     assert!(user.is_none(), "{} lost its finalizer while {user:?} used it", before.name_any());
                 }
-                replace(&mut self.domains, domain, is_deleted);
+                replace(&mut self.domains, *domain, is_deleted);
                 false
             }
             Object::Pod(pod) => {

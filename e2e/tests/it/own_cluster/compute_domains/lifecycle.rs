@@ -102,8 +102,10 @@ pub(super) async fn edits_are_restored(cluster: &TestCluster) {
 /// A domain of a user has the name of one of the set, and a quota rejects the third domain.
 pub(super) async fn a_foreign_object_and_a_quota_block_one_replica(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-foreign").await;
-    let foreign = "{metadata: {name: llm-0}, spec: {channel: {resourceClaimTemplate: {name: mine}}}}";
-    fixture.ns.create_yaml::<ComputeDomain>(foreign).await;
+    let foreign = "{apiVersion: resource.nvidia.com/v1beta1, kind: ComputeDomain, metadata: {name: llm-0}, \
+                   spec: {channel: {resourceClaimTemplate: {name: mine}}}}";
+    let create = ["create", "--namespace", &fixture.ns.name, "--filename=-"];
+    kubectl_on(cluster, &create, foreign).await.expect("the domain is created");
     fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 2)).await;
     let state = fixture.wait_for_ready_pods("llm", 3).await;
     assert!(pods_of(&state, "llm").all(|pod| pod.labels()["grove.io/podcliqueset-replica-index"] == "1"), "{state}");
