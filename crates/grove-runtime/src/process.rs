@@ -11,7 +11,7 @@ const EXIT_CONFIG_ERROR: u8 = 2;
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct MissingPrerequisite {
-    /// What is missing, and the remedy.
+    /// The missing part, and the remedy.
     pub message: String,
     /// The exit code of the process.
     pub exit_code: u8,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_controller::children::{ChildTracker, OwnerKind};
+use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::state_metrics::NamedCount;
@@ -11,9 +11,8 @@ use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 use kube::Client;
 
-use crate::domain;
 use crate::informers::MnnvlCaches;
-use crate::set::{self, SetOwner};
+use crate::set_owner::SetOwner;
 
 /// The dependencies of the reconciler of sets. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct SetContext {
@@ -26,23 +25,29 @@ pub(crate) struct SetContext {
 }
 
 impl SetContext {
-    pub(crate) fn new(manager: &Manager, caches: MnnvlCaches) -> Arc<Self> {
-        let executor = manager.executor().with_reporting_controller(set::CONTROLLER);
+    /// The context of the reconciler `controller`, which publishes its events under that name. The domains are children of these `kinds`.
+    pub(crate) fn new(
+        manager: &Manager,
+        caches: MnnvlCaches,
+        controller: &'static str,
+        kinds: ChildKinds<SetOwner>,
+    ) -> Arc<Self> {
+        let executor = manager.executor().with_reporting_controller(controller);
         let status_writer = StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT);
         let context = Arc::new(Self {
-            children: ChildTracker::new(set::CHILD_KINDS, &caches.informers, &caches.sets),
+            children: ChildTracker::new(kinds, &caches.informers, &caches.sets),
             caches,
             status_writer: status_writer.with_ownership(SetOwner::STATUS_OWNERSHIP),
             executor,
             clock: manager.clock(),
         });
-        context.children.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
-        context.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
+        context.children.add_state_metrics(manager.state_metrics(), controller);
+        context.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), controller);
         let statuses: [NamedCount<Self>; 2] = [
             ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
             ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
         ];
-        manager.state_metrics().add_all(set::CONTROLLER, &context, &statuses);
+        manager.state_metrics().add_all(controller, &context, &statuses);
         context
     }
 }
@@ -56,8 +61,9 @@ pub(crate) struct DomainContext {
 }
 
 impl DomainContext {
-    pub(crate) fn new(manager: &Manager, caches: MnnvlCaches) -> Arc<Self> {
-        let executor = manager.executor().with_reporting_controller(domain::CONTROLLER);
+    /// The context of the reconciler `controller`.
+    pub(crate) fn new(manager: &Manager, caches: MnnvlCaches, controller: &'static str) -> Arc<Self> {
+        let executor = manager.executor().with_reporting_controller(controller);
         Arc::new(Self { caches, executor, client: manager.client() })
     }
 }

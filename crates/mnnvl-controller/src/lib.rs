@@ -15,6 +15,7 @@ mod lost_owner;
 pub mod rbac;
 mod replica_objects;
 mod set;
+mod set_owner;
 mod startup_check;
 
 use context::{DomainContext, SetContext};
@@ -35,9 +36,10 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     }
     let manager = &Manager::new(runtime)?;
     let caches = MnnvlCaches::start(manager);
-    let domain_ctx = DomainContext::new(manager, caches.clone());
+    let domain_ctx = DomainContext::new(manager, caches.clone(), domain::CONTROLLER);
+    let set_ctx = SetContext::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS);
     // On the heap: they are large futures.
-    let sets = Box::pin(set::run(manager, SetContext::new(manager, caches)));
+    let sets = Box::pin(set::run(manager, set_ctx));
     let domains = Box::pin(domain::run(manager, domain_ctx));
     manager
         .run(async {

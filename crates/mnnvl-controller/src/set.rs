@@ -28,7 +28,6 @@ mod status;
 mod tests;
 
 pub(crate) use self::desired::CHILD_KINDS;
-pub(crate) use self::observed::SetOwner;
 
 /// The name of the controller in logs, metrics and events.
 pub(crate) const CONTROLLER: &str = "computedomain-controller";

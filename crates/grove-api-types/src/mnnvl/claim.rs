@@ -27,8 +27,13 @@ pub fn inject_claim(pod: &mut RawPodSpec, domain: &ComputeDomainName) {
 /// Appends to a list. A list that is absent or null begins with the entry.
 fn push(list: &mut Value, entry: Value) {
     match list {
-        Value::Array(entries) if entries.iter().any(|other| other["name"] == entry["name"]) => {}
-        Value::Array(entries) => entries.push(entry),
-        other => *other = json!([entry]),
+        Value::Array(entries) => {
+            if entries.iter().all(|other| other["name"] != entry["name"]) {
+                entries.push(entry);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            *list = json!([entry]);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use grove_controller::children::ChildKinds;
 
-use super::observed::SetOwner;
+use crate::set_owner::SetOwner;
 
 mod compute_domain;
 

@@ -7,36 +7,16 @@ use grove_api_types::conditions::compute_domains_created;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::CurrentScale;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::mnnvl::{self, RequiredDomain};
+use grove_api_types::mnnvl;
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_controller::children::{ObservedChildren, OwnerKind};
+use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::Waiting;
-use grove_controller::status_patch::StatusOwnership;
 use grove_runtime::caches::Availability;
 
-/// Sets as owners of domains.
-#[derive(Debug)]
-pub(crate) struct SetOwner;
-
-impl OwnerKind for SetOwner {
-    type Object = PodCliqueSet;
-    type Expansion<'a> = SetExpansion<'a>;
-    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::SharedConditions;
-}
-
-/// A set with everything that its domains are computed from.
-#[derive(Debug)]
-pub(crate) struct SetExpansion<'a> {
-    /// The set.
-    pub(crate) set: &'a PodCliqueSet,
-    /// The domains that it needs.
-    pub(crate) domains: Vec<RequiredDomain<'a>>,
-    /// Why no domain can be created.
-    pub(crate) unavailable: Option<Waiting>,
-}
+use crate::set_owner::SetExpansion;
 
 /// A set and its domains, as in the caches.
 #[derive(Clone, Debug)]

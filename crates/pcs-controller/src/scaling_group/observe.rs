@@ -63,7 +63,8 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
 
 /// The compute domains that the replica of the set waits for.
 fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
-    let Some(expansion) = observed.expand().filter(|_| !observed.is_terminating()) else { return Default::default() };
+    let expansion = observed.expand().filter(|_| !observed.is_terminating());
+    let Some(expansion) = expansion else { return AwaitedDomains::default() };
     let (set, index) = (expansion.set, expansion.set_replica);
     if required_domains_of_replica(set, index).is_empty() {
         return AwaitedDomains::default();

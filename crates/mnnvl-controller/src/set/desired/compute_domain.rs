@@ -20,7 +20,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use crate::lost_owner::has_finalizer;
-use crate::set::observed::{SetExpansion, SetOwner};
+use crate::set_owner::{SetExpansion, SetOwner};
 
 /// The domains of all replicas.
 pub(crate) struct ComputeDomains;
