@@ -7,6 +7,7 @@
 
 pub mod audit;
 pub mod binding_log;
+pub mod compute_domains;
 pub mod crash_injection;
 pub mod events;
 pub mod fixtures;

@@ -39,6 +39,7 @@ mod it {
         mod certificates;
         mod churn;
         mod clock_skew;
+        mod compute_domains;
         mod connection_loss;
         mod default_minima;
         mod degraded;

@@ -16,6 +16,8 @@ pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
 /// `PodCliqueSet`: whether pods of the set were created from an older template; the message lists their cliques and groups.
 pub const PODS_OUTDATED: &str = "PodsOutdated";
+/// `PodCliqueSet`: whether all compute domains that the set needs exist. It does not report whether they are ready.
+pub const COMPUTE_DOMAINS_CREATED: &str = "ComputeDomainsCreated";
 /// `PodGang`: whether all pods of the gang have been created.
 pub const INITIALIZED: &str = "Initialized";
 /// `PodGang`: whether the minimum of each clique is scheduled.
@@ -32,6 +34,8 @@ pub const SCHEDULER_TOPOLOGY_DRIFT: &str = "SchedulerTopologyDrift";
 pub mod available {
     /// The gang does not name the `PodGroup` of its next incarnation yet.
     pub const POD_GANG_PENDING: &str = "PodGangPending";
+    /// A replica of the set waits for its compute domains.
+    pub const COMPUTE_DOMAINS_PENDING: &str = "ComputeDomainsPending";
     /// Some clique of the gang has fewer scheduled pods than its minimum.
     pub const POD_GANG_NOT_SCHEDULED: &str = "PodGangNotScheduled";
     /// The object has enough ready pods.
@@ -124,6 +128,23 @@ pub mod topology_levels_unavailable {
     pub const TOPOLOGY_NAME_MISSING: &str = "TopologyNameMissing";
     /// The set has constraints, and the configuration disables topology-aware scheduling.
     pub const TOPOLOGY_AWARE_SCHEDULING_DISABLED: &str = "TopologyAwareSchedulingDisabled";
+}
+
+/// Reasons of [`COMPUTE_DOMAINS_CREATED`], besides those of [`available`](super::available) about rejected writes and about names that
+/// other objects have.
+pub mod compute_domains_created {
+    /// All domains that the set needs exist, or it needs none at its current scale.
+    pub const ALL_COMPUTE_DOMAINS_EXIST: &str = "AllComputeDomainsExist";
+    /// A domain does not exist yet.
+    pub const COMPUTE_DOMAINS_MISSING: &str = "ComputeDomainsMissing";
+    /// The API server does not serve compute domains; the message names their CRD.
+    pub const COMPUTE_DOMAINS_NOT_SERVED: &str = "ComputeDomainsNotServed";
+    /// mnnvl-controller must not read compute domains.
+    pub const COMPUTE_DOMAINS_FORBIDDEN: &str = "ComputeDomainsForbidden";
+    /// A domain has another spec than the set needs, and the spec is immutable.
+    pub const COMPUTE_DOMAIN_SPEC_DIFFERS: &str = "ComputeDomainSpecDiffers";
+    /// A domain is being deleted although the set needs it.
+    pub const COMPUTE_DOMAIN_TERMINATING: &str = "ComputeDomainTerminating";
 }
 
 /// Reasons of [`UNSUPPORTED_FIELDS`].

@@ -63,3 +63,8 @@ pub const DEFAULT_TOPOLOGY_ADOPTED: &str = "DefaultTopologyAdopted";
 pub const DEFAULT_TOPOLOGY_UPDATED: &str = "DefaultTopologyUpdated";
 /// The API server rejected the levels of the default topology, or they cannot change now.
 pub const DEFAULT_TOPOLOGY_UPDATE_FAILED: &str = "DefaultTopologyUpdateFailed";
+
+/// Compute domains were created.
+pub const COMPUTE_DOMAIN_CREATED: &str = "ComputeDomainCreated";
+/// The API server rejected the create or the update of compute domains, or an object that the set does not control has the name of one.
+pub const COMPUTE_DOMAIN_FAILED: &str = "ComputeDomainFailed";

@@ -4,6 +4,9 @@
 /// On each `ClusterTopology`. It stays while a set refers to the topology.
 pub const CLUSTER_TOPOLOGY: &str = "grove.io/clustertopology";
 
+/// On each `ComputeDomain` of a set. It stays while pods may use the domain.
+pub const COMPUTE_DOMAIN: &str = "grove.io/computedomain-finalizer";
+
 /// On each `PodCliqueSet`.
 pub const POD_CLIQUE_SET: &str = "grove.io/podcliqueset.grove.io";
 /// On each `PodCliqueScalingGroup`.

@@ -36,7 +36,7 @@ pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
 /// Value of [`MNNVL_GROUP`]: the scaling group or clique does not inherit the MNNVL group.
 pub const NO_MNNVL_GROUP: &str = "none";
 
-/// Annotation of sets: [`AUTO_MNNVL_ENABLED`] or [`AUTO_MNNVL_DISABLED`].
+/// Annotation of sets: [`AUTO_MNNVL_ENABLED`] or [`AUTO_MNNVL_DISABLED`]. pcs-controller copies it to scaling groups.
 pub const AUTO_MNNVL: &str = "grove.io/auto-mnnvl";
 /// Value of [`AUTO_MNNVL`]: Grove creates one compute domain per replica.
 pub const AUTO_MNNVL_ENABLED: &str = "enabled";

@@ -1,12 +1,19 @@
-//! MNNVL (`NVLink` between nodes): the cliques that request GPUs, and the compute domain of each clique.
+//! MNNVL (`NVLink` between nodes): the cliques that request GPUs, the compute domains that a set needs, and the claim by which the pods
+//! of a clique use their domain.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
-use crate::names::PodClaimName;
+use crate::names::{ComputeDomainName, PodClaimName, PodCliqueSetName};
 use crate::pod_spec::RawPodSpec;
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
+
+mod claim;
+
+pub use self::claim::inject_claim;
 
 /// The extended resource of GPUs.
 const GPU: &str = "nvidia.com/gpu";
@@ -15,10 +22,13 @@ const GPU: &str = "nvidia.com/gpu";
 /// count.
 pub fn requests_gpu(pod: &RawPodSpec) -> bool {
     let containers = ["containers", "initContainers"].into_iter().filter_map(|field| pod.get(field)?.as_array());
-    containers.flatten().any(|container| {
-        let amount = |kind: &str| container.get("resources")?.get(kind)?.get(GPU);
-        ["limits", "requests"].into_iter().filter_map(amount).any(is_positive)
-    })
+    containers.flatten().any(container_requests_gpu)
+}
+
+/// Whether the container requests GPUs, in its limits or requests.
+fn container_requests_gpu(container: &Value) -> bool {
+    let amount = |kind: &str| container.get("resources")?.get(kind)?.get(GPU);
+    ["limits", "requests"].into_iter().filter_map(amount).any(is_positive)
 }
 
 /// Whether a quantity is greater than 0. `0`, `"0"` and `"0.0"` are not.
@@ -53,4 +63,72 @@ pub fn mnnvl_group<'a>(
     let nearest = nearest.or_else(|| group?.annotations.get(MNNVL_GROUP));
     let nearest = nearest.or_else(|| set.annotations().get(MNNVL_GROUP));
     nearest.map(String::as_str).filter(|group| *group != NO_MNNVL_GROUP)
+}
+
+/// A compute domain that a set needs. The same name has the `ResourceClaimTemplate` that NVIDIA's driver creates for the domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequiredDomain<'a> {
+    /// The name of its `ComputeDomain`.
+    pub name: ComputeDomainName,
+    /// The replica of the set that uses the domain.
+    pub replica: i32,
+    /// The MNNVL group whose cliques share the domain; `None` if all cliques of the replica share it.
+    pub group: Option<&'a str>,
+}
+
+/// The domains that the set needs for its current number of replicas, in the order of the replicas. The scale of cliques and scaling
+/// groups does not matter: a domain exists before the first pod that uses it, and as long as its replica.
+pub fn required_domains(set: &PodCliqueSet) -> impl Iterator<Item = RequiredDomain<'_>> {
+    let (name, groups) = (PodCliqueSetName::new(set.name_any()), domain_groups(set));
+    (0..set.spec.replicas).flat_map(move |replica| domains_of_replica(&name, replica, &groups))
+}
+
+/// The domains of one replica of the set; the index may exceed the replicas of the set.
+pub fn required_domains_of_replica(set: &PodCliqueSet, replica: i32) -> Vec<RequiredDomain<'_>> {
+    domains_of_replica(&PodCliqueSetName::new(set.name_any()), replica, &domain_groups(set))
+}
+
+/// The domain whose claim the pods of a clique get; `None` if the clique requests no GPUs, or uses no domain.
+pub fn domain_of_clique(
+    set: &PodCliqueSet,
+    replica: i32,
+    group: Option<&PodCliqueScalingGroupConfig>,
+    clique: &PodCliqueTemplateSpec,
+) -> Option<ComputeDomainName> {
+    let name = PodCliqueSetName::new(set.name_any());
+    let domain = if is_auto_mnnvl(set) {
+        ComputeDomainName::of_replica(&name, replica)
+    } else {
+        ComputeDomainName::of_group(&name, replica, mnnvl_group(set, group, clique)?)
+    };
+    requests_gpu(&clique.spec.pod_spec).then_some(domain)
+}
+
+/// The groups that have a domain in each replica. The automatic domain of a replica has no group, and exists also without GPUs.
+fn domain_groups(set: &PodCliqueSet) -> BTreeSet<Option<&str>> {
+    if is_auto_mnnvl(set) {
+        return BTreeSet::from([None]);
+    }
+    let template = &set.spec.template;
+    let mut by_member = BTreeMap::new();
+    for group in &template.pod_clique_scaling_groups {
+        for member in &group.clique_names {
+            by_member.entry(member.as_str()).or_insert(group);
+        }
+    }
+    let with_gpu = template.cliques.iter().filter(|clique| requests_gpu(&clique.spec.pod_spec));
+    let groups = with_gpu.filter_map(|clique| mnnvl_group(set, by_member.get(clique.name.as_str()).copied(), clique));
+    groups.map(Some).collect()
+}
+
+fn domains_of_replica<'a>(
+    set: &PodCliqueSetName,
+    replica: i32,
+    groups: &BTreeSet<Option<&'a str>>,
+) -> Vec<RequiredDomain<'a>> {
+    let name = |group: Option<&str>| match group {
+        None => ComputeDomainName::of_replica(set, replica),
+        Some(group) => ComputeDomainName::of_group(set, replica, group),
+    };
+    groups.iter().map(|group| RequiredDomain { name: name(*group), replica, group: *group }).collect()
 }

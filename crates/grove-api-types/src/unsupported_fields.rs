@@ -1,11 +1,8 @@
 //! Fields of a set that Grove stores and that no service supports yet. The condition `UnsupportedFields` lists them, so that users do
 //! not rely on them.
 
-use kube::ResourceExt;
-
 use crate::admission::default;
 use crate::duration::GoDuration;
-use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::scheduler::{Scheduler, TopologySupport};
 use crate::text::join_names;
 use crate::v1alpha1::{
@@ -24,17 +21,6 @@ pub fn fields(set: &PodCliqueSet, scheduler: Scheduler, has_pod_groups: bool) ->
         TopologySupport::Denied(_) => false,
     };
     let mut unsupported = UnsupportedFields { paths: Vec::new(), has_topology };
-    let annotation = |key: &str| set.annotations().get(key);
-    unsupported.add(
-        annotation(AUTO_MNNVL).is_some_and(|value| value != AUTO_MNNVL_DISABLED),
-        "metadata.annotations",
-        AUTO_MNNVL,
-    );
-    unsupported.add(
-        annotation(MNNVL_GROUP).is_some_and(|group| group != NO_MNNVL_GROUP),
-        "metadata.annotations",
-        MNNVL_GROUP,
-    );
     unsupported.add(set.spec.update_strategy.is_some(), "spec", "updateStrategy");
     unsupported.of_template(&set.spec.template);
     unsupported.paths
@@ -57,9 +43,7 @@ struct UnsupportedFields {
 impl UnsupportedFields {
     fn add(&mut self, is_set: bool, parent: &str, field: &str) {
         if is_set {
-            // The key of an annotation contains dots.
-            let path = if field.contains('/') { format!("{parent}[{field}]") } else { [parent, field].join(".") };
-            self.paths.push(path);
+            self.paths.push([parent, field].join("."));
         }
     }
 
@@ -83,8 +67,6 @@ impl UnsupportedFields {
     }
 
     fn of_clique(&mut self, clique: &PodCliqueTemplateSpec, path: &str) {
-        let group = clique.annotations.get(MNNVL_GROUP);
-        self.add(group.is_some_and(|group| group != NO_MNNVL_GROUP), &format!("{path}.annotations"), MNNVL_GROUP);
         self.add(clique.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
@@ -94,8 +76,6 @@ impl UnsupportedFields {
     }
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {
-        let mnnvl_group = group.annotations.get(MNNVL_GROUP);
-        self.add(mnnvl_group.is_some_and(|group| group != NO_MNNVL_GROUP), &format!("{path}.annotations"), MNNVL_GROUP);
         self.add(group.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         self.add(!group.resource_sharing.is_empty(), path, "resourceSharing");
         self.add(!group.resource_claim_template_configs.is_empty(), path, "resourceClaimTemplateConfigs");

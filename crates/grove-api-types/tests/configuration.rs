@@ -148,7 +148,7 @@ scheduler:
 ",
     )
     .unwrap();
-    let unsupported = ["network.autoMNNVLEnabled", "scheduler.profiles[0].config"];
+    let unsupported = ["scheduler.profiles[0].config"];
     assert_eq!(fields(&warnings), unsupported);
     assert_eq!(configuration.rate_limit, Some(RateLimit { qps: 100.0, burst: 150 }));
     assert_eq!(configuration.leader_election.resource_name.as_deref(), Some("grove-operator-leader-election"));

@@ -76,8 +76,6 @@ spec:
       resourceClaimTemplateConfigs: [{names: [gpus]}]
 ",
         &expect![[r"
-            metadata.annotations[grove.io/auto-mnnvl]
-            metadata.annotations[grove.io/mnnvl-group]
             spec.updateStrategy
             spec.template.cliqueStartupType
             spec.template.clusterTopologyName
@@ -85,13 +83,11 @@ spec:
             spec.template.terminationDelay
             spec.template.resourceClaimTemplates
             spec.template.resourceSharing
-            spec.template.cliques[1].annotations[grove.io/mnnvl-group]
             spec.template.cliques[1].topologyConstraint
             spec.template.cliques[1].resourceSharing
             spec.template.cliques[1].resourceClaimTemplateNames
             spec.template.cliques[1].spec.startsAfter
             spec.template.cliques[2].spec.podSpec.schedulingGroup
-            spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-group]
             spec.template.podCliqueScalingGroups[0].topologyConstraint
             spec.template.podCliqueScalingGroups[0].resourceSharing
             spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs"]],

@@ -25,7 +25,7 @@ pub use self::{
     tracker::ChildTracker,
 };
 use crate::{
-    plan::{Step, Waiting},
+    plan::{EventNotes, Step, Waiting},
     predicates,
     status_patch::StatusOwnership,
 };
@@ -51,6 +51,8 @@ pub trait ChildKind: Sync + 'static {
     const STAGE: &'static str;
     /// The events about these children.
     const EVENTS: ChildEvents;
+    /// The form of the notes of events about creates and patches.
+    const EVENT_NOTES: EventNotes = EventNotes::ByVerb;
 
     /// The permissions on the kind.
     fn rules() -> Vec<PolicyRule>;

@@ -4,7 +4,6 @@
 //! the failure domain of the step.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Display, Formatter},
     sync::Arc,
@@ -20,6 +19,7 @@ use serde_json::json;
 use crate::status_throttle::ProgressDelay;
 
 mod deletes;
+mod event_notes;
 mod failure_domains;
 mod finalizers;
 mod manifest;
@@ -28,6 +28,7 @@ mod patches;
 mod slow_start;
 
 pub use self::{
+    event_notes::{EventNotes, StageEvent},
     manifest::{Manifest, ManifestTemplate},
     object_events::{NormalEvent, WarningEvent},
     patches::{Patch, PatchBody},
@@ -184,14 +185,21 @@ impl Stage {
     /// reason `failure` and the message of the server.
     #[must_use]
     pub fn with_event(mut self, success: &'static str, failure: &'static str, verb: &'static str) -> Self {
-        self.events.push(StageEvent { kind: None, success: Some(success), failure, verb });
+        self.events.push(StageEvent { kind: None, success: Some(success), failure, verb, notes: EventNotes::ByVerb });
+        self
+    }
+
+    /// The same, with notes in another form.
+    #[must_use]
+    pub fn with_event_notes(mut self, notes: EventNotes) -> Self {
+        self.events.iter_mut().for_each(|event| event.notes = notes);
         self
     }
 
     /// Publishes an event only if a step fails: a warning with this reason and the message of the server.
     #[must_use]
     pub fn with_failure_event(mut self, failure: &'static str) -> Self {
-        self.events.push(StageEvent { kind: None, success: None, failure, verb: "" });
+        self.events.push(StageEvent { kind: None, success: None, failure, verb: "", notes: EventNotes::ByVerb });
         self
     }
 
@@ -203,22 +211,10 @@ impl Stage {
         failure: &'static str,
         verb: &'static str,
     ) -> Self {
-        self.events.push(StageEvent { kind: Some(K::kind(&())), success: Some(success), failure, verb });
+        let (kind, notes) = (Some(K::kind(&())), EventNotes::ByVerb);
+        self.events.push(StageEvent { kind, success: Some(success), failure, verb, notes });
         self
     }
-}
-
-/// The event about a stage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StageEvent {
-    /// The kind of the steps that the event is about; `None` for all kinds.
-    pub kind: Option<Cow<'static, str>>,
-    /// The reason of the event about success; `None` if success publishes no event.
-    pub success: Option<&'static str>,
-    /// The reason of the warning about a failed step.
-    pub failure: &'static str,
-    /// The first word of the note, in the past tense: `Created`.
-    pub verb: &'static str,
 }
 
 /// One write to the API server.

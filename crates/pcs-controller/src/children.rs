@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grove_controller::children::ByName;
 use kube::{Resource, ResourceExt};
 
+mod awaited_domains;
 pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
@@ -14,6 +15,7 @@ pub(crate) mod rejections;
 mod template_hashes;
 pub(crate) mod too_large;
 
+pub(crate) use awaited_domains::{AwaitedDomain, AwaitedDomains, DomainState};
 pub(crate) use minima::{OmittedMinima, RetainedMinima};
 pub(crate) use pack_affinities::pack_affinities;
 pub(crate) use template_hashes::TemplateHashes;

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -13,6 +15,8 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, InformerOptions};
 use kube::{Resource, ResourceExt};
 
+use crate::children::AwaitedDomain;
+use crate::compute_domains::ComputeDomains;
 use crate::incarnations::Incarnations;
 use crate::topologies::{SETS_BY_TOPOLOGY, Topologies};
 
@@ -31,6 +35,8 @@ pub(crate) struct PcsCaches {
     pub(crate) incarnations: Incarnations,
     /// The topologies that the constraints of sets refer to.
     pub(crate) topologies: Topologies,
+    /// The compute domains of sets.
+    pub(crate) compute_domains: ComputeDomains,
     /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -56,6 +62,7 @@ impl PcsCaches {
             terminating_namespaces: manager.start_namespace_informer(),
             incarnations,
             topologies: Topologies::start(manager),
+            compute_domains: ComputeDomains::start(manager),
             informers,
         }
     }
@@ -68,6 +75,25 @@ impl PcsCaches {
         }
         let group = clique.metadata.namespace.as_deref().and_then(|namespace| self.groups.get(namespace, &owner.name));
         group.is_some_and(|group| is_controlled_by(clique, &*group) && is_controlled_by(&*group, set))
+    }
+
+    /// The compute domains that the first cliques and scaling groups of the replica wait for. Cliques that replace others do not wait:
+    /// they exist, or the references of the base gang show that they did.
+    pub(crate) fn awaited_domains(&self, set: &PodCliqueSet, replica: &SetReplica<'_>) -> Vec<AwaitedDomain> {
+        let missing = self.compute_domains.missing(set, replica.index);
+        if missing.is_empty() {
+            return missing;
+        }
+        let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+        let exists = |clique: &Clique<'_>| {
+            let clique = self.cliques.get(namespace, clique.name.as_str());
+            clique.is_some_and(|clique| self.belongs_to(&clique, set))
+        };
+        let base_gang = self.gangs.get(namespace, replica.base_gang.as_str());
+        let base_gang = base_gang.filter(|gang| is_controlled_by(&**gang, set) && !is_terminating(&**gang));
+        let had_pods =
+            base_gang.is_some_and(|gang| gang.spec.podgroups.iter().any(|group| !group.pod_references.is_empty()));
+        if had_pods || replica.all_cliques().any(exists) { vec![] } else { missing }
     }
 
     /// The set that controls the child, compared by uid. A set that is terminating counts.

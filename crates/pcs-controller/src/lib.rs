@@ -9,6 +9,7 @@ use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
 mod children;
+mod compute_domains;
 mod context;
 mod gang;
 mod incarnations;

@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
-use crate::{incarnations, scaling_group, set, topologies};
+use crate::{compute_domains, incarnations, scaling_group, set, topologies};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
@@ -41,6 +41,7 @@ pub fn rules() -> Vec<PolicyRule> {
         }
     }
     rules.extend(topologies::rules());
+    rules.extend(compute_domains::rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
 }

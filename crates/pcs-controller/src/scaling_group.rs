@@ -57,6 +57,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
 ///   status update;
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the group: it may release quota;
+/// - a compute domain of its replica of the set that appeared, disappeared, or changed in what a replica waits for;
 /// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
     let PcsCaches { sets, groups, gangs, terminating_namespaces, .. } = &ctx.caches;
@@ -67,6 +68,7 @@ fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGrou
     ControllerBuilder::new(CONTROLLER, groups.clone(), groups.subscribe())
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
+        .watches(ctx.caches.compute_domains.changed_groups(groups))
         .owns(&ctx.children)
         .retry_on(owners_after_namespace_termination(groups, terminating_namespaces))
 }

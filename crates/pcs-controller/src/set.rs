@@ -56,6 +56,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the set: it may release quota;
 /// - a creation, a deletion or a change of the levels of the topology that the set refers to;
+/// - a compute domain of the set that appeared, disappeared, or changed in what a replica waits for;
 /// - the end of the termination of its namespace, because nothing was created during it;
 /// - a scaling group that waits for the `PodGroup` of a gang, because only the set decides it.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
@@ -65,6 +66,7 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
         .owns(&ctx.children)
         .watches(requested.map(Trigger::Reconcile))
         .watches(ctx.caches.topologies.sets_of_changed(sets))
+        .watches(ctx.caches.compute_domains.changed_sets())
         .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
 

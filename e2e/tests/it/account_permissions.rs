@@ -6,7 +6,8 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "webhook-server"];
+const SERVICES: [&str; 5] =
+    ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", "webhook-server"];
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 /// The empty namespace means all namespaces.
 const NAMESPACES: [&str; 3] = ["", "default", SYSTEM_NAMESPACE];
@@ -66,6 +67,16 @@ async fn only_pclq_controller_can_access_pods() {
 }
 
 #[tokio::test]
+async fn mnnvl_controller_can_only_read_pods() {
+    let client = TestCluster::shared().client().await;
+    let granted = granted(&client, "mnnvl-controller", &PODS).await;
+    let expected = NAMESPACES
+        .iter()
+        .flat_map(|namespace| ["list", "watch"].map(|verb| format!("mnnvl-controller: {verb} pods in {namespace:?}")));
+    assert_eq!(granted, expected.collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn pcs_controller_and_topology_controller_cannot_access_secrets_rbac_and_webhooks() {
     let client = TestCluster::shared().client().await;
     let resources = [
@@ -79,7 +90,7 @@ async fn pcs_controller_and_topology_controller_cannot_access_secrets_rbac_and_w
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
     ];
-    for service in ["pcs-controller", "topology-controller"] {
+    for service in ["pcs-controller", "topology-controller", "mnnvl-controller"] {
         assert_eq!(granted(&client, service, &resources).await, Vec::<String>::new());
     }
 }

@@ -12,7 +12,8 @@ use e2e::standalone::{self, StandaloneService};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "webhook-server"];
+const SERVICES: [&str; 5] =
+    ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", "webhook-server"];
 
 fn base(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base")).join(name)
@@ -49,16 +50,22 @@ const COMPONENTS: [(&str, &str, &[&str]); 7] = [
         "common",
         "controller-policy",
         &[
+            "ValidatingAdmissionPolicy/mnnvl-controller-children.grove.io is added",
             "ValidatingAdmissionPolicy/pclq-controller-children.grove.io is added",
             "ValidatingAdmissionPolicy/pclq-controller-cliques.grove.io is added",
             "ValidatingAdmissionPolicy/pcs-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicy/pcs-controller-dry-runs.grove.io is added",
             "ValidatingAdmissionPolicy/pcs-controller-sets.grove.io is added",
             "ValidatingAdmissionPolicy/topology-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicy/topology-controller-topologies.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/mnnvl-controller-children.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pclq-controller-children.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pclq-controller-cliques.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pcs-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/pcs-controller-dry-runs.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pcs-controller-sets.grove.io is added",
             "ValidatingAdmissionPolicyBinding/topology-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/topology-controller-topologies.grove.io is added",
         ],
     ),
     (
@@ -185,7 +192,7 @@ async fn the_config_hash_metric_depends_only_on_the_file() {
     let cluster = TestCluster::shared();
     let shared = cluster.dir().join("config.yaml");
     let expected = first_digits_of_sha256sum(&shared).await;
-    for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
+    for service in ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"] {
         assert_eq!(hash_in(&metrics::scrape(&cluster, service).await), expected, "{service} of the cluster");
     }
     let folder = cluster.dir().join("configurations");

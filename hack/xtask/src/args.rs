@@ -294,6 +294,9 @@ pub(crate) struct UpArgs {
     /// Configuration of the services, an `OperatorConfiguration` [default: the one in deploy/base/common]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Also install the CRDs in this file, for example those of NVIDIA's DRA driver
+    #[arg(long = "crd", value_name = "FILE")]
+    pub(crate) crds: Vec<PathBuf>,
     /// Processes of each Grove service; leader election chooses the active one [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) replicas: Option<u32>,

@@ -46,11 +46,12 @@ fn admission_policy() -> Result<String> {
 }
 
 /// The RBAC rules of each service, without those for a scheduler.
-pub fn rules() -> [(&'static str, Vec<PolicyRule>); 4] {
+pub fn rules() -> [(&'static str, Vec<PolicyRule>); 5] {
     [
         (pcs_controller::NAME, pcs_controller::rbac::rules()),
         (pclq_controller::NAME, pclq_controller::rbac::rules()),
         (topology_controller::NAME, topology_controller::rbac::rules()),
+        (mnnvl_controller::NAME, mnnvl_controller::rbac::rules()),
         (webhook_server::NAME, webhook_server::rbac::rules()),
     ]
 }

@@ -4,10 +4,12 @@
 pub(crate) const WEBHOOK_SERVER: &str = "webhook-server";
 
 /// All services. The order of start-up is this order, but no service depends on it.
-pub(crate) const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", WEBHOOK_SERVER];
+pub(crate) const SERVICES: [&str; 5] =
+    ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", WEBHOOK_SERVER];
 
 /// The services that reconcile objects.
-pub(crate) const CONTROLLERS: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
+pub(crate) const CONTROLLERS: [&str; 4] =
+    ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
 
 /// One process of a service.
 #[derive(Clone, Copy)]

@@ -11,14 +11,7 @@ pub struct Network {
 
 impl Network {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        let read = Self { auto_mnnvl_enabled: section.bool("autoMNNVLEnabled").unwrap_or_default() };
-        if read.auto_mnnvl_enabled {
-            section.warn(
-                "autoMNNVLEnabled",
-                "the webhook annotates sets, but no service of this version creates ComputeDomains",
-            );
-        }
-        read
+        Self { auto_mnnvl_enabled: section.bool("autoMNNVLEnabled").unwrap_or_default() }
     }
 }
 

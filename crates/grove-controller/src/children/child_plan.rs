@@ -137,10 +137,11 @@ fn active<C: ChildKind>(children: &ObservedChildren) -> impl Iterator<Item = &C:
 
 fn with_create_events<C: ChildKind>(stage: Stage) -> Stage {
     let ChildEvents { created_or_updated, create_or_update_failed, deleted: _ } = C::EVENTS;
-    match created_or_updated {
+    let stage = match created_or_updated {
         Some(created_or_updated) => stage.with_event(created_or_updated, create_or_update_failed, "Created or updated"),
         None => stage.with_failure_event(create_or_update_failed),
-    }
+    };
+    stage.with_event_notes(C::EVENT_NOTES)
 }
 
 /// The stage with the events about deletes of the kind.

@@ -5,7 +5,7 @@ use grove_runtime::api_error::ApiError;
 use kube::runtime::events::{Event, EventType};
 
 use super::execution_result::Effect;
-use crate::plan::{NormalEvent, Stage, StageEvent, Step, WarningEvent};
+use crate::plan::{Create, EventNotes, NormalEvent, Stage, StageEvent, Step, WarningEvent};
 
 /// The maximum number of names in a note. The note counts the others.
 const MAX_NAMED: usize = 10;
@@ -18,28 +18,50 @@ pub(super) fn stage_events(stage: &Stage, results: &[(&Step, Result<Effect, ApiE
 
 fn events_of(
     stage: &Stage,
-    StageEvent { kind, success, failure, verb }: &StageEvent,
+    StageEvent { kind, success, failure, verb, notes }: &StageEvent,
     results: &[(&Step, Result<Effect, ApiError>)],
 ) -> Vec<Event> {
     let is_selected = |step: &Step| kind.as_ref().is_none_or(|kind| step.target().resource.kind == *kind);
     let steps = || results.iter().map(|(step, result)| (*step, result)).filter(|(step, _)| is_selected(step));
-    let applied: Vec<_> =
-        steps().filter(|(_, result)| result.as_ref().is_ok_and(Effect::is_own)).map(|(step, _)| step).collect();
+    let is_reported = |step: &Step| match notes {
+        EventNotes::ByVerb => true,
+        EventNotes::OfCreates { .. } => matches!(step, Step::Create(_)),
+    };
+    let applied = steps().filter(|(step, result)| is_reported(step) && result.as_ref().is_ok_and(Effect::is_own));
+    let applied: Vec<_> = applied.map(|(step, _)| step).collect();
     let rejected = steps().filter_map(|(step, result)| Some((step, result.as_ref().err()?)));
     let rejected: Vec<_> = rejected.filter(|(_, error)| !error.is_namespace_terminating).collect();
     let mut events = vec![];
     if let (Some(first), Some(success)) = (applied.first(), success) {
         let plural = if applied.len() > 1 { "s" } else { "" };
         let names: Vec<_> = applied.iter().map(|step| step.target().name.as_str()).collect();
-        let note = format!("{verb} {}{plural}: {}", first.target().resource.kind, join_names(&names, MAX_NAMED));
+        let (kind, names) = (&first.target().resource.kind, join_names(&names, MAX_NAMED));
+        let note = match notes {
+            EventNotes::ByVerb => format!("{verb} {kind}{plural}: {names}"),
+            EventNotes::OfCreates { .. } => format!("{kind}{plural} {names} created"),
+        };
         events.push(event(stage.name, EventType::Normal, success, &note));
     }
     if let Some((step, rejection)) = rejected.first() {
         let more = if rejected.len() > 1 { format!(" (and {} more)", rejected.len() - 1) } else { String::new() };
-        let note = format!("{} {}: {}{more}", step.verb(), step.target(), rejection.message);
+        let note = format!("{}: {}{more}", failed_step(step, *notes), rejection.message);
         events.push(event(stage.name, EventType::Warning, failure, &note));
     }
     events
+}
+
+/// The first words of a note about a failed step.
+fn failed_step(step: &Step, notes: EventNotes) -> String {
+    let replica = match (step, notes) {
+        (Step::Create(Create { target: _, object }), EventNotes::OfCreates { replica_label }) => {
+            object.value()["metadata"]["labels"][replica_label].as_str().map(str::to_owned)
+        }
+        (Step::Create(_) | Step::Patch(_) | Step::Delete(_) | Step::Adopt(_), _) => None,
+    };
+    match replica {
+        Some(replica) => format!("Failed to create {} for replica {replica}", step.target().resource.kind),
+        None => format!("{} {}", step.verb(), step.target()),
+    }
 }
 
 /// The event about a warning of a plan.
@@ -93,6 +115,27 @@ mod tests {
         let expected =
             ["MapsCreated Created ConfigMap: m0", "MapsFailed create ConfigMap m1: exceeded quota (and 1 more)"];
         assert_eq!(notes(&stage(4), &results), expected);
+    }
+
+    #[test]
+    fn events_about_creates_name_the_objects_first_and_the_replica_of_a_rejected_one() {
+        let mut stage = stage(3).with_event_notes(EventNotes::OfCreates { replica_label: "replica" });
+        let mut labelled = ConfigMap::default();
+        labelled.metadata.name = Some("r".into());
+        labelled.metadata.labels = Some([("replica".to_owned(), "2".to_owned())].into());
+        stage.steps.push(Step::create(&labelled));
+        stage.steps.push(Step::merge_patch(&labelled, serde_json::json!({})));
+        let rejection = Err(ApiError::new(403, "Forbidden", "exceeded quota"));
+        let applied = Ok(Effect::Applied);
+        let results = [applied.clone(), applied.clone(), Ok(Effect::Superseded), rejection.clone(), applied.clone()];
+        let success = "MapsCreated ConfigMaps m0, m1 created";
+        let failure = "MapsFailed Failed to create ConfigMap for replica 2: exceeded quota";
+        assert_eq!(notes(&stage, &results), [success, failure]);
+        let none = || Ok(Effect::Superseded);
+        assert_eq!(notes(&stage, &[none(), none(), none(), none(), applied]), Vec::<String>::new(), "a patch");
+        let results = [rejection.clone(), none(), none(), none(), rejection];
+        let failure = "MapsFailed create ConfigMap m0: exceeded quota (and 1 more)";
+        assert_eq!(notes(&stage, &results), [failure]);
     }
 
     #[test]

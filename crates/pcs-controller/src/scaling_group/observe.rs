@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use grove_api_types::admission;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::CurrentScale;
+use grove_api_types::expansion::{self, CurrentScale};
 use grove_api_types::labels;
+use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::pod_group::PodGroupRef;
@@ -17,7 +18,7 @@ use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
-use crate::children::{OmittedMinima, RetainedMinima, pack_affinities};
+use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, pack_affinities};
 use crate::context::Context;
 use crate::incarnations::{cliques_of_gang, latest};
 use crate::informers::PcsCaches;
@@ -45,6 +46,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         undecided_gangs: BTreeSet::new(),
         pod_groups: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
+        awaited_domains: AwaitedDomains::default(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
@@ -60,7 +62,20 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     let active: Vec<_> = active.collect();
     let cliques = observed.children.of_kind::<PodClique>().map(AsRef::as_ref);
     observed.pack_affinities = pack_affinities(active.iter().map(AsRef::as_ref), cliques);
+    observed.awaited_domains = awaited_domains(caches, &observed);
     observed
+}
+
+/// The compute domains that the replica of the set waits for.
+fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
+    let expansion = observed.expand().filter(|_| !observed.is_terminating());
+    let Some(expansion) = expansion else { return AwaitedDomains::default() };
+    let (set, index) = (expansion.set, expansion.set_replica);
+    if required_domains_of_replica(set, index).is_empty() {
+        return AwaitedDomains::default();
+    }
+    let replica = expansion::replica(set, index, &observed.current_scale);
+    AwaitedDomains::from_iter([(index, caches.awaited_domains(set, &replica))])
 }
 
 /// The active gangs that the cliques of the group belong to, and the name conflicts of its children. The names follow from

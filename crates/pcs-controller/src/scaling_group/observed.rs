@@ -15,7 +15,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique};
+use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, TemplateHashes, clique};
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) pack_affinities: &'a BTreeMap<String, String>,
     /// The minima that existing cliques retain.
     pub(crate) retained_minima: &'a RetainedMinima,
+    /// The compute domains that the replica of the set waits for.
+    pub(crate) awaited_domains: &'a AwaitedDomains,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -81,6 +83,8 @@ pub(crate) struct Observed {
     pub(crate) pod_groups: BTreeMap<String, String>,
     /// The pod affinities of its cliques, by the names of the cliques.
     pub(crate) pack_affinities: BTreeMap<String, String>,
+    /// The compute domains that the replica of the set waits for.
+    pub(crate) awaited_domains: AwaitedDomains,
     /// The objects that have the name of a clique and that the group does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
@@ -156,6 +160,7 @@ impl Observed {
             pod_groups: &self.pod_groups,
             pack_affinities: &self.pack_affinities,
             retained_minima: &self.retained_minima,
+            awaited_domains: &self.awaited_domains,
             template_hashes: OnceCell::new(),
         })
     }

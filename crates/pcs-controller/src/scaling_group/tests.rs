@@ -16,10 +16,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::RetainedMinima;
+use crate::children::{AwaitedDomains, RetainedMinima};
 use crate::tests::{GROUPED, yaml};
 
 mod cliques;
+mod compute_domains;
 mod deletion;
 mod native_gangs;
 mod status;
@@ -59,6 +60,7 @@ fn new(replicas: i32) -> Observed {
         orphans_children: false,
         children: ObservedChildren::default(),
         retained_minima: RetainedMinima::default(),
+        awaited_domains: AwaitedDomains::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         undecided_gangs: BTreeSet::new(),
         pod_groups: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
@@ -17,7 +18,7 @@ use kube::ResourceExt;
 use super::gang_topologies::GangTopologies;
 use super::observed::{Observed, SetOwner};
 use super::pod_groups::pod_groups;
-use crate::children::{OmittedMinima, RetainedMinima, by_name};
+use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, by_name};
 use crate::context::Context;
 use crate::incarnations::PodGroups;
 use crate::informers::PcsCaches;
@@ -45,6 +46,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         is_topology_enabled: ctx.caches.topologies.is_enabled(),
         topologies: GangTopologies::default(),
         pack_affinities: BTreeMap::new(),
+        awaited_domains: AwaitedDomains::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
@@ -52,6 +54,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);
         observed.topologies = gang_topologies(&ctx.caches, &observed);
         observed.pack_affinities = observed.pack_affinities_of_cliques();
+        observed.awaited_domains = awaited_domains(&ctx.caches, &observed);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);
@@ -68,6 +71,15 @@ pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed
     let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
     let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, &observed.set);
     observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, observed, now);
+}
+
+/// The compute domains that the replicas wait for.
+fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
+    if required_domains_of_replica(&observed.set, 0).is_empty() {
+        return AwaitedDomains::default();
+    }
+    let replicas = observed.expand().replicas;
+    replicas.iter().map(|replica| (replica.index, caches.awaited_domains(&observed.set, replica))).collect()
 }
 
 /// The topologies of the gangs. A gang has scheduled pods if one of its cliques reports some, or if an earlier LIST has shown some.

@@ -18,10 +18,11 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::Target;
+use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
 use super::gang_topologies::GangTopologies;
-use crate::children::{OmittedMinima, RetainedMinima, TemplateHashes, clique, pack_affinities};
+use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, TemplateHashes, clique, pack_affinities};
 use crate::incarnations::PodGroups;
 
 /// Sets as owners of children.
@@ -31,6 +32,7 @@ pub(crate) struct SetOwner;
 impl OwnerKind for SetOwner {
     type Object = PodCliqueSet;
     type Expansion<'a> = SetExpansion<'a>;
+    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::SharedConditions;
 }
 
 /// The replicas of a set with everything that its children are computed from.
@@ -50,6 +52,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) topologies: &'a GangTopologies,
     /// The pod affinities of its cliques, by the names of the cliques.
     pub(crate) pack_affinities: &'a BTreeMap<String, String>,
+    /// The compute domains that its replicas wait for.
+    pub(crate) awaited_domains: &'a AwaitedDomains,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -94,6 +98,8 @@ pub(crate) struct Observed {
     pub(crate) topologies: GangTopologies,
     /// The pod affinities of its cliques, by the names of the cliques.
     pub(crate) pack_affinities: BTreeMap<String, String>,
+    /// The compute domains that its replicas wait for.
+    pub(crate) awaited_domains: AwaitedDomains,
 }
 
 impl Observed {
@@ -195,6 +201,7 @@ impl Observed {
             pod_groups: &self.pod_groups,
             topologies: &self.topologies,
             pack_affinities: &self.pack_affinities,
+            awaited_domains: &self.awaited_domains,
             template_hashes: OnceCell::new(),
         }
     }

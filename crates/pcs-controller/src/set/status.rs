@@ -35,7 +35,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let conflicts = observed.conflicts(&base_labels);
     let errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
     let rejection =
-        rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| terminating_namespace(plan));
+        rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
@@ -65,11 +65,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     }
 }
 
-/// Why the plan creates nothing, if the namespace is terminating. The other reasons to wait are name conflicts. Those that a user has to
-/// resolve are among the rejections. The others end by themselves one after the other, and each end would be a further status write.
-fn terminating_namespace(plan: &Plan) -> Option<(&'static str, String)> {
-    let waiting = plan.waiting.iter().find(|waiting| waiting.reason == available::NAMESPACE_TERMINATING)?;
-    Some((waiting.reason, waiting.message.clone()))
+/// Why the plan creates nothing, if the namespace is terminating, or which compute domains are awaited. The other reasons to wait are name
+/// conflicts. Those that a user has to resolve are among the rejections. The others end by themselves one after the other, and each end
+/// would be a further status write.
+fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, String)> {
+    let terminating = plan.waiting.iter().find(|waiting| waiting.reason == available::NAMESPACE_TERMINATING).cloned();
+    let waiting = terminating.or_else(|| observed.awaited_domains.waiting_of_set())?;
+    Some((waiting.reason, waiting.message))
 }
 
 /// Every change of a set's status is significant, so the throttle of progress does not delay it: its cliques and groups already throttle

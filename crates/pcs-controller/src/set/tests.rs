@@ -19,11 +19,12 @@ use k8s_openapi::jiff::Timestamp;
 use super::desired::CHILD_KINDS;
 use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
-use crate::children::RetainedMinima;
+use crate::children::{AwaitedDomains, RetainedMinima};
 use crate::incarnations::PodGroups;
 use crate::tests::yaml;
 
 mod children;
+mod compute_domains;
 mod deletion;
 mod foreign_metadata;
 mod foreign_objects;
@@ -80,6 +81,7 @@ fn new(set: &str) -> Observed {
         is_topology_enabled: false,
         topologies: GangTopologies::default(),
         pack_affinities: BTreeMap::new(),
+        awaited_domains: AwaitedDomains::default(),
     }
 }
 

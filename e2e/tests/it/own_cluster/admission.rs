@@ -18,13 +18,18 @@ use serde_json::json;
 use super::dry_run::{Case, run_cases};
 use grove_test_support::rows::{RowFacts, patches, rows, scales};
 
+/// With the kind, mnnvl-controller starts although the configuration enables automatic MNNVL.
+const COMPUTE_DOMAIN_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crds/compute-domain.yaml");
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_enforces_the_admission_rules() {
-    let cluster =
-        TestCluster::start_own_with("admission", &["--config", &configuration_file("first", &RowFacts::default())])
-            .await;
+    let cluster = TestCluster::start_own_with(
+        "admission",
+        &["--config", &configuration_file("first", &RowFacts::default()), "--crd", COMPUTE_DOMAIN_CRD],
+    )
+    .await;
     // The test stores objects only for validation, so the controllers must not reconcile them.
-    for controller in ["pcs-controller", "pclq-controller", "topology-controller"] {
+    for controller in ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"] {
         cluster.stop(controller).await;
     }
     let client = cluster.client().await;

@@ -37,7 +37,7 @@ async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
     assert!(denied.len() > 3 && denied.iter().all(|request| request.ends_with(" (admin)")), "{denied:#?}");
 
     // The test stores objects only for validation, so the controllers must not reconcile them.
-    for controller in ["pcs-controller", "pclq-controller", "topology-controller"] {
+    for controller in ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"] {
         cluster.stop(controller).await;
     }
     let (denied, accepted) = managed_rows::prepare(&client).await;

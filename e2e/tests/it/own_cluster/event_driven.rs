@@ -14,7 +14,7 @@ use kube::core::NamespaceResourceScope;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
+const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deleted_child_is_recreated_by_a_watch_event() {

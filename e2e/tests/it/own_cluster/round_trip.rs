@@ -29,7 +29,7 @@ async fn objects_round_trip_unchanged() {
     }
     operator_sets::operator_sets_are_expanded(&cluster).await;
     // From here on only users write.
-    for controller in ["pcs-controller", "pclq-controller", "topology-controller"] {
+    for controller in ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"] {
         cluster.stop(controller).await;
     }
     sets_are_stored_as_sent(&cluster).await;
@@ -61,7 +61,6 @@ async fn sets_are_stored_as_sent(cluster: &TestCluster) {
     }
     let added: Vec<_> = added.into_iter().collect();
     expect![[r#"
-        .metadata.annotations: null becomes {"grove.io/auto-mnnvl":"enabled"}
         .metadata.labels.grove.io/topology-name: null becomes "racks"
         .metadata.namespace: null becomes "default"
         .spec.template.cliqueStartupType: null becomes "CliqueStartupTypeAnyOrder"
@@ -166,7 +165,6 @@ fn configuration_file() -> String {
         "apiVersion": "operator.config.grove.io/v1alpha1",
         "kind": "OperatorConfiguration",
         "topologyAwareScheduling": { "enabled": true },
-        "network": { "autoMNNVLEnabled": true },
         "scheduler": { "profiles": [{ "name": "default-scheduler" }, { "name": "kai-scheduler" }],
             "defaultProfileName": "default-scheduler" },
     });

@@ -10,7 +10,7 @@ use crate::webhooks::WebhookRoute;
 use crate::{binaries, credentials, nodes, service_accounts, services, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::wait;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ impl DevCluster {
         match &source.kubeconfig {
             Some(file) => {
                 self.use_cluster(file)?;
-                self.apply_crds().await?;
+                self.apply_crds(&args.crds).await?;
             }
             None => self.start_control_plane(source, args, &ports).await?,
         }
@@ -98,7 +98,7 @@ impl DevCluster {
         self.while_alive(self.wait_for_api_server()).await?;
         // The garbage collector reads the kinds at its start, and later every 30 seconds. It neither releases nor awaits dependents of
         // kinds that it does not know yet.
-        self.apply_crds().await?;
+        self.apply_crds(&args.crds).await?;
         for client in control_plane.api_clients()? {
             self.ensure(&client).await?;
         }
@@ -117,11 +117,15 @@ impl DevCluster {
         })
     }
 
-    /// Applies the CRDs and waits until the API server serves them.
-    async fn apply_crds(&self) -> Result<()> {
+    /// Applies the CRDs of Grove, and those in `files`, and waits until the API server serves them.
+    async fn apply_crds(&self, files: &[PathBuf]) -> Result<()> {
         let folder = workspace::root().join("crds");
         self.while_alive(async {
-            let crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+            let mut crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+            for file in files {
+                crds += "\n---\n";
+                crds += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            }
             self.kubectl.apply(&crds).await?;
             let wait = ["wait", "--for=condition=Established", KUBECTL_TIMEOUT, "-f", "-"];
             self.kubectl.run_with_input(&wait, &crds).await?;

@@ -7,7 +7,7 @@ use std::fs;
 use xtask::permissions::{Access, granted_to_all};
 
 const FILE: &str = "deploy/components/controller-policy/policies.yaml";
-const CONTROLLERS: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
+const CONTROLLERS: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
 /// Resources that the policies do not limit: an event has no effect, and RBAC limits Leases to the namespace of the services.
 const UNLIMITED: [&str; 2] = ["events", "leases"];
 

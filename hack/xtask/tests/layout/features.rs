@@ -11,7 +11,7 @@ use std::{
 type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// The packages that `up` selects, and those that `test` selects.
-const SERVICES: [&str; 12] = [
+const SERVICES: [&str; 14] = [
     "-p",
     "xtask",
     "-p",
@@ -20,6 +20,8 @@ const SERVICES: [&str; 12] = [
     "pclq-controller",
     "-p",
     "topology-controller",
+    "-p",
+    "mnnvl-controller",
     "-p",
     "webhook-server",
     "-e",

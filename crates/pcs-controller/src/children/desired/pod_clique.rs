@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use grove_api_types::conditions::available;
 use grove_api_types::expansion::Clique;
-use grove_api_types::labels;
+use grove_api_types::names::ComputeDomainName;
 use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::{labels, mnnvl};
 use grove_controller::plan::{Step, Waiting};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::{Resource, ResourceExt};
@@ -30,6 +31,14 @@ pub(crate) fn with_pod_group(
     let affinity = affinities.get(&clique.name_any()).map(|affinity| (labels::PACK_AFFINITY, affinity.as_str()));
     let own = [(labels::POD_GROUP, name)].into_iter().chain(affinity);
     clique.annotations_mut().extend(labels::of(own));
+    clique
+}
+
+/// The clique, whose pods get the claim of this compute domain. The claim is not part of the hash of the template.
+pub(crate) fn with_compute_domain(mut clique: PodClique, domain: Option<&ComputeDomainName>) -> PodClique {
+    if let Some(domain) = domain {
+        mnnvl::inject_claim(&mut clique.spec.pod_spec, domain);
+    }
     clique
 }
 

@@ -2,11 +2,11 @@
 
 use grove_api_types::conditions::available;
 use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_TEMPLATE_NUM_PODS};
-use grove_api_types::events;
 use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
 use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::{Step, Waiting};
 use grove_runtime::rbac::PolicyRule;
@@ -43,7 +43,9 @@ impl ChildKind for PodCliques {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
                 let has_gang = expansion.active_gangs.contains(replica.gang.as_str());
-                if !has_gang {
+                if let Some(waiting) = expansion.awaited_domains.waiting(expansion.set_replica) {
+                    desired.blocked_by(|| waiting)
+                } else if !has_gang {
                     desired.blocked_by(|| gang_not_found(&replica.gang))
                 } else if expansion.undecided_gangs.contains(replica.gang.as_str()) {
                     desired.blocked_by(|| pod_clique::gang_pending(replica.gang.as_str()))
@@ -75,6 +77,8 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
     let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
+    let domain = mnnvl::domain_of_clique(set, expansion.set_replica, Some(scaling_group.config), clique.template);
+    let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
     let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));

@@ -1,10 +1,10 @@
 //! The `PodClique` of one standalone clique in one replica.
 
-use grove_api_types::events;
 use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
 use grove_runtime::rbac::PolicyRule;
@@ -39,7 +39,9 @@ impl ChildKind for PodCliques {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
                 let gang = replica.base_gang.as_str();
-                if expansion.pod_groups.is_next(gang) {
+                if let Some(waiting) = expansion.awaited_domains.waiting(replica.index) {
+                    desired.blocked_by(|| waiting)
+                } else if expansion.pod_groups.is_next(gang) {
                     desired.blocked_by(|| pod_clique::gang_pending(gang))
                 } else {
                     desired
@@ -58,6 +60,8 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, cli
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
     let pod_clique = pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own);
+    let domain = mnnvl::domain_of_clique(set, replica.index, None, clique.template);
+    let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
     let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
     pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities)
 }

@@ -42,7 +42,11 @@ impl ChildKind for ScalingGroups {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.groups.iter().map(move |group| {
                 let build = move || scaling_group(expansion.set, replica.index, group);
-                DesiredChild::new(group.name.as_str(), build).in_failure_domain(replica.index)
+                let desired = DesiredChild::new(group.name.as_str(), build).in_failure_domain(replica.index);
+                match expansion.awaited_domains.waiting(replica.index) {
+                    Some(waiting) => desired.blocked_by(|| waiting),
+                    None => desired,
+                }
             })
         })
     }
@@ -63,6 +67,11 @@ fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>)
     if let Some(mnnvl) = set.annotations().get(labels::MNNVL_GROUP) {
         annotations.entry(labels::MNNVL_GROUP.to_owned()).or_insert_with(|| mnnvl.clone());
     }
+    // Only the set has the choice.
+    match set.annotations().get(labels::AUTO_MNNVL) {
+        Some(choice) => annotations.insert(labels::AUTO_MNNVL.to_owned(), choice.clone()),
+        None => annotations.remove(labels::AUTO_MNNVL),
+    };
     let mut metadata = desired::metadata(set, name, labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let spec = PodCliqueScalingGroupSpec {

@@ -1,0 +1,72 @@
+//! The `ComputeDomain` reconciler; start here.
+//!
+//! It only removes Grove's finalizer from domains that no pod needs any more. [`triggers()`] lists what enqueues a domain. [`reconcile()`]
+//! takes a snapshot of the domain, its set, and the cliques and pods of its replica from the caches (`observe`), confirms it at the API
+//! server before the finalizer is removed (`live_reads`), and executes the plan. The status of a domain belongs to NVIDIA's driver.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use grove_api_types::compute_domain::ComputeDomain;
+use grove_controller::controller::ControllerBuilder;
+use grove_controller::manager::Manager;
+use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::requeue::Requeue;
+
+use self::triggers::{domains_of_clique, domains_of_pod, domains_of_set};
+use crate::context::DomainContext;
+use crate::informers::MnnvlCaches;
+
+mod live_reads;
+mod observe;
+mod observed;
+mod plan;
+mod triggers;
+
+#[cfg(test)]
+mod tests;
+
+/// The name of the controller in logs, metrics and events.
+pub(crate) const CONTROLLER: &str = "computedomain-finalizer-controller";
+
+/// Reconciles domains until the service is stopped.
+pub(crate) async fn run(manager: &Manager, ctx: Arc<DomainContext>) {
+    triggers(&ctx)
+        .concurrency(manager.config().controllers.pod_clique_set.concurrent_syncs)
+        .run(manager, ctx, reconcile)
+        .await;
+}
+
+/// What triggers a reconcile of a domain, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
+/// - a change of the domain itself;
+/// - a deletion of its set, or a change of the set in more than its status;
+/// - a clique of its set was deleted or is terminating, or a pod of its set is no longer live, while the domain is terminating.
+fn triggers(ctx: &DomainContext) -> ControllerBuilder<ComputeDomain> {
+    let MnnvlCaches { sets, domains, cliques, pods, .. } = &ctx.caches;
+    let of_sets = {
+        let caches = ctx.caches.clone();
+        sets.subscribe().flat_map(move |delta| stream::iter(domains_of_set(&caches, &delta)))
+    };
+    let of_cliques = {
+        let caches = ctx.caches.clone();
+        cliques.subscribe().flat_map(move |delta| stream::iter(domains_of_clique(&caches, &delta)))
+    };
+    let of_pods = {
+        let caches = ctx.caches.clone();
+        pods.subscribe().flat_map(move |delta| stream::iter(domains_of_pod(&caches, &delta)))
+    };
+    ControllerBuilder::new(CONTROLLER, domains.clone(), domains.subscribe())
+        .watches(of_sets)
+        .watches(of_cliques)
+        .watches(of_pods)
+}
+
+async fn reconcile(domain: Arc<ComputeDomain>, ctx: Arc<DomainContext>) -> Result<Requeue, ReconcileError> {
+    let mut observed = observe::observe(&ctx, &domain);
+    live_reads::confirm(&ctx, &mut observed).await?;
+    let plan = plan::plan(&observed);
+    let requeue = Requeue::AwaitChange;
+    let result = ctx.executor.execute(&*domain, &plan).await;
+    result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
+    Ok(requeue)
+}

@@ -1,0 +1,69 @@
+//! The informers of the objects that the reconcilers read.
+
+use std::borrow::Cow;
+
+use grove_api_types::compute_domain::ComputeDomain;
+use grove_api_types::labels;
+use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_controller::manager::Manager;
+use grove_controller::orphan_deletions::OrphanDeletions;
+use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
+use grove_runtime::caches::{Cache, Index, InformerOptions};
+use kube::ResourceExt;
+
+use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, SlimClique, SlimPod, is_of_replica};
+
+/// The domains with the label of a set, by the namespace and the name of the set.
+pub(crate) const BY_SET: Index<ComputeDomain> = Index { name: "set", values: set_of_domain };
+
+fn set_of_domain(domain: &ComputeDomain) -> Vec<Cow<'_, str>> {
+    let namespace = domain.metadata.namespace.as_deref().unwrap_or_default();
+    let set = domain.labels().get(labels::PART_OF);
+    set.map(|set| Cow::Owned(set_key(namespace, set))).into_iter().collect()
+}
+
+/// Namespace and name of a set; neither contains a slash.
+pub(crate) fn set_key(namespace: &str, set: &str) -> String {
+    format!("{namespace}/{set}")
+}
+
+/// The caches of sets, of their domains, and of the objects that use the domains.
+#[derive(Clone)]
+pub(crate) struct MnnvlCaches {
+    pub(crate) sets: Cache<PodCliqueSet>,
+    pub(crate) domains: Cache<ComputeDomain>,
+    /// The cliques of all sets.
+    pub(crate) cliques: Cache<SlimClique>,
+    /// The pods of all sets.
+    pub(crate) pods: Cache<SlimPod>,
+    /// The sets with a deletion that keeps their domains.
+    pub(crate) orphan_deletions: OrphanDeletions,
+    /// The namespaces in which nothing is created.
+    pub(crate) terminating_namespaces: TerminatingNamespaces,
+    /// The informers of the child kinds.
+    pub(crate) informers: SharedInformerFactory,
+}
+
+impl MnnvlCaches {
+    /// Starts the informers. Domains are an optional kind: their CRD may be installed later.
+    pub(crate) fn start(manager: &Manager) -> Self {
+        let (informers, orphan_deletions) = (SharedInformerFactory::new(manager), OrphanDeletions::default());
+        let of_sets = orphan_deletions.clone();
+        let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
+        let cliques = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA_OF_CLIQUE);
+        let pods = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA_OF_POD);
+        Self {
+            sets: informers.cache_with(sets),
+            domains: informers.cache_with(InformerOptions::default().optional().with_index(BY_SET)),
+            cliques: informers.cache_with(cliques),
+            pods: informers.cache_with(pods),
+            orphan_deletions,
+            terminating_namespaces: manager.start_namespace_informer(),
+            informers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

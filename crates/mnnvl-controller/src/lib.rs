@@ -1,0 +1,52 @@
+//! mnnvl-controller: `PodCliqueSet` → the `ComputeDomain`s by which its pods communicate over `NVLink` between nodes, and the condition of
+//! the set about them.
+//!
+//! `set` is the reconciler of sets: it creates, restores and deletes their domains. `domain` is the reconciler of domains: it removes
+//! Grove's finalizer from a domain that no pod needs any more. Both list what triggers a reconcile and show its flow.
+
+use futures::future::join;
+use grove_controller::manager::Manager;
+use grove_runtime::runtime::Runtime;
+
+mod context;
+mod domain;
+mod informers;
+mod lost_owner;
+pub mod rbac;
+mod replica_objects;
+mod set;
+mod set_owner;
+mod startup_check;
+
+use context::{DomainContext, SetContext};
+use informers::MnnvlCaches;
+
+/// Name of the service: of its `ServiceAccount` and of its user agent.
+pub const NAME: &str = "mnnvl-controller";
+
+/// Checks that the API server serves the domains if the configuration enables automatic MNNVL, starts the informers, and runs both
+/// reconcilers until the service is stopped.
+///
+/// # Errors
+/// If the domains are not served, an informer cannot be started, or a reconciler ends before the service is stopped.
+pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
+    let is_stopped = startup_check::run(runtime).await?;
+    if is_stopped {
+        return Ok(());
+    }
+    let manager = &Manager::new(runtime)?;
+    let caches = MnnvlCaches::start(manager);
+    let domain_ctx = DomainContext::new(manager, caches.clone(), domain::CONTROLLER);
+    let set_ctx = SetContext::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS);
+    // On the heap: they are large futures.
+    let sets = Box::pin(set::run(manager, set_ctx));
+    let domains = Box::pin(domain::run(manager, domain_ctx));
+    manager
+        .run(async {
+            if manager.wait_for_cache_sync().await {
+                join(sets, domains).await;
+            }
+            Ok(())
+        })
+        .await
+}

@@ -1,0 +1,29 @@
+//! The permissions of mnnvl-controller, each with its reason. Those on domains are in the file of the child kind. `cargo xtask generate`
+//! (`hack/xtask/src/generate.rs`) writes them into the ClusterRole of `deploy/base/mnnvl-controller/rbac.yaml`.
+
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_controller::terminating_namespaces::TerminatingNamespaces;
+use grove_runtime::rbac::{PolicyRule, Verb};
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::set;
+
+/// The rules of its `ClusterRole`.
+pub fn rules() -> Vec<PolicyRule> {
+    use Verb::{Get, List, Patch, Update, Watch};
+    let mut rules = vec![
+        PolicyRule::for_resource::<PodCliqueSet>(
+            &[Get, List, Watch],
+            "reconcile the sets; get confirms their deletion",
+        ),
+        PolicyRule::for_resource::<PodCliqueSet>(&[Patch], "update the condition about compute domains").status(),
+        PolicyRule::for_resource::<PodCliqueSet>(&[Update], "create domains that block the deletion of their set")
+            .subresource("finalizers")
+            .implied(),
+        PolicyRule::for_resource::<PodClique>(&[List, Watch], "find out whether a replica still uses its domains"),
+        PolicyRule::for_resource::<Pod>(&[List, Watch], "find out whether a replica still uses its domains"),
+    ];
+    rules.extend(set::CHILD_KINDS.rules());
+    rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
+    rules
+}
