@@ -40,15 +40,15 @@ impl Requeue {
         }
     }
 
-    /// When to reconcile for this and for progress. A deadline keeps its own time.
+    /// When to reconcile for this and for progress. A deadline and a withheld status keep their own times.
     #[must_use]
     pub fn or_for_progress(self, progress: Option<ProgressDelay>) -> Self {
         let Some(ProgressDelay { due, deadline }) = progress else { return self };
         match self {
             Self::AwaitChange => Self::ProgressAfter { due, deadline, reconcile_after: None },
-            Self::After(delay) | Self::StatusAfter(delay) => {
-                Self::ProgressAfter { due, deadline, reconcile_after: Some(delay) }
-            }
+            // A status is withheld because watch events are pending. They trigger a reconcile, whose plan has the progress again.
+            Self::StatusAfter(_) => self,
+            Self::After(delay) => Self::ProgressAfter { due, deadline, reconcile_after: Some(delay) },
             Self::ProgressAfter { due: other_due, deadline: other_deadline, reconcile_after } => {
                 let (due, deadline) = (due.min(other_due), deadline.min(other_deadline));
                 Self::ProgressAfter { due, deadline, reconcile_after }
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_progress_counts_and_a_deadline_keeps_its_time() {
+    fn the_earlier_progress_counts_and_a_deadline_or_a_withheld_status_keeps_its_time() {
         let delay = Some(ProgressDelay { due: EARLY, deadline: LATE });
         for (requeue, expected) in [
             (Requeue::AwaitChange, progress(EARLY, LATE, None)),
             (Requeue::After(MIDDLE), progress(EARLY, LATE, Some(MIDDLE))),
-            (Requeue::StatusAfter(MIDDLE), progress(EARLY, LATE, Some(MIDDLE))),
+            (Requeue::StatusAfter(MIDDLE), Requeue::StatusAfter(MIDDLE)),
             (progress(MIDDLE, MIDDLE, Some(LATE)), progress(EARLY, MIDDLE, Some(LATE))),
         ] {
             assert_eq!(requeue.or_for_progress(delay), expected, "{requeue:?}");
