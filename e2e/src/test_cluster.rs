@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::poll::poll_until_contains;
 
 /// Limits how many own clusters run at a time: each needs almost a gigabyte of memory.
-static OWN_CLUSTERS: Semaphore = Semaphore::const_new(2);
+static OWN_CLUSTERS: Semaphore = Semaphore::const_new(3);
 
 /// A control plane and the services on it.
 pub struct TestCluster {

@@ -1,7 +1,8 @@
 //! The watch events about the sets, domains and pods of a namespace in the order of their resource versions, and two invariants that hold
 //! after each of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -11,16 +12,19 @@ use grove_api_types::labels::{PART_OF, SET_REPLICA};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::GROVE_FINALIZER;
 use crate::namespace::Namespace;
+use crate::poll::poll_until;
 
 /// A created, changed or deleted object.
 #[derive(Clone)]
@@ -39,6 +43,8 @@ struct Change {
 
 /// Records the events of a namespace until the value is dropped.
 pub struct DomainHistory {
+    client: Client,
+    namespace: String,
     changes: Arc<Mutex<Vec<Change>>>,
     tasks: [JoinHandle<()>; 3],
 }
@@ -50,56 +56,115 @@ impl Drop for DomainHistory {
 }
 
 impl DomainHistory {
-    /// Starts to record.
-    pub fn start(ns: &Namespace) -> Self {
+    /// Starts to record. It returns after the three watches have listed their objects: a later list would give an object the version of its
+    /// latest change instead of that of its create.
+    pub async fn start(ns: &Namespace) -> Self {
         let changes = Arc::<Mutex<Vec<Change>>>::default();
-        let tasks = [
-            record(ns, &changes, |set| Object::Set(Box::new(set))),
-            record(ns, &changes, |domain| Object::Domain(Box::new(domain))),
-            record(ns, &changes, |pod| Object::Pod(Box::new(pod))),
-        ];
-        Self { changes, tasks }
+        let (sets, set_task) = record(ns, &changes, |set| Object::Set(Box::new(set)));
+        let (domains, domain_task) = record(ns, &changes, |domain| Object::Domain(Box::new(domain)));
+        let (pods, pod_task) = record(ns, &changes, |pod| Object::Pod(Box::new(pod)));
+        for listed in [sets, domains, pods] {
+            listed.await.expect("the watch lists its objects");
+        }
+        Self {
+            client: ns.client.clone(),
+            namespace: ns.name.clone(),
+            changes,
+            tasks: [set_task, domain_task, pod_task],
+        }
     }
 
-    /// Checks the invariants after each event so far, and returns the number of pods with the claim of a domain.
+    /// Waits until the recorded events lead to the objects that exist, checks the invariants after each event, and returns the number of pods
+    /// with the claim of a domain.
     ///
     /// # Panics
     /// If a pod had the claim of a domain that did not exist or that its set did not control, or Grove's finalizer was removed from a domain
     /// whose replica was desired and had a live pod.
-    pub fn check(&self) -> usize {
-        let mut changes = self.changes.lock().clone();
-        changes.sort_by_key(|change| change.version);
+    pub async fn check(&self) -> usize {
+        let changes = poll_until(async || {
+            let existing = self.existing_versions().await.ok()?;
+            let mut changes = self.changes.lock().clone();
+            changes.sort_by_key(|change| change.version);
+            (recorded_versions(&changes) == existing).then_some(changes)
+        });
+        let changes = changes.await;
         let (mut state, mut checked) = (State::default(), 0);
         for change in changes {
             checked += usize::from(state.apply(change));
         }
         checked
     }
+
+    /// The resource versions of the objects that exist now.
+    async fn existing_versions(&self) -> kube::Result<BTreeSet<u64>> {
+        let sets = versions::<PodCliqueSet>(&self.client, &self.namespace).await?;
+        let domains = versions::<ComputeDomain>(&self.client, &self.namespace).await?;
+        let pods = versions::<Pod>(&self.client, &self.namespace).await?;
+        Ok(sets.into_iter().chain(domains).chain(pods).collect())
+    }
 }
 
-fn record<K>(ns: &Namespace, changes: &Arc<Mutex<Vec<Change>>>, wrap: fn(K) -> Object) -> JoinHandle<()>
+async fn versions<K>(client: &Client, namespace: &str) -> kube::Result<Vec<u64>>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned
-        + Send
-        + 'static,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let objects = Api::<K>::namespaced(client.clone(), namespace).list_metadata(&ListParams::default()).await?;
+    Ok(objects.items.iter().map(version).collect())
+}
+
+/// The resource versions of the objects that exist after these changes.
+fn recorded_versions(changes: &[Change]) -> BTreeSet<u64> {
+    let mut versions = BTreeMap::new();
+    for Change { version, is_deleted, object } in changes {
+        let key = match object {
+            Object::Set(set) => ("set", set.name_any()),
+            Object::Domain(domain) => ("domain", domain.name_any()),
+            Object::Pod(pod) => ("pod", pod.name_any()),
+        };
+        if *is_deleted {
+            versions.remove(&key);
+        } else {
+            versions.insert(key, *version);
+        }
+    }
+    versions.into_values().collect()
+}
+
+fn version(object: &impl ResourceExt) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// Records the changes of one kind, and sends when the first list is complete.
+fn record<K>(
+    ns: &Namespace,
+    changes: &Arc<Mutex<Vec<Change>>>,
+    wrap: fn(K) -> Object,
+) -> (oneshot::Receiver<()>, JoinHandle<()>)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let api = Api::<K>::namespaced(ns.client.clone(), &ns.name);
     let changes = Arc::clone(changes);
-    tokio::spawn(async move {
+    let (listed, is_listed) = oneshot::channel();
+    let mut listed = Some(listed);
+    let task = tokio::spawn(async move {
         let mut events = Box::pin(watcher(api, Config::default()).default_backoff());
         while let Some(event) = events.next().await {
             let (object, is_deleted) = match event {
                 Ok(Event::Apply(object) | Event::InitApply(object)) => (object, false),
                 Ok(Event::Delete(object)) => (object, true),
-                Ok(Event::Init | Event::InitDone) | Err(_) => continue,
+                Ok(Event::InitDone) => {
+                    if let Some(listed) = listed.take() {
+                        listed.send(()).expect("the caller waits");
+                    }
+                    continue;
+                }
+                Ok(Event::Init) | Err(_) => continue,
             };
-            let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
-            changes.lock().push(Change { version, is_deleted, object: wrap(object) });
+            changes.lock().push(Change { version: version(&object), is_deleted, object: wrap(object) });
         }
-    })
+    });
+    (is_listed, task)
 }
 
 #[derive(Default)]

@@ -34,6 +34,9 @@ const WITHOUT_CLUSTER: [&str; 3] = ["--workspace", "--exclude", "e2e"];
 /// the selected packages, so Cargo compiles nothing again.
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
+/// How many end-to-end tests run at a time. They mostly wait, so there are more than processors.
+const END_TO_END_THREADS: &str = "4";
+
 /// Runs the lints and all tests. The end-to-end tests run even if other tests failed, so that one run shows all failures.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
     let clusters = DevClusters::prepare(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
@@ -72,7 +75,7 @@ async fn run_end_to_end(source: &Source, filter: Option<&str>, clusters: &DevClu
     with_dev_cluster(source, &args, OnExit::Stop, async |cluster: &mut DevCluster| {
         cluster.kubectl.apply(&policies).await?;
         let mut tests = cargo_test(&END_TO_END, filter);
-        tests.envs(binary_variables(source));
+        tests.args(["--test-threads", END_TO_END_THREADS]).envs(binary_variables(source));
         if source.kubeconfig.is_some() {
             tests.args(skipped_modules(&cluster.kubectl).await?);
         }

@@ -64,16 +64,17 @@ struct Fixture {
 
 impl Fixture {
     async fn create(cluster: &TestCluster, name: &str) -> Self {
-        Self::of(Namespace::create(&cluster.client().await, name).await)
+        Self::of(Namespace::create(&cluster.client().await, name).await).await
     }
 
-    fn of(ns: Namespace) -> Self {
-        Self { domains: ns.api::<ComputeDomain>(), history: DomainHistory::start(&ns), _driver: Driver::start(&ns), ns }
+    async fn of(ns: Namespace) -> Self {
+        let history = DomainHistory::start(&ns).await;
+        Self { domains: ns.api::<ComputeDomain>(), history, _driver: Driver::start(&ns), ns }
     }
 
     /// Checks the invariants after each event in the namespace.
-    fn check_history(&self) {
-        assert!(self.history.check() > 0, "no pod had a claim");
+    async fn check_history(&self) {
+        assert!(self.history.check().await > 0, "no pod had a claim");
     }
 
     /// Waits until exactly these domains exist, and returns them.
@@ -108,6 +109,15 @@ impl Fixture {
             })
         };
         self.ns.wait_for(&what, holds).await;
+    }
+
+    /// Waits until a `ComputeDomainFailed` event about the set contains this text.
+    async fn wait_for_failed_event(&self, set: &str, text: &str) {
+        poll_until(async || {
+            let events = self.ns.api::<Event>().list(&ListParams::default()).await.ok()?.items;
+            notes(&events, set, "ComputeDomainFailed").iter().any(|note| note.contains(text)).then_some(())
+        })
+        .await;
     }
 
     async fn patch(&self, domain: &str, patch: &Value) {
@@ -190,7 +200,7 @@ async fn an_unserved_kind_is_awaited(cluster: &TestCluster) {
 
 async fn a_disabled_feature_changes_no_annotated_set(cluster: &TestCluster, namespace: &str) {
     let client = cluster.client().await;
-    let fixture = Fixture::of(Namespace::attach(&client, namespace));
+    let fixture = Fixture::of(Namespace::attach(&client, namespace)).await;
     fixture.ns.scale::<PodCliqueSet>("old", 2).await;
     fixture.wait_for_ready_pods("old", 6).await;
     fixture.wait_for_domains(&["old-0", "old-1"]).await;

@@ -28,7 +28,7 @@ pub(super) async fn a_deleted_domain_stays_while_its_replica_uses_it(cluster: &T
     fixture.ns.scale::<PodCliqueSet>("llm", 1).await;
     fixture.wait_for_ready_pods("llm", 3).await;
     fixture.wait_for_domain("llm-0", |domain| !is_terminating(domain)).await;
-    fixture.check_history();
+    fixture.check_history().await;
     fixture.ns.delete_object::<PodCliqueSet>("llm").await;
     fixture.wait_for_domains(&[]).await;
 }
@@ -73,5 +73,5 @@ pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster
     fixture.wait_for_condition("orphans", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1").await;
     sets.delete("orphans", &DeleteParams::background()).await.expect("the set is deleted");
     fixture.wait_for_domains(&[]).await;
-    fixture.check_history();
+    fixture.check_history().await;
 }

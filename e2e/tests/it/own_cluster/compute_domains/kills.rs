@@ -63,5 +63,5 @@ async fn run(cluster: &TestCluster, namespace: &str) {
     }
     fixture.wait_for_domains(&[]).await;
     fixture.ns.wait_for("nothing is left", NamespaceState::is_empty).await;
-    fixture.check_history();
+    fixture.check_history().await;
 }

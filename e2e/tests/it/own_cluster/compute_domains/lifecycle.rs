@@ -40,7 +40,7 @@ pub(super) async fn a_set_gets_its_domains_and_scales(cluster: &TestCluster) {
     fixture.ns.scale::<PodCliqueSet>("llm", 0).await;
     fixture.wait_for_domains(&[]).await;
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
-    fixture.check_history();
+    fixture.check_history().await;
     fixture.ns.delete_object::<PodCliqueSet>("llm").await;
 }
 
@@ -112,9 +112,7 @@ pub(super) async fn a_foreign_object_and_a_quota_block_one_replica(cluster: &Tes
     let state = fixture.wait_for_ready_pods("llm", 3).await;
     assert!(pods_of(&state, "llm").all(|pod| pod.labels()["grove.io/podcliqueset-replica-index"] == "1"), "{state}");
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "NameConflict", "ComputeDomain llm-0 exists").await;
-    let failed = events::wait_for(&fixture.ns, "llm", "ComputeDomainFailed").await;
-    let failed = notes(&failed, "llm", "ComputeDomainFailed");
-    assert!(failed.len() == 1 && failed[0].contains("ComputeDomain llm-0 exists"), "{failed:?}");
+    fixture.wait_for_failed_event("llm", "ComputeDomain llm-0 exists").await;
     let domain = fixture.domains.get("llm-0").await.expect("the foreign domain");
     assert!(domain.owner_references().is_empty() && domain.claim_template() == "mine", "{domain:?}");
     fixture.delete_domain("llm-0").await;
@@ -127,15 +125,10 @@ pub(super) async fn a_foreign_object_and_a_quota_block_one_replica(cluster: &Tes
     poll_until(async || is_counted(quotas.get("two").await.ok()?)).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "FailedCreate", "exceeded quota: two").await;
-    let is_about_replica = |event: &Event| event.note.as_ref().is_some_and(|note| note.contains("for replica 2: "));
-    poll_until(async || {
-        let events = fixture.ns.api::<Event>().list(&ListParams::default()).await.ok()?;
-        events.items.iter().any(is_about_replica).then_some(())
-    })
-    .await;
+    fixture.wait_for_failed_event("llm", "for replica 2: ").await;
     quotas.delete("two", &DeleteParams::default()).await.expect("the quota is deleted");
     fixture.wait_for_ready_pods("llm", 9).await;
-    fixture.check_history();
+    fixture.check_history().await;
     fixture.ns.delete_object::<PodCliqueSet>("llm").await;
     fixture.wait_for_domains(&[]).await;
 }
