@@ -1,18 +1,13 @@
 //! A stand-in for NVIDIA's DRA driver: it creates the `ResourceClaimTemplate` that a `ComputeDomain` names, and every node has one channel.
 //! So the real scheduler allocates the claims, and pods with the claim of a domain run.
 
-use std::fmt::Debug;
-
 use futures::StreamExt;
 use grove_api_types::compute_domain::ComputeDomain;
+use grove_dev_harness::compute_domain_channels;
 use grove_dev_harness::live_objects::changes;
-use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate, ResourceSlice};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::namespace::Namespace;
@@ -28,36 +23,12 @@ pub const DRIVER_FINALIZER: &str = "resource.nvidia.com/computeDomain";
 /// The finalizer of Grove.
 pub const GROVE_FINALIZER: &str = "grove.io/computedomain-finalizer";
 
-const CLASS: &str = "compute-domain-default-channel.nvidia.com";
-const DRIVER: &str = "compute-domain.nvidia.com";
-
 /// Creates the class of channels, and one channel on each node.
 ///
 /// # Panics
 /// If the API server rejects one of the objects.
 pub async fn install_channels(client: &Client) {
-    let selector = json!({ "cel": { "expression": format!("device.driver == '{DRIVER}'") } });
-    create(
-        &Api::<DeviceClass>::all(client.clone()),
-        json!({ "metadata": { "name": CLASS }, "spec": { "selectors": [selector] } }),
-    )
-    .await;
-    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.expect("the nodes");
-    for node in nodes.items {
-        let name = node.name_any();
-        let pool = json!({ "name": name, "generation": 1, "resourceSliceCount": 1 });
-        let slice = json!({ "metadata": { "name": format!("channels-{name}") }, "spec": { "driver": DRIVER, "nodeName": name,
-            "pool": pool, "devices": [{ "name": "channel-0" }] } });
-        create(&Api::<ResourceSlice>::all(client.clone()), slice).await;
-    }
-}
-
-async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
-{
-    let object: K = serde_json::from_value(object).expect("an object of the kind");
-    api.create(&PostParams::default(), &object).await.expect("the object is created");
+    compute_domain_channels::install(client, 1).await.expect("the channels");
 }
 
 /// The driver of one namespace. It stops when the value is dropped.
@@ -101,11 +72,9 @@ async fn serve(client: &Client, namespace: &str, domain: &ComputeDomain) {
     }
     if !is_terminating {
         let owner = domain.owner_ref(&()).expect("the domain has a UID");
-        let request = json!({ "name": "channel", "exactly": { "deviceClassName": CLASS } });
-        let template = json!({ "metadata": { "name": domain.claim_template(), "ownerReferences": [owner] },
-            "spec": { "spec": { "devices": { "requests": [request] } } } });
-        let template: ResourceClaimTemplate = serde_json::from_value(template).expect("a template");
-        let templates = Api::<ResourceClaimTemplate>::namespaced(client.clone(), namespace);
-        drop(templates.create(&PostParams::default(), &template).await);
+        drop(
+            compute_domain_channels::create_claim_template(client, namespace, domain.claim_template(), Some(owner))
+                .await,
+        );
     }
 }

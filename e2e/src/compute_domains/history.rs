@@ -58,6 +58,9 @@ impl Drop for DomainHistory {
 impl DomainHistory {
     /// Starts to record. It returns after the three watches have listed their objects: a later list would give an object the version of its
     /// latest change instead of that of its create.
+    ///
+    /// # Panics
+    /// If a watch ends before that.
     pub async fn start(ns: &Namespace) -> Self {
         let changes = Arc::<Mutex<Vec<Change>>>::default();
         let (sets, set_task) = record(ns, &changes, |set| Object::Set(Box::new(set)));

@@ -1,6 +1,7 @@
 //! Code that the developer verbs (`xtask`) and the end-to-end tests (`e2e`) share. Nothing that ships depends on it.
 
 pub mod audit_log;
+pub mod compute_domain_channels;
 pub mod http;
 pub mod kubeconfig;
 pub mod kubectl;

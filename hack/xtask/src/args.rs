@@ -216,6 +216,9 @@ pub(crate) struct Kills {
     /// Kill controllers in a cluster with native gangs
     #[arg(long, conflicts_with = "webhooks")]
     pub(crate) native_gangs: bool,
+    /// Kill mnnvl-controller and pcs-controller in a cluster with ComputeDomains
+    #[arg(long, conflicts_with_all = ["webhooks", "native_gangs"])]
+    pub(crate) compute_domains: bool,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
@@ -227,6 +230,28 @@ pub(crate) enum Benchmark {
     Scale(Scale),
     /// Send admission reviews of a set to the webhook server: CPU time per review, and memory over time
     Admission(Admission),
+    /// Create many sets with and without ComputeDomains: time until their PodCliques exist, and the writes of the domains
+    ComputeDomains(ComputeDomains),
+}
+
+/// Flags of `bench compute-domains`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ComputeDomains {
+    /// Number of sets
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sets: u32,
+    /// Replicas of each set; each has a ComputeDomain
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) replicas: u32,
+    /// Rounds of each variant
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Folder of the report [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Folder of the dev cluster [default: target/grove-bench]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Flags of `bench admission`.

@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 mod baseline;
+pub(crate) mod compute_domains;
 mod grove;
 pub(crate) mod machine;
 mod object_counts;

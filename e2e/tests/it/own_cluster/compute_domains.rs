@@ -9,6 +9,8 @@ use e2e::poll::poll_until;
 use e2e::standalone::run_to_exit;
 use e2e::{Namespace, NamespaceState, TestCluster, events};
 use grove_api_types::compute_domain::ComputeDomain;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels::SET_REPLICA;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::api::events::v1::Event;
@@ -16,20 +18,28 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+mod configuration;
 mod deletion;
+mod groups;
 mod kills;
 mod lifecycle;
+mod stops;
 
 const SERVICE: &str = "mnnvl-controller";
 /// The nodes of the dev cluster: each has one channel, so that it runs one pod with a claim.
-const NODES: &str = "12";
+const NODES: &str = "64";
 
 /// A set with a clique that requests GPUs, one that requests none, and a scaling group that requests GPUs.
 fn set(name: &str, replicas: i32) -> String {
+    set_with(name, replicas, "", "")
+}
+
+/// The same set, with further fields of the cliques and of their pods.
+fn set_with(name: &str, replicas: i32, clique_fields: &str, pod_fields: &str) -> String {
     let clique = |name: &str, resources: &str| {
         format!(
-            "{{name: {name}, spec: {{roleName: {name}, replicas: 1, podSpec: {{containers: [{{name: main, \
-             image: registry.k8s.io/pause:3.10, resources: {{{resources}}}}}]}}}}}}"
+            "{{name: {name}, {clique_fields}spec: {{roleName: {name}, replicas: 1, podSpec: {{{pod_fields}containers: \
+             [{{name: main, image: registry.k8s.io/pause:3.10, resources: {{{resources}}}}}]}}}}}}"
         )
     };
     let gpu = "limits: {nvidia.com/gpu: 1}";
@@ -73,6 +83,29 @@ impl Fixture {
     }
 
     /// Checks the invariants after each event in the namespace.
+    /// Creates a set as of [`set`], and waits until its pods are ready.
+    async fn create_set(&self, name: &str, replicas: i32) -> NamespaceState {
+        self.ns.create_yaml::<PodCliqueSet>(&set(name, replicas)).await;
+        self.wait_for_ready_replicas(name, replicas).await
+    }
+
+    /// Scales a set as of [`set`], and waits until its pods are ready.
+    async fn scale_set(&self, name: &str, replicas: i32) -> NamespaceState {
+        self.ns.scale::<PodCliqueSet>(name, replicas).await;
+        self.wait_for_ready_replicas(name, replicas).await
+    }
+
+    async fn wait_for_ready_replicas(&self, set: &str, replicas: i32) -> NamespaceState {
+        self.wait_for_ready_pods(set, 3 * usize::try_from(replicas).expect("a small number")).await
+    }
+
+    /// Deletes the last set of the namespace, waits until it has no domain, and checks the invariants.
+    async fn delete_last_set(&self, name: &str) {
+        self.ns.delete_object::<PodCliqueSet>(name).await;
+        self.wait_for_domains(&[]).await;
+        self.check_history().await;
+    }
+
     async fn check_history(&self) {
         assert!(self.history.check().await > 0, "no pod had a claim");
     }
@@ -111,11 +144,12 @@ impl Fixture {
         self.ns.wait_for(&what, holds).await;
     }
 
-    /// Waits until a `ComputeDomainFailed` event about the set contains this text.
-    async fn wait_for_failed_event(&self, set: &str, text: &str) {
+    /// Waits until an event about the set has this reason, and a note with this text.
+    async fn wait_for_event(&self, set: &str, reason: &str, text: &str) {
+        let has_text = |event: &Event| event.note.as_ref().is_some_and(|note| note.contains(text));
         poll_until(async || {
             let events = self.ns.api::<Event>().list(&ListParams::default()).await.ok()?.items;
-            notes(&events, set, "ComputeDomainFailed").iter().any(|note| note.contains(text)).then_some(())
+            events.iter().any(|event| events::is_about(event, set, reason) && has_text(event)).then_some(())
         })
         .await;
     }
@@ -144,9 +178,18 @@ fn has_finalizer(domain: &ComputeDomain, finalizer: &str) -> bool {
     domain.finalizers().iter().any(|other| other == finalizer)
 }
 
-fn notes(events: &[Event], set: &str, reason: &str) -> Vec<String> {
-    let about = events.iter().filter(|event| events::is_about(event, set, reason));
-    about.filter_map(|event| event.note.clone()).collect()
+async fn uids(fixture: &Fixture) -> BTreeSet<String> {
+    let domains = fixture.domains.list(&ListParams::default()).await.expect("the domains").items;
+    domains.iter().filter_map(ResourceExt::uid).collect()
+}
+
+/// Each pod with a claim has a node of its own, because a node has one channel.
+fn no_two_domains_share_a_node<'s>(states: impl IntoIterator<Item = &'s NamespaceState>) {
+    let pods = states.into_iter().flat_map(|state| state.pods.values());
+    let with_claim = pods.filter(|pod| !claim_templates(pod).is_empty());
+    let nodes: Vec<_> = with_claim.filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
+    let distinct: BTreeSet<_> = nodes.iter().collect();
+    assert!(!nodes.is_empty() && distinct.len() == nodes.len(), "{nodes:?}");
 }
 
 /// The configuration of a dev cluster, outside of its folder, which does not exist yet. JSON is YAML.
@@ -164,70 +207,20 @@ async fn compute_domains_follow_their_set() {
     let flags = ["--config", &config, "--crd", CRD_FILE, "--nodes", NODES];
     let mut cluster = TestCluster::start_own_with("compute-domains", &flags).await;
     install_channels(&cluster.client().await).await;
-    lifecycle::a_set_gets_its_domains_and_scales(&cluster).await;
-    lifecycle::edits_are_restored(&cluster).await;
-    lifecycle::a_foreign_object_and_a_quota_block_one_replica(&cluster).await;
-    deletion::a_deleted_domain_stays_while_its_replica_uses_it(&cluster).await;
-    deletion::deletions_of_a_set_release_its_domains(&cluster).await;
-    an_unserved_kind_is_awaited(&cluster).await;
-    // With the feature disabled, annotated sets are reconciled as before.
-    let fixture = Fixture::create(&cluster, "e2e-domains-disabled").await;
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("old", 1)).await;
-    fixture.wait_for_ready_pods("old", 3).await;
-    let ns = fixture.ns.name.clone();
-    drop(fixture);
-    let config = configuration("compute-domains-disabled", false);
-    cluster.up_with(&["--config", &config, "--crd", CRD_FILE, "--nodes", NODES]).await;
-    a_disabled_feature_changes_no_annotated_set(&cluster, &ns).await;
+    // These share the services, and each has a namespace of its own.
+    tokio::join!(
+        lifecycle::a_set_gets_its_domains_and_scales(&cluster),
+        lifecycle::a_replica_returns_while_its_pods_terminate(&cluster),
+        lifecycle::two_sets_share_no_node(&cluster),
+        lifecycle::a_foreign_object_and_a_quota_block_one_replica(&cluster),
+        groups::each_mnnvl_group_has_a_domain(&cluster),
+        deletion::deletions_in_each_order_leave_no_domain(&cluster),
+        deletion::deletions_of_a_set_release_its_domains(&cluster),
+    );
+    // These stop services, or change their configuration.
+    stops::edits_are_restored(&cluster).await;
+    stops::each_step_completes_after_a_stop(&cluster).await;
+    configuration::an_unserved_kind_is_awaited(&cluster).await;
+    configuration::a_disabled_feature_changes_no_annotated_set(&mut cluster).await;
     cluster.down().await;
-}
-
-/// The CRD is deleted while the service runs, and installed again.
-async fn an_unserved_kind_is_awaited(cluster: &TestCluster) {
-    let fixture = Fixture::create(cluster, "e2e-domains-unserved").await;
-    kubectl_on(cluster, &["delete", "-f", CRD_FILE], "").await.expect("the CRD is deleted");
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("unserved", 1)).await;
-    let crd = "computedomains.resource.nvidia.com";
-    fixture.wait_for_condition("unserved", "ComputeDomainsCreated", "ComputeDomainsNotServed", crd).await;
-    fixture.wait_for_condition("unserved", "Available", "ComputeDomainsPending", "unserved-0 does not exist").await;
-    let state = fixture.ns.wait_for("the gang exists", |state| state.gangs.contains_key("unserved-0")).await;
-    assert!(state.cliques.is_empty() && state.groups.is_empty(), "{state}");
-    kubectl_on(cluster, &["apply", "-f", CRD_FILE], "").await.expect("the CRD is installed");
-    fixture.wait_for_ready_pods("unserved", 3).await;
-    fixture.ns.delete_object::<PodCliqueSet>("unserved").await;
-    fixture.wait_for_domains(&[]).await;
-}
-
-async fn a_disabled_feature_changes_no_annotated_set(cluster: &TestCluster, namespace: &str) {
-    let client = cluster.client().await;
-    let fixture = Fixture::of(Namespace::attach(&client, namespace)).await;
-    fixture.ns.scale::<PodCliqueSet>("old", 2).await;
-    fixture.wait_for_ready_pods("old", 6).await;
-    fixture.wait_for_domains(&["old-0", "old-1"]).await;
-    fixture.patch("old-0", &json!({ "metadata": { "labels": { "app.kubernetes.io/name": "edited" } } })).await;
-    fixture.wait_for_domain("old-0", |domain| domain.labels()["app.kubernetes.io/name"] == "old-0").await;
-    // New sets get no annotation, and no domain.
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("new", 1)).await;
-    let state = fixture.wait_for_ready_pods("new", 3).await;
-    assert_eq!(state.sets["new"].annotations().get("grove.io/auto-mnnvl"), None);
-    assert!(pods_of(&state, "new").all(|pod| claim_templates(pod).is_empty()), "{state}");
-    fixture.ns.delete_object::<PodCliqueSet>("old").await;
-    fixture.wait_for_domains(&[]).await;
-    let cliques = fixture.ns.api::<PodClique>().list(&ListParams::default()).await.expect("the cliques").items;
-    assert!(cliques.iter().all(|clique| clique.name_any().starts_with("new-")), "{cliques:?}");
-}
-
-/// Without the kind, only the enabled feature ends the process.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_enabled_feature_needs_the_kind_at_the_start() {
-    let kubeconfig = TestCluster::shared().dir().join("admin.kubeconfig").display().to_string();
-    let config = configuration("compute-domains-without-kind", true);
-    let flags = ["--kubeconfig", &kubeconfig, "--config", &config].map(str::to_owned);
-    let ports = ["--probe-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"].map(str::to_owned);
-    let output = run_to_exit(SERVICE, &[flags.as_slice(), &ports].concat()).await;
-    let log = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{log}");
-    for text in ["computedomains.resource.nvidia.com", "install NVIDIA's DRA driver", "network.autoMNNVLEnabled"] {
-        assert!(log.contains(text), "{text}: {log}");
-    }
 }

@@ -183,7 +183,7 @@ impl Iterator for Numbers {
 }
 
 /// `count` different numbers of writes out of `writes`.
-fn choose_kill_points(numbers: &mut Numbers, count: usize, writes: usize) -> BTreeSet<usize> {
+pub(super) fn choose_kill_points(numbers: &mut Numbers, count: usize, writes: usize) -> BTreeSet<usize> {
     let writes = u64::try_from(writes).expect("a small number");
     let mut kill_points = BTreeSet::new();
     while kill_points.len() < count {

@@ -1,77 +1,88 @@
-//! Deletions of domains and of sets, also while the service is down.
+//! Deletions of domains, cliques and sets, while the services run.
+
+use futures::future::join_all;
 
 use super::*;
 
-/// A user deletes a domain: it stays while its replica has cliques, and a replica without cliques gets another one.
-#[expect(clippy::cognitive_complexity, reason = "each step of the scenario depends on the one before")]
-pub(super) async fn a_deleted_domain_stays_while_its_replica_uses_it(cluster: &TestCluster) {
-    let fixture = Fixture::create(cluster, "e2e-domains-deleted").await;
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
-    let before = fixture.wait_for_ready_pods("llm", 3).await;
-    let uid = fixture.wait_for_domain("llm-0", |_| true).await.uid();
-    fixture.delete_domain("llm-0").await;
-    let text = "these domains are being deleted";
-    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
-    let is_terminating = |domain: &ComputeDomain| domain.metadata.deletion_timestamp.is_some();
-    // The restart of the service shows that it had the time to decide.
-    cluster.stop(SERVICE).await;
-    cluster.up().await;
-    let domain = fixture.wait_for_domain("llm-0", is_terminating).await;
-    assert!(domain.uid() == uid && has_finalizer(&domain, GROVE_FINALIZER), "{domain:?}");
-    // Another pod replaces a deleted one and does not wait.
-    let pod = pods_of(&before, "llm").find(|pod| claim_templates(pod).is_empty()).expect("the pod without GPUs");
-    fixture.ns.delete_object::<Pod>(&pod.name_any()).await;
-    let replaced = |state: &NamespaceState| !state.pods.contains_key(&pod.name_any()) && state.pods.len() == 3;
-    fixture.ns.wait_for("the pod is replaced", replaced).await;
-    fixture.ns.scale::<PodCliqueSet>("llm", 0).await;
-    fixture.wait_for_domains(&[]).await;
-    fixture.ns.scale::<PodCliqueSet>("llm", 1).await;
-    fixture.wait_for_ready_pods("llm", 3).await;
-    fixture.wait_for_domain("llm-0", |domain| !is_terminating(domain)).await;
-    fixture.check_history().await;
-    fixture.ns.delete_object::<PodCliqueSet>("llm").await;
-    fixture.wait_for_domains(&[]).await;
+#[derive(Clone, Copy, Debug)]
+enum Object {
+    Set,
+    Domain,
+    Cliques,
 }
 
-/// In the background, in the foreground, and with orphans, while the service runs and while it is down.
-#[expect(clippy::cognitive_complexity, reason = "each step of the scenario depends on the one before")]
+/// Each order in which a user can delete a set, its domain and its cliques.
+const ORDERS: [(&str, [Object; 3]); 6] = [
+    ("set-domain-cliques", [Object::Set, Object::Domain, Object::Cliques]),
+    ("set-cliques-domain", [Object::Set, Object::Cliques, Object::Domain]),
+    ("domain-set-cliques", [Object::Domain, Object::Set, Object::Cliques]),
+    ("domain-cliques-set", [Object::Domain, Object::Cliques, Object::Set]),
+    ("cliques-set-domain", [Object::Cliques, Object::Set, Object::Domain]),
+    ("cliques-domain-set", [Object::Cliques, Object::Domain, Object::Set]),
+];
+
+/// The deletions follow each other without a pause.
+pub(super) async fn deletions_in_each_order_leave_no_domain(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-orders").await;
+    join_all(ORDERS.iter().map(|(name, objects)| {
+        let fixture = &fixture;
+        async move {
+            fixture.create_set(name, 1).await;
+            for object in objects {
+                delete(fixture, name, *object).await;
+            }
+        }
+    }))
+    .await;
+    fixture.wait_for_domains(&[]).await;
+    fixture.ns.wait_for("nothing is left", NamespaceState::is_empty).await;
+    fixture.check_history().await;
+}
+
+async fn delete(fixture: &Fixture, set: &str, object: Object) {
+    let (params, selector) = (DeleteParams::default(), format!("app.kubernetes.io/part-of={set}"));
+    let ns = &fixture.ns;
+    let deleted = match object {
+        Object::Set => ns.api::<PodCliqueSet>().delete(set, &params).await.map(drop),
+        Object::Domain => fixture.domains.delete(&format!("{set}-0"), &params).await.map(drop),
+        Object::Cliques => {
+            let cliques = ListParams::default().labels(&selector);
+            ns.api::<PodClique>().delete_collection(&params, &cliques).await.map(drop)
+        }
+    };
+    // An earlier deletion may have deleted this object, too.
+    if let Err(error) = deleted {
+        assert!(matches!(&error, kube::Error::Api(status) if status.code == 404), "{object:?} of {set}: {error}");
+    }
+}
+
+/// In the background, in the foreground, and with orphans.
 pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-of-deleted-sets").await;
-    let sets = fixture.ns.api::<PodCliqueSet>();
-    for (name, params) in [("background", DeleteParams::background()), ("foreground", DeleteParams::foreground())] {
-        for is_down in [false, true] {
-            fixture.ns.create_yaml::<PodCliqueSet>(&set(name, 1)).await;
-            fixture.wait_for_ready_pods(name, 3).await;
-            if is_down {
-                cluster.stop(SERVICE).await;
-            }
-            sets.delete(name, &params).await.expect("the set is deleted");
-            if is_down {
-                fixture
-                    .ns
-                    .wait_for("no pods and cliques are left", |state| state.pods.is_empty() && state.cliques.is_empty())
-                    .await;
-                let domain = format!("{name}-0");
-                fixture.wait_for_domain(&domain, |domain| domain.metadata.deletion_timestamp.is_some()).await;
-                cluster.up().await;
-            }
-            fixture.wait_for_domains(&[]).await;
-            fixture.ns.wait_for("the set is deleted", |state| state.sets.is_empty() && state.pods.is_empty()).await;
-        }
+    for name in ["background", "foreground", "orphans"] {
+        fixture.create_set(name, 1).await;
     }
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("orphans", 1)).await;
-    fixture.wait_for_ready_pods("orphans", 3).await;
-    sets.delete("orphans", &DeleteParams::orphan()).await.expect("the set is deleted");
+    let sets = fixture.ns.api::<PodCliqueSet>();
+    let policies = [
+        ("background", DeleteParams::background()),
+        ("foreground", DeleteParams::foreground()),
+        ("orphans", DeleteParams::orphan()),
+    ];
+    for (name, params) in policies {
+        sets.delete(name, &params).await.expect("the set is deleted");
+    }
     let is_released =
         |domain: &ComputeDomain| domain.owner_references().is_empty() && !has_finalizer(domain, GROVE_FINALIZER);
     fixture.wait_for_domain("orphans-0", is_released).await;
-    // A new set of that name does not take the domain over.
+    fixture.wait_for_domains(&["orphans-0"]).await;
+    a_new_set_does_not_adopt_the_domain(&fixture).await;
+    fixture.delete_last_set("orphans").await;
+}
+
+async fn a_new_set_does_not_adopt_the_domain(fixture: &Fixture) {
     fixture.ns.create_yaml::<PodCliqueSet>(&set("orphans", 1)).await;
     let text = "ComputeDomain orphans-0 exists";
     fixture.wait_for_condition("orphans", "ComputeDomainsCreated", "NameConflict", text).await;
     fixture.delete_domain("orphans-0").await;
     fixture.wait_for_condition("orphans", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1").await;
-    sets.delete("orphans", &DeleteParams::background()).await.expect("the set is deleted");
-    fixture.wait_for_domains(&[]).await;
-    fixture.check_history().await;
 }

@@ -5,19 +5,31 @@ use std::sync::Arc;
 
 use e2e::crash_injection::{CrashSchedule, CrashTarget};
 
-use super::super::kills::Numbers;
+use super::super::kills::{Numbers, choose_kill_points};
 use super::*;
 
 const SETS: [&str; 2] = ["a", "b"];
-const KILLS: usize = 10;
-const SEED: u64 = 11;
+/// Kills that are scheduled in one run of the steps. A run may have fewer writes than the undisturbed one, so some do not happen.
+const KILLS_PER_RUN: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_of_both_controllers_leave_no_domain() {
+    series(KILLS_PER_RUN / 2, 11).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long; run by `cargo xtask soak kills --compute-domains`"]
+async fn many_kills_of_both_controllers_leave_no_domain() {
+    let count = |name: &str| e2e::test_cluster::required_env(name).parse::<u64>().expect("a number");
+    let kills = usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number");
+    series(kills, count("GROVE_SOAK_SEED")).await;
+}
+
+async fn series(kills: usize, seed: u64) {
     // Without leader election a restarted service does not wait for the lease of the killed process to expire.
     let config = json!({ "apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration",
         "network": { "autoMNNVLEnabled": true }, "leaderElection": { "enabled": false } });
-    let file = TestCluster::shared().dir().join("compute-domain-kills.yaml");
+    let file = TestCluster::shared().dir().with_extension("compute-domain-kills.yaml");
     std::fs::write(&file, config.to_string()).expect("the configuration is written");
     let flags = ["--config", &file.display().to_string(), "--crd", CRD_FILE, "--nodes", NODES];
     let cluster = TestCluster::start_own_with("compute-domain-kills", &flags).await;
@@ -29,14 +41,19 @@ async fn kills_of_both_controllers_leave_no_domain() {
     }
     schedule.start([]);
     run(&cluster, "e2e-domain-kills-none").await;
-    let writes = u64::try_from(schedule.writes_sent()).expect("a small number");
-    let points: BTreeSet<_> = Numbers(SEED).map(|number| number % writes + 1).take(KILLS).collect();
-    schedule.start(points.iter().map(|point| usize::try_from(*point).expect("a small number")));
-    run(&cluster, "e2e-domain-kills").await;
-    let kills = schedule.kills();
-    println!("seed {SEED}, {writes} writes, killed at: {kills:#?}");
-    assert!(kills.len() >= KILLS / 2, "{kills:?}");
-    targets.iter().for_each(CrashTarget::assert_running);
+    let writes = schedule.writes_sent();
+    let mut numbers = Numbers(seed);
+    let (mut killed, mut runs) = (0, 0);
+    while killed < kills {
+        schedule.start(choose_kill_points(&mut numbers, KILLS_PER_RUN, writes));
+        run(&cluster, &format!("e2e-domain-kills-{runs}")).await;
+        let killed_at = schedule.kills();
+        println!("seed {seed}, {writes} writes, killed at: {killed_at:#?}");
+        assert!(!killed_at.is_empty(), "no service was killed");
+        killed += killed_at.len();
+        runs += 1;
+        targets.iter().for_each(CrashTarget::assert_running);
+    }
     drop(targets);
     cluster.down().await;
 }
@@ -49,14 +66,7 @@ async fn run(cluster: &TestCluster, namespace: &str) {
     }
     for (replicas, domains) in [(1, vec!["a-0", "b-0"]), (2, vec!["a-0", "a-1", "b-0", "b-1"]), (1, vec!["a-0", "b-0"])]
     {
-        for name in SETS {
-            fixture.ns.scale::<PodCliqueSet>(name, replicas).await;
-        }
-        for name in SETS {
-            fixture.wait_for_ready_pods(name, 3 * usize::try_from(replicas).expect("a small number")).await;
-        }
-        let domains = fixture.wait_for_domains(&domains).await;
-        assert!(domains.iter().all(|domain| domain.metadata.deletion_timestamp.is_none()), "{domains:?}");
+        scale_to(&fixture, replicas, &domains).await;
     }
     for name in SETS {
         fixture.ns.delete_object::<PodCliqueSet>(name).await;
@@ -64,4 +74,15 @@ async fn run(cluster: &TestCluster, namespace: &str) {
     fixture.wait_for_domains(&[]).await;
     fixture.ns.wait_for("nothing is left", NamespaceState::is_empty).await;
     fixture.check_history().await;
+}
+
+async fn scale_to(fixture: &Fixture, replicas: i32, domains: &[&str]) {
+    for name in SETS {
+        fixture.ns.scale::<PodCliqueSet>(name, replicas).await;
+    }
+    for name in SETS {
+        fixture.wait_for_ready_replicas(name, replicas).await;
+    }
+    let domains = fixture.wait_for_domains(domains).await;
+    assert!(domains.iter().all(|domain| !is_terminating(domain)), "{domains:?}");
 }

@@ -1,47 +1,81 @@
-//! Creation, scaling and restoration of domains, and objects and quotas in their way.
+//! Creation and scaling of domains, and objects and quotas that block them.
 
 use super::*;
 
-/// A set scales 1 → 3 → 1 → 0, and back to 3 while the pods of the removed replicas terminate.
-#[expect(clippy::cognitive_complexity, reason = "each step of the scenario depends on the one before")]
+/// A set scales 0 → 3 → 1 → 0.
 pub(super) async fn a_set_gets_its_domains_and_scales(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-scale").await;
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
-    let state = fixture.wait_for_ready_pods("llm", 3).await;
-    assert_eq!(state.sets["llm"].annotations()["grove.io/auto-mnnvl"], "enabled");
-    assert_eq!(state.groups["llm-0-g"].annotations()["grove.io/auto-mnnvl"], "enabled");
-    for pod in pods_of(&state, "llm") {
-        let is_cpu = pod.labels()["grove.io/podclique"] == "llm-0-cpu";
-        let expected = if is_cpu { vec![] } else { vec!["llm-0".to_owned()] };
-        assert_eq!(claim_templates(pod), expected, "{}", pod.name_any());
-    }
+    fixture.create_set("llm", 0).await;
+    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
+    let state = fixture.scale_set("llm", 3).await;
+    pods_have_the_claims_of_their_replicas(&state);
+    no_two_domains_share_a_node([&state]);
     let domain = fixture.wait_for_domain("llm-0", |domain| has_finalizer(domain, DRIVER_FINALIZER)).await;
     is_as_specified(&domain, &state.sets["llm"]);
-    let created = events::wait_for(&fixture.ns, "llm", "ComputeDomainCreated").await;
-    assert_eq!(notes(&created, "llm", "ComputeDomainCreated"), ["ComputeDomain llm-0 created"]);
-    fixture
-        .wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1 ComputeDomains exist")
-        .await;
+    let text = "all 3 ComputeDomains exist";
+    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", text).await;
+    fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomains llm-0, llm-1, llm-2 created").await;
+    scale_in(&fixture).await;
+    fixture.scale_set("llm", 1).await;
+    fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomain llm-0 created").await;
+    fixture.delete_last_set("llm").await;
+}
 
-    fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
-    let state = fixture.wait_for_ready_pods("llm", 9).await;
-    no_two_domains_share_a_node(&state);
-    fixture.wait_for_domains(&["llm-0", "llm-1", "llm-2"]).await;
-    let uids = async || {
-        let domains = fixture.wait_for_domains(&["llm-0", "llm-1", "llm-2"]).await;
-        domains.into_iter().filter_map(|domain| domain.uid()).collect::<BTreeSet<_>>()
-    };
-    let before = uids().await;
+fn pods_have_the_claims_of_their_replicas(state: &NamespaceState) {
+    assert_eq!(state.sets["llm"].annotations()["grove.io/auto-mnnvl"], "enabled");
+    assert_eq!(state.groups["llm-0-g"].annotations()["grove.io/auto-mnnvl"], "enabled");
+    for pod in pods_of(state, "llm") {
+        let (clique, domain) = (&pod.labels()["grove.io/podclique"], format!("llm-{}", pod.labels()[SET_REPLICA]));
+        let expected = if clique.ends_with("-cpu") { vec![] } else { vec![domain] };
+        assert_eq!(claim_templates(pod), expected, "{}", pod.name_any());
+    }
+}
+
+async fn scale_in(fixture: &Fixture) {
     fixture.ns.scale::<PodCliqueSet>("llm", 1).await;
     fixture.wait_for_domains(&["llm-0"]).await;
-    fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
-    fixture.wait_for_ready_pods("llm", 9).await;
-    assert_eq!(before.intersection(&uids().await).count(), 1, "only the first replica keeps its domain");
     fixture.ns.scale::<PodCliqueSet>("llm", 0).await;
     fixture.wait_for_domains(&[]).await;
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
-    fixture.check_history().await;
-    fixture.ns.delete_object::<PodCliqueSet>("llm").await;
+}
+
+/// A set scales 3 → 1 → 3. The pods of the removed replicas take 30 s to terminate, and the new pods do not wait for that.
+pub(super) async fn a_replica_returns_while_its_pods_terminate(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-slow").await;
+    let slow = "annotations: {test.grove.io/behaviour: graceful-stop}, ";
+    let slow = set_with("llm", 3, slow, "terminationGracePeriodSeconds: 30, ");
+    fixture.ns.create_yaml::<PodCliqueSet>(&slow).await;
+    let before = fixture.wait_for_ready_replicas("llm", 3).await;
+    let domains = uids(&fixture).await;
+    fixture.ns.scale::<PodCliqueSet>("llm", 1).await;
+    fixture.wait_for_domains(&["llm-0"]).await;
+    let terminating = |state: &NamespaceState| state.pods.values().filter(|pod| is_terminating(*pod)).count();
+    fixture.ns.wait_for("the pods of two replicas are terminating", |state| terminating(state) == 6).await;
+    fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
+    let is_new_and_ready = |pod: &&Pod| is_ready(pod) && !is_terminating(*pod);
+    let are_ready = |state: &NamespaceState| pods_of(state, "llm").filter(is_new_and_ready).count() == 9;
+    let state = fixture.ns.wait_for("the new pods are ready", are_ready).await;
+    only_the_first_replica_is_retained(&before, &state);
+    no_two_domains_share_a_node([&state]);
+    assert_eq!(domains.intersection(&uids(&fixture).await).count(), 1, "only the first replica keeps its domain");
+    fixture.delete_last_set("llm").await;
+}
+
+fn only_the_first_replica_is_retained(before: &NamespaceState, after: &NamespaceState) {
+    let is_retained = |pod: &&Pod| after.active_pods().any(|other| other.uid() == pod.uid());
+    let retained: Vec<_> = before.pods.values().filter(is_retained).map(|pod| &*pod.labels()[SET_REPLICA]).collect();
+    assert_eq!(retained, ["0"; 3]);
+}
+
+/// Two sets in two namespaces start at the same time.
+pub(super) async fn two_sets_share_no_node(cluster: &TestCluster) {
+    let first = Fixture::create(cluster, "e2e-domains-first").await;
+    let second = Fixture::create(cluster, "e2e-domains-second").await;
+    let (first_state, second_state) = tokio::join!(first.create_set("llm", 3), second.create_set("llm", 3));
+    no_two_domains_share_a_node([&first_state, &second_state]);
+    for fixture in [first, second] {
+        fixture.delete_last_set("llm").await;
+    }
 }
 
 fn is_as_specified(domain: &ComputeDomain, set: &PodCliqueSet) {
@@ -58,66 +92,32 @@ fn is_as_specified(domain: &ComputeDomain, set: &PodCliqueSet) {
     assert_eq!(Some(&domain.owner_references()[0].uid), set.metadata.uid.as_ref());
 }
 
-fn no_two_domains_share_a_node(state: &NamespaceState) {
-    let mut used = BTreeSet::new();
-    for pod in state.pods.values() {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        for template in claim_templates(pod) {
-            used.insert((node.clone(), template));
-        }
-    }
-    let nodes: BTreeSet<_> = used.iter().map(|(node, _)| node).collect();
-    assert_eq!(nodes.len(), used.len(), "{used:?}");
-}
-
-/// Labels, the reference to the set, and the finalizer, while the service runs and while it is down.
-pub(super) async fn edits_are_restored(cluster: &TestCluster) {
-    let fixture = Fixture::create(cluster, "e2e-domains-edits").await;
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
-    fixture.wait_for_ready_pods("llm", 3).await;
-    let is_restored = |domain: &ComputeDomain| {
-        domain.labels().get("grove.io/podcliqueset-replica-index").is_some_and(|index| index == "0")
-            && domain.owner_references().iter().any(|owner| owner.controller == Some(true))
-            && has_finalizer(domain, GROVE_FINALIZER)
-            && has_finalizer(domain, DRIVER_FINALIZER)
-    };
-    let before = fixture.wait_for_domain("llm-0", is_restored).await;
-    let edits = [
-        json!({ "metadata": { "labels": { "grove.io/podcliqueset-replica-index": "7" } } }),
-        json!({ "metadata": { "ownerReferences": null } }),
-        json!({ "metadata": { "finalizers": [DRIVER_FINALIZER] } }),
-    ];
-    for edit in &edits {
-        fixture.patch("llm-0", edit).await;
-        fixture.wait_for_domain("llm-0", is_restored).await;
-        cluster.stop(SERVICE).await;
-        fixture.patch("llm-0", edit).await;
-        cluster.up().await;
-        let after = fixture.wait_for_domain("llm-0", is_restored).await;
-        assert_eq!(after.uid(), before.uid(), "{edit}");
-    }
-    fixture.ns.delete_object::<PodCliqueSet>("llm").await;
-    fixture.wait_for_domains(&[]).await;
-}
-
 /// A domain of a user has the name of one of the set, and a quota rejects the third domain.
-#[expect(clippy::cognitive_complexity, reason = "each step of the scenario depends on the one before")]
 pub(super) async fn a_foreign_object_and_a_quota_block_one_replica(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-foreign").await;
     let foreign = "{apiVersion: resource.nvidia.com/v1beta1, kind: ComputeDomain, metadata: {name: llm-0}, \
                    spec: {channel: {resourceClaimTemplate: {name: mine}}}}";
     let create = ["create", "--namespace", &fixture.ns.name, "--filename=-"];
     kubectl_on(cluster, &create, foreign).await.expect("the domain is created");
+    a_foreign_object_blocks_its_replica(&fixture).await;
+    fixture.delete_domain("llm-0").await;
+    fixture.wait_for_ready_replicas("llm", 2).await;
+    a_quota_blocks_the_third_replica(&fixture).await;
+    fixture.wait_for_ready_replicas("llm", 3).await;
+    fixture.delete_last_set("llm").await;
+}
+
+async fn a_foreign_object_blocks_its_replica(fixture: &Fixture) {
     fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 2)).await;
     let state = fixture.wait_for_ready_pods("llm", 3).await;
-    assert!(pods_of(&state, "llm").all(|pod| pod.labels()["grove.io/podcliqueset-replica-index"] == "1"), "{state}");
+    assert!(pods_of(&state, "llm").all(|pod| pod.labels()[SET_REPLICA] == "1"), "{state}");
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "NameConflict", "ComputeDomain llm-0 exists").await;
-    fixture.wait_for_failed_event("llm", "ComputeDomain llm-0 exists").await;
+    fixture.wait_for_event("llm", "ComputeDomainFailed", "ComputeDomain llm-0 exists").await;
     let domain = fixture.domains.get("llm-0").await.expect("the foreign domain");
     assert!(domain.owner_references().is_empty() && domain.claim_template() == "mine", "{domain:?}");
-    fixture.delete_domain("llm-0").await;
-    fixture.wait_for_ready_pods("llm", 6).await;
+}
 
+async fn a_quota_blocks_the_third_replica(fixture: &Fixture) {
     let quota = "{metadata: {name: two}, spec: {hard: {count/computedomains.resource.nvidia.com: '2'}}}";
     fixture.ns.create_yaml::<ResourceQuota>(quota).await;
     let quotas = fixture.ns.api::<ResourceQuota>();
@@ -125,10 +125,6 @@ pub(super) async fn a_foreign_object_and_a_quota_block_one_replica(cluster: &Tes
     poll_until(async || is_counted(quotas.get("two").await.ok()?)).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "FailedCreate", "exceeded quota: two").await;
-    fixture.wait_for_failed_event("llm", "for replica 2: ").await;
+    fixture.wait_for_event("llm", "ComputeDomainFailed", "for replica 2: ").await;
     quotas.delete("two", &DeleteParams::default()).await.expect("the quota is deleted");
-    fixture.wait_for_ready_pods("llm", 9).await;
-    fixture.check_history().await;
-    fixture.ns.delete_object::<PodCliqueSet>("llm").await;
-    fixture.wait_for_domains(&[]).await;
 }

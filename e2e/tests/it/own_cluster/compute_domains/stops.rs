@@ -1,0 +1,134 @@
+//! Each of the two controllers is stopped while a user changes something, and started again.
+
+use super::*;
+
+const SERVICES: [&str; 2] = [SERVICE, "pcs-controller"];
+
+/// Labels, the reference to the set, and the finalizer, while the service runs and while it is stopped.
+pub(super) async fn edits_are_restored(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-edits").await;
+    fixture.create_set("llm", 3).await;
+    let edits = [
+        json!({ "metadata": { "labels": { "grove.io/podcliqueset-replica-index": "7" } } }),
+        json!({ "metadata": { "ownerReferences": null } }),
+        json!({ "metadata": { "finalizers": [DRIVER_FINALIZER] } }),
+    ];
+    let before = uids(&fixture).await;
+    edit_and_wait(&fixture, &edits).await;
+    edit_while_stopped(cluster, &fixture, &edits).await;
+    assert_eq!(uids(&fixture).await, before);
+    fixture.ns.delete_object::<PodCliqueSet>("llm").await;
+    fixture.wait_for_domains(&[]).await;
+}
+
+async fn edit_and_wait(fixture: &Fixture, edits: &[Value]) {
+    for edit in edits {
+        fixture.patch("llm-0", edit).await;
+        fixture.wait_for_domain("llm-0", |domain| is_restored(domain, "0")).await;
+    }
+}
+
+/// Each domain has one of the edits.
+async fn edit_while_stopped(cluster: &TestCluster, fixture: &Fixture, edits: &[Value]) {
+    cluster.stop(SERVICE).await;
+    for (index, edit) in edits.iter().enumerate() {
+        fixture.patch(&format!("llm-{index}"), edit).await;
+    }
+    cluster.up().await;
+    for index in ["0", "1", "2"] {
+        fixture.wait_for_domain(&format!("llm-{index}"), |domain| is_restored(domain, index)).await;
+    }
+}
+
+fn is_restored(domain: &ComputeDomain, replica: &str) -> bool {
+    domain.labels().get("grove.io/podcliqueset-replica-index").is_some_and(|index| index == replica)
+        && domain.owner_references().iter().any(|owner| owner.controller == Some(true))
+        && has_finalizer(domain, GROVE_FINALIZER)
+        && has_finalizer(domain, DRIVER_FINALIZER)
+}
+
+/// A set is created, scaled out, loses a domain, is scaled in and deleted: each while a service is stopped.
+pub(super) async fn each_step_completes_after_a_stop(cluster: &TestCluster) {
+    for service in SERVICES {
+        let fixture = Fixture::create(cluster, &format!("e2e-domains-stop-{service}")).await;
+        let stopped = Stopped { cluster, service, fixture: &fixture };
+        stopped.create_and_scale_out().await;
+        stopped.delete_a_domain_and_scale_in().await;
+        stopped.delete_the_set().await;
+        fixture.check_history().await;
+    }
+}
+
+struct Stopped<'a> {
+    cluster: &'a TestCluster,
+    service: &'a str,
+    fixture: &'a Fixture,
+}
+
+impl Stopped<'_> {
+    async fn create_and_scale_out(&self) {
+        let Self { cluster, service, fixture } = self;
+        cluster.stop(service).await;
+        fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
+        cluster.up().await;
+        fixture.wait_for_ready_pods("llm", 3).await;
+        cluster.stop(service).await;
+        fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
+        cluster.up().await;
+        fixture.wait_for_ready_pods("llm", 9).await;
+        fixture.wait_for_domains(&["llm-0", "llm-1", "llm-2"]).await;
+    }
+
+    async fn delete_a_domain_and_scale_in(&self) {
+        let Self { cluster, service, fixture } = self;
+        let uid = fixture.wait_for_domain("llm-0", |_| true).await.uid();
+        cluster.stop(service).await;
+        fixture.delete_domain("llm-0").await;
+        fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
+        cluster.up().await;
+        self.the_deleted_domain_stays_while_it_is_used(uid.as_deref()).await;
+        // Without cliques, the replica gets another domain.
+        fixture.ns.scale::<PodCliqueSet>("llm", 0).await;
+        fixture.wait_for_domains(&[]).await;
+        fixture.scale_set("llm", 1).await;
+        fixture.wait_for_domain("llm-0", |domain| !is_terminating(domain) && domain.uid() != uid).await;
+    }
+
+    /// The domain of the removed replica is deleted.
+    async fn the_deleted_domain_stays_while_it_is_used(&self, uid: Option<&str>) {
+        let fixture = self.fixture;
+        let domains = fixture.wait_for_domains(&["llm-0", "llm-1"]).await;
+        let [first, second] = &domains[..] else { unreachable!("two domains") };
+        assert!(first.metadata.uid.as_deref() == uid && is_terminating(first), "{first:?}");
+        assert!(has_finalizer(first, GROVE_FINALIZER) && !is_terminating(second), "{first:?} {second:?}");
+        let text = "these domains are being deleted";
+        fixture.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
+        let state = fixture.wait_for_ready_replicas("llm", 2).await;
+        // Another pod replaces a deleted one and does not wait.
+        let without_claim = |pod: &&Pod| claim_templates(pod).is_empty() && pod.labels()[SET_REPLICA] == "0";
+        let pod = pods_of(&state, "llm").find(without_claim).expect("the pod without GPUs").name_any();
+        fixture.ns.delete_object::<Pod>(&pod).await;
+        let is_replaced = |state: &NamespaceState| !state.pods.contains_key(&pod) && state.pods.len() == 6;
+        fixture.ns.wait_for("the pod is replaced", is_replaced).await;
+    }
+
+    /// Only the removal of the finalizer waits for mnnvl-controller.
+    async fn delete_the_set(&self) {
+        let Self { cluster, service, fixture } = self;
+        fixture.create_set("foreground", 1).await;
+        cluster.stop(service).await;
+        fixture.ns.delete_object::<PodCliqueSet>("llm").await;
+        let sets = fixture.ns.api::<PodCliqueSet>();
+        sets.delete("foreground", &DeleteParams::foreground()).await.expect("the set is deleted");
+        if *service == SERVICE {
+            let is_deleted = |state: &NamespaceState| state.pods.is_empty() && state.cliques.is_empty();
+            fixture.ns.wait_for("no pods and cliques are left", is_deleted).await;
+            for domain in ["foreground-0", "llm-0"] {
+                fixture.wait_for_domain(domain, is_terminating).await;
+            }
+        }
+        cluster.up().await;
+        fixture.wait_for_domains(&[]).await;
+        fixture.ns.wait_for("nothing is left", NamespaceState::is_empty).await;
+    }
+}

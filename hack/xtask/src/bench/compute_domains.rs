@@ -1,0 +1,231 @@
+//! `bench compute-domains`: how long the services take to create the PodCliques of many sets, with and without a ComputeDomain for each
+//! replica, and which writes the domains cause.
+
+use super::object_counts::ObjectCounts;
+use super::workload::{self, NAMESPACE};
+use super::writes::{Write, WriteLog};
+use super::{exec_optimised, machine, report};
+use crate::args::{ComputeDomains, Source, UpArgs};
+use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
+use crate::suite::CONTROLLERS;
+use crate::{proc, workspace};
+use anyhow::{Context, Result, bail, ensure};
+use futures::future::try_join_all;
+use grove_api_types::compute_domain::ComputeDomain;
+use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_dev_harness::compute_domain_channels;
+use grove_dev_harness::kubeconfig::client_config;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+const CONFIGURATION: &str = "hack/xtask/src/bench/compute_domains.yaml";
+const CRD: &str = "e2e/crds/compute-domain.yaml";
+/// A node has eight GPUs, and in this benchmark as many channels, so that the nodes never limit the pods.
+const PER_NODE: u32 = 8;
+/// The domains do not delay the creation of the PodCliques by more than this factor.
+const MAX_RATIO: f64 = 1.25;
+/// A round ends when no write was logged for this long.
+const QUIET_PERIOD: Duration = Duration::from_secs(5);
+/// After the last round, the services write nothing for this long.
+const STEADY_PERIOD: Duration = Duration::from_mins(1);
+
+/// The times and writes of one round.
+struct Measurement {
+    with_domains: bool,
+    cliques_seconds: f64,
+    ready_seconds: f64,
+    domain_writes: BTreeMap<String, u32>,
+}
+
+/// Measures, writes the report, and fails if a threshold is not met.
+pub(crate) async fn run(source: &Source, args: &ComputeDomains) -> Result<()> {
+    if source.kubeconfig.is_some() {
+        bail!("the benchmark reads the audit log of a dev cluster; omit --kubeconfig");
+    }
+    if cfg!(debug_assertions) {
+        return Err(exec_optimised()?);
+    }
+    let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
+    let up = UpArgs {
+        dir: Some(dir),
+        nodes: Some((args.sets * args.replicas).div_ceil(PER_NODE) + 1),
+        config: Some(workspace::root().join(CONFIGURATION)),
+        crds: vec![workspace::root().join(CRD)],
+        ..UpArgs::default()
+    };
+    with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
+        let bench = Bench::prepare(cluster, args).await?;
+        let measuring = async {
+            let mut measurements = Vec::new();
+            // The first pair is not reported: it warms up the API server.
+            for round in 0..=args.repeat {
+                for with_domains in if round % 2 == 1 { [true, false] } else { [false, true] } {
+                    println!("round {round}, {}: load {:.1}", name(with_domains), proc::load());
+                    let is_last = round == args.repeat && with_domains;
+                    let measurement = bench.round(with_domains, is_last).await?;
+                    measurements.extend((round > 0).then_some(measurement));
+                }
+            }
+            Ok(measurements)
+        };
+        let measurements = cluster.while_alive(measuring).await?;
+        let text = text(args, &measurements, &machine::describe(cluster).await?);
+        println!("{text}");
+        report::update_page(&report::folder(args.out.as_ref())?, "compute-domains", &text)?;
+        check_thresholds(args, &measurements)
+    })
+    .await
+}
+
+fn name(with_domains: bool) -> &'static str {
+    if with_domains { "with domains" } else { "without domains" }
+}
+
+struct Bench<'a> {
+    cluster: &'a DevCluster,
+    args: &'a ComputeDomains,
+    counts: ObjectCounts,
+    sets: Api<PodCliqueSet>,
+    domains: Api<ComputeDomain>,
+}
+
+impl<'a> Bench<'a> {
+    /// The templates exist from the beginning, so that the pods of both variants become Ready, and only Grove's part is measured.
+    async fn prepare(cluster: &'a DevCluster, args: &'a ComputeDomains) -> Result<Self> {
+        let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
+        config.default_retry = false;
+        let client = Client::try_from(config)?;
+        workload::create_namespace(&cluster.kubectl).await?;
+        compute_domain_channels::install(&client, PER_NODE.try_into()?).await?;
+        for (set, replica) in (0..args.sets).flat_map(|set| (0..args.replicas).map(move |replica| (set, replica))) {
+            let name = format!("s{set}-{replica}");
+            compute_domain_channels::create_claim_template(&client, NAMESPACE, &name, None).await?;
+        }
+        let counts = ObjectCounts::start(&client, false).await;
+        let (sets, domains) = (Api::namespaced(client.clone(), NAMESPACE), Api::namespaced(client, NAMESPACE));
+        Ok(Self { cluster, args, counts, sets, domains })
+    }
+
+    /// Creates the sets, waits until they are settled, and deletes them.
+    async fn round(&self, with_domains: bool, is_last: bool) -> Result<Measurement> {
+        let replicas = self.args.sets * self.args.replicas;
+        self.counts.wait_until_empty().await?;
+        self.wait_until_no_domain().await?;
+        self.counts.take_timeline();
+        let mut log = WriteLog::start(&self.cluster.dir)?;
+        let started = Instant::now();
+        let requests = (0..self.args.sets).map(|index| async move {
+            let set = self.set(index, with_domains)?;
+            self.sets.create(&PostParams::default(), &set).await.context("cannot create a set")
+        });
+        try_join_all(requests).await?;
+        let created = self.counts.wait_for("all PodCliques exist", |counts| counts.cliques == replicas).await?;
+        let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == replicas).await?;
+        let is_available = |counts: &super::object_counts::Counts| counts.sets_available == self.args.sets;
+        self.counts.wait_for("all sets are Available", is_available).await?;
+        wait_until_quiet(&mut log, QUIET_PERIOD).await?;
+        let domain_writes = domain_writes(&log);
+        if is_last {
+            self.writes_end().await?;
+        }
+        self.sets.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
+        let seconds = |at: Instant| at.duration_since(started).as_secs_f64();
+        let (cliques_seconds, ready_seconds) = (seconds(created), seconds(ready));
+        Ok(Measurement { with_domains, cliques_seconds, ready_seconds, domain_writes })
+    }
+
+    fn set(&self, index: u32, with_domains: bool) -> Result<PodCliqueSet> {
+        let container = json!({ "name": "main", "image": "registry.example/pause:1",
+            "resources": { "limits": { "nvidia.com/gpu": 1 } } });
+        let clique = json!({ "name": "w", "spec": { "roleName": "w", "replicas": 1, "podSpec": { "containers": [container] } } });
+        let mnnvl = if with_domains { "enabled" } else { "disabled" };
+        let set = json!({
+            "metadata": { "name": format!("s{index}"), "annotations": { "grove.io/auto-mnnvl": mnnvl } },
+            "spec": { "replicas": self.args.replicas, "template": { "cliques": [clique] } },
+        });
+        serde_json::from_value(set).context("the set of the benchmark is not valid")
+    }
+
+    async fn wait_until_no_domain(&self) -> Result<()> {
+        while !self.domains.list_metadata(&ListParams::default()).await?.items.is_empty() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// Fails if a service writes in the steady period.
+    async fn writes_end(&self) -> Result<()> {
+        let mut log = WriteLog::start(&self.cluster.dir)?;
+        sleep(STEADY_PERIOD).await;
+        log.read_new()?;
+        let of_services = |write: &&Write| CONTROLLERS.contains(&write.account.as_str());
+        let writes: Vec<_> = log.writes().counts.keys().filter(of_services).collect();
+        ensure!(writes.is_empty(), "writes of settled sets in a minute: {writes:?}");
+        println!("no service wrote for a minute");
+        Ok(())
+    }
+}
+
+async fn wait_until_quiet(log: &mut WriteLog, quiet: Duration) -> Result<()> {
+    loop {
+        sleep(quiet).await;
+        if !log.read_new()? {
+            return Ok(());
+        }
+    }
+}
+
+/// The writes of ComputeDomains: account, verb and resource, with their number.
+fn domain_writes(log: &WriteLog) -> BTreeMap<String, u32> {
+    let counts = log.writes().counts.iter().filter(|(write, _)| write.resource.starts_with("computedomains"));
+    counts.map(|(write, count)| (format!("{} {} {}", write.account, write.verb, write.resource), *count)).collect()
+}
+
+fn text(args: &ComputeDomains, measurements: &[Measurement], conditions: &[String]) -> String {
+    let mut text = String::new();
+    for condition in conditions {
+        _ = writeln!(text, "- {condition}");
+    }
+    let (sets, replicas) = (args.sets, args.replicas);
+    _ = writeln!(text, "- {sets} sets with {replicas} replicas of one PodClique of one pod\n");
+    text += "| | PodCliques created after s | pods Ready after s | writes of ComputeDomains |\n|---|---:|---:|---|\n";
+    for Measurement { with_domains, cliques_seconds, ready_seconds, domain_writes } in measurements {
+        let writes: Vec<_> = domain_writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
+        let (name, writes) = (name(*with_domains), writes.join(", "));
+        _ = writeln!(text, "| {name} | {cliques_seconds:.2} | {ready_seconds:.2} | {writes} |");
+    }
+    let ratio = ratio(measurements);
+    _ = writeln!(
+        text,
+        "\nMedian ratio of the times until all PodCliques are created: {ratio:.2} (at most {MAX_RATIO})."
+    );
+    text += "In the last round, the services wrote nothing for one minute after all sets were settled.\n";
+    text
+}
+
+/// The median of the rounds with domains, divided by the median of those without.
+fn ratio(measurements: &[Measurement]) -> f64 {
+    let median = |with_domains: bool| {
+        let of_variant = measurements.iter().filter(|measurement| measurement.with_domains == with_domains);
+        let mut seconds: Vec<_> = of_variant.map(|measurement| measurement.cliques_seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    median(true) / median(false)
+}
+
+fn check_thresholds(args: &ComputeDomains, measurements: &[Measurement]) -> Result<()> {
+    let ratio = ratio(measurements);
+    ensure!(ratio <= MAX_RATIO, "the ratio {ratio:.2} is above {MAX_RATIO}");
+    let creates = ("mnnvl-controller create computedomains".to_owned(), args.sets * args.replicas);
+    for Measurement { with_domains, domain_writes, .. } in measurements {
+        let expected: BTreeMap<_, _> = with_domains.then(|| creates.clone()).into_iter().collect();
+        ensure!(*domain_writes == expected, "the writes of ComputeDomains are {domain_writes:?}, not {expected:?}");
+    }
+    Ok(())
+}
