@@ -131,7 +131,7 @@ fn each_replica_gets_its_domain_with_the_finalizer_in_the_create() {
           namespace: prod
           ownerReferences:
           - apiVersion: grove.io/v1alpha1
-            blockOwnerDeletion: true
+            blockOwnerDeletion: false
             controller: true
             kind: PodCliqueSet
             name: llm

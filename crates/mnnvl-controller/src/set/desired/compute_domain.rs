@@ -14,7 +14,7 @@ use grove_api_types::{events, finalizers};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::{Adopt, EventNotes, Step, Target};
 use grove_runtime::rbac::{PolicyRule, Verb};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
 use kube::core::ApiResource;
 use serde_json::json;
@@ -98,6 +98,13 @@ fn spec(required: &RequiredDomain<'_>) -> ComputeDomainSpec {
     ComputeDomainSpec { num_nodes: 0, channel: ComputeDomainChannel { resource_claim_template } }
 }
 
+/// The reference to the set. It does not block the foreground deletion of the set, which would otherwise wait for mnnvl-controller to remove
+/// the finalizer.
+fn owner_references(set: &PodCliqueSet) -> Vec<OwnerReference> {
+    let not_blocking = |reference| OwnerReference { block_owner_deletion: Some(false), ..reference };
+    controller_owner_reference(set).into_iter().map(not_blocking).collect()
+}
+
 /// The desired domain. Its finalizer is in the create request, so no domain exists without it.
 fn compute_domain(set: &PodCliqueSet, required: &RequiredDomain<'_>) -> ComputeDomain {
     let RequiredDomain { name, replica, group } = required;
@@ -114,7 +121,7 @@ fn compute_domain(set: &PodCliqueSet, required: &RequiredDomain<'_>) -> ComputeD
         namespace: set.namespace(),
         labels: Some(labels),
         finalizers: Some(vec![finalizers::COMPUTE_DOMAIN.to_owned()]),
-        owner_references: Some(controller_owner_reference(set)),
+        owner_references: Some(owner_references(set)),
         ..ObjectMeta::default()
     };
     ComputeDomain { metadata, spec: spec(required) }

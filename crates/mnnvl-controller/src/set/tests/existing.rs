@@ -39,10 +39,10 @@ fn edited_labels_owners_and_finalizers_are_restored() {
     check(
         &observed,
         &expect![[r#"
-        compute-domains: patch ComputeDomain llm-0 {"metadata":{"labels":{"app.kubernetes.io/part-of":"llm","grove.io/podcliqueset-replica-index":"0"},"resourceVersion":"7"}}
-        compute-domains: patch ComputeDomain llm-1 {"metadata":{"finalizers":["other","grove.io/computedomain-finalizer"],"resourceVersion":"7"}}
-        compute-domains: patch ComputeDomain llm-2 {"metadata":{"ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}],"resourceVersion":"7"}}
-    "#]],
+            compute-domains: patch ComputeDomain llm-0 {"metadata":{"labels":{"app.kubernetes.io/part-of":"llm","grove.io/podcliqueset-replica-index":"0"},"resourceVersion":"7"}}
+            compute-domains: patch ComputeDomain llm-1 {"metadata":{"finalizers":["other","grove.io/computedomain-finalizer"],"resourceVersion":"7"}}
+            compute-domains: patch ComputeDomain llm-2 {"metadata":{"ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":false,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}],"resourceVersion":"7"}}
+        "#]],
     );
 }
 

@@ -121,8 +121,7 @@ impl Stopped<'_> {
         let sets = fixture.ns.api::<PodCliqueSet>();
         sets.delete("foreground", &DeleteParams::foreground()).await.expect("the set is deleted");
         if *service == SERVICE {
-            let is_deleted = |state: &NamespaceState| state.pods.is_empty() && state.cliques.is_empty();
-            fixture.ns.wait_for("no pods and cliques are left", is_deleted).await;
+            fixture.ns.wait_for("only the domains are left", NamespaceState::is_empty).await;
             for domain in ["foreground-0", "llm-0"] {
                 fixture.wait_for_domain(domain, is_terminating).await;
             }
