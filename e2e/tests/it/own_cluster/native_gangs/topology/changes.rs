@@ -44,13 +44,15 @@ fn slow_set() -> Value {
     constrained_set(Some(constraint("required", "rack")), &cliques)
 }
 
-/// Deletes both cliques of the gang. pcs-controller would create the first one again before the second one is deleted.
+/// Deletes both cliques of the gang. pcs-controller would create the first one again before it receives the event of the second deletion, so it
+/// does not run meanwhile.
 async fn delete_cliques(cluster: &TestCluster, case: &Case) {
-    cluster.suspend("pcs-controller").await;
+    cluster.stop("pcs-controller").await;
     for clique in ["llm-0-a", "llm-0-b"] {
         case.ns.delete_object::<PodClique>(clique).await;
     }
-    cluster.resume("pcs-controller").await;
+    case.ns.wait_for("the cliques are deleted", |state| state.cliques.is_empty()).await;
+    cluster.up().await;
 }
 
 /// Five pods that need a node each do not fit into a rack, and fit into a block.
