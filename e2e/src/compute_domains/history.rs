@@ -173,6 +173,8 @@ where
 #[derive(Default)]
 struct State {
     sets: BTreeMap<String, PodCliqueSet>,
+    /// The last state of each set, also of a deleted one: garbage collection deletes its cliques later, and they may create pods until then.
+    latest_sets: BTreeMap<String, PodCliqueSet>,
     domains: BTreeMap<String, ComputeDomain>,
     pods: BTreeMap<String, Pod>,
 }
@@ -182,6 +184,7 @@ impl State {
     fn apply(&mut self, Change { version: _, is_deleted, object }: Change) -> bool {
         match object {
             Object::Set(set) => {
+                self.latest_sets.insert(set.name_any(), (*set).clone());
                 replace(&mut self.sets, *set, is_deleted);
                 false
             }
@@ -200,7 +203,7 @@ impl State {
                 let template = claim_template(&pod).filter(|_| is_new);
                 let has_claim = template.is_some();
                 if let Some(template) = template {
-                    let set = pod.labels().get(PART_OF).and_then(|set| self.sets.get(set));
+                    let set = pod.labels().get(PART_OF).and_then(|set| self.latest_sets.get(set));
                     let domain = self.domains.get(&template);
                     let is_of_set = set.zip(domain).is_some_and(|(set, domain)| is_controlled_by(domain, set));
                     assert!(is_of_set, "{} has the claim of {template}, which is {domain:?}", pod.name_any());

@@ -17,7 +17,6 @@ pub(super) async fn a_set_gets_its_domains_and_scales(cluster: &TestCluster) {
     fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomains llm-0, llm-1, llm-2 created").await;
     scale_in(&fixture).await;
     fixture.scale_set("llm", 1).await;
-    fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomain llm-0 created").await;
     fixture.delete_last_set("llm").await;
 }
 
@@ -113,6 +112,7 @@ async fn a_foreign_object_blocks_its_replica(fixture: &Fixture) {
     assert!(pods_of(&state, "llm").all(|pod| pod.labels()[SET_REPLICA] == "1"), "{state}");
     fixture.wait_for_condition("llm", "ComputeDomainsCreated", "NameConflict", "ComputeDomain llm-0 exists").await;
     fixture.wait_for_event("llm", "ComputeDomainFailed", "ComputeDomain llm-0 exists").await;
+    fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomain llm-1 created").await;
     let domain = fixture.domains.get("llm-0").await.expect("the foreign domain");
     assert!(domain.owner_references().is_empty() && domain.claim_template() == "mine", "{domain:?}");
 }
