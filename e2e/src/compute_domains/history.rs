@@ -81,7 +81,7 @@ impl DomainHistory {
     /// with the claim of a domain.
     ///
     /// # Panics
-    /// If a pod had the claim of a domain that did not exist or that its set did not control, or Grove's finalizer was removed from a domain
+    /// If a pod of a live set got the claim of a domain that did not exist or that the set did not control, or Grove's finalizer was removed from a domain
     /// whose replica was desired and had a live pod.
     pub async fn check(&self) -> usize {
         let changes = poll_until(async || {
@@ -173,8 +173,10 @@ where
 #[derive(Default)]
 struct State {
     sets: BTreeMap<String, PodCliqueSet>,
-    /// The last state of each set, also of a deleted one: garbage collection deletes its cliques later, and they may create pods until then.
+    /// The last states, also of deleted objects: garbage collection deletes the cliques of a deleted set later, and pods of them may be created
+    /// until then.
     latest_sets: BTreeMap<String, PodCliqueSet>,
+    latest_domains: BTreeMap<String, ComputeDomain>,
     domains: BTreeMap<String, ComputeDomain>,
     pods: BTreeMap<String, Pod>,
 }
@@ -195,6 +197,7 @@ impl State {
                     let user = self.live_pod_of(before);
                     assert!(user.is_none(), "{} lost its finalizer while {user:?} used it", before.name_any());
                 }
+                self.latest_domains.insert(domain.name_any(), (*domain).clone());
                 replace(&mut self.domains, *domain, is_deleted);
                 false
             }
@@ -203,8 +206,10 @@ impl State {
                 let template = claim_template(&pod).filter(|_| is_new);
                 let has_claim = template.is_some();
                 if let Some(template) = template {
-                    let set = pod.labels().get(PART_OF).and_then(|set| self.latest_sets.get(set));
-                    let domain = self.domains.get(&template);
+                    let name = pod.labels().get(PART_OF).cloned().unwrap_or_default();
+                    let is_active = self.sets.get(&name).is_some_and(|set| !is_terminating(set));
+                    let domains = if is_active { &self.domains } else { &self.latest_domains };
+                    let (set, domain) = (self.latest_sets.get(&name), domains.get(&template));
                     let is_of_set = set.zip(domain).is_some_and(|(set, domain)| is_controlled_by(domain, set));
                     assert!(is_of_set, "{} has the claim of {template}, which is {domain:?}", pod.name_any());
                 }

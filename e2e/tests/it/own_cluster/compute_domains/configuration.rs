@@ -14,7 +14,9 @@ pub(super) async fn an_unserved_kind_is_awaited(cluster: &TestCluster) {
     assert!(state.cliques.is_empty() && state.groups.is_empty(), "{state}");
     kubectl_on(cluster, &["apply", "-f", CRD_FILE], "").await.expect("the CRD is installed");
     fixture.wait_for_ready_replicas("unserved", 1).await;
-    fixture.delete_last_set("unserved").await;
+    fixture.ns.delete_object::<PodCliqueSet>("unserved").await;
+    // The watch of the history missed the first events of the domain, because it started again after the CRD was installed.
+    fixture.wait_for_domains(&[]).await;
 }
 
 /// With the feature disabled, sets with the annotation are reconciled as before, and new sets get no annotation. Enabled again, the feature
