@@ -1,9 +1,10 @@
 //! The CRDs: small enough for a plain `kubectl apply`, with schemas that an API server accepts.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
+use grove_api_types::configuration::TopologyDomain;
 use grove_api_types::crds::crds;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The limit of the architecture, less than the 256 KiB that the annotation of `kubectl apply` can contain.
 const LIMIT: usize = 200_000;
@@ -113,5 +114,81 @@ fn the_pod_spec_has_the_fields_of_the_newest_kubernetes() {
     let text = serde_json::to_string(&crds()[1]).expect("a CRD can be serialized");
     for field in ["schedulingGroup", "hostnameOverride", "resourceClaims", "nvidia", "terminationGracePeriodSeconds"] {
         assert_eq!(text.contains(&format!("\"{field}\"")), field != "nvidia", "{field}");
+    }
+}
+
+/// The schema of `spec` of a `ClusterTopology`.
+fn cluster_topology_spec() -> Value {
+    let found = all_schemas().into_iter().find(|(path, _)| path == "ClusterTopology.spec");
+    found.expect("the schema of the spec").1
+}
+
+/// `kubectl explain clustertopologies.spec.levels.domain` shows the description.
+#[test]
+fn the_schema_of_a_domain_describes_each_of_the_seven() {
+    let spec = cluster_topology_spec();
+    let domain = &spec["properties"]["levels"]["items"]["properties"]["domain"];
+    let domains: Vec<&str> = TopologyDomain::ALL.iter().map(|(name, _)| *name).collect();
+    assert_eq!(domain["enum"], json!(domains));
+    let description = domain["description"].as_str().expect("a description");
+    let sentences: Vec<(&str, &str)> =
+        description.lines().filter_map(|line| line.trim_start_matches("- ").split_once(": ")).collect();
+    let expected = [
+        ("region", "Network local to a CSP region"),
+        ("zone", "Network local to a CSP availability-zone within a region"),
+        ("datacenter", "Network local to a data-center within a CSP availability-zone"),
+        ("block", "Network local to a switching block unit within a data-center"),
+        ("rack", "First-level network grouping of compute hosts (includes NVLink domains as logical racks)"),
+        ("host", "Individual compute host"),
+        ("numa", "NUMA node (processor and memory locality domain) within a compute host"),
+    ];
+    assert_eq!(sentences, expected);
+}
+
+#[test]
+fn cluster_topologies_are_cluster_scoped_and_their_levels_have_a_domain_and_a_key() {
+    let crds = crds();
+    let crd = crds.iter().find(|crd| crd.spec.names.kind == "ClusterTopology").expect("the CRD");
+    assert_eq!(crd.spec.scope, "Cluster");
+    let levels = &cluster_topology_spec()["properties"]["levels"];
+    assert_eq!((&levels["minItems"], &levels["items"]["required"]), (&json!(1), &json!(["domain", "key"])));
+    assert_eq!(levels["items"]["properties"]["key"]["minLength"], 1);
+}
+
+/// The design of topology-aware scheduling removes these fields.
+#[test]
+fn no_crd_has_the_fields_that_topology_constraints_replace() {
+    for field in ["replicaSpreadConstraints", "spreadConstraints", "schedulingPolicyConfig", "networkPackGroupConfigs"]
+    {
+        let suffix = format!(".{field}");
+        let paths: Vec<String> =
+            all_schemas().into_iter().map(|(path, _)| path).filter(|path| path.ends_with(&suffix)).collect();
+        assert_eq!(paths, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn topology_constraints_are_optional_at_each_level() {
+    let optional = |path: &str, field: &str| {
+        let found = all_schemas().into_iter().find(|(other, _)| other == path);
+        let schema = found.unwrap_or_else(|| panic!("no schema {path}")).1;
+        let is_required =
+            schema["required"].as_array().is_some_and(|required| required.iter().any(|name| name == field));
+        schema["properties"][field].is_object() && !is_required
+    };
+    for (path, field) in [
+        ("PodCliqueSet.spec.template", "clusterTopologyName"),
+        ("PodCliqueSet.spec.template", "topologyConstraint"),
+        ("PodCliqueSet.spec.template.podCliqueScalingGroups[]", "topologyConstraint"),
+        ("PodCliqueSet.spec.template.cliques[]", "topologyConstraint"),
+        ("PodGang.spec", "topologyConstraint"),
+        ("PodGang.spec", "topologyConstraintGroupConfigs"),
+        ("PodGang.spec.topologyConstraintGroupConfigs[]", "topologyConstraint"),
+        ("PodGang.spec.podgroups[]", "topologyConstraint"),
+        ("PodGang.spec.topologyConstraint", "packConstraint"),
+        ("PodGang.spec.topologyConstraint.packConstraint", "required"),
+        ("PodGang.spec.topologyConstraint.packConstraint", "preferred"),
+    ] {
+        assert!(optional(path, field), "{path}.{field}");
     }
 }

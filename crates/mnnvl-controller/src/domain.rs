@@ -44,16 +44,16 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<DomainContext>) {
 fn triggers(ctx: &DomainContext) -> ControllerBuilder<ComputeDomain> {
     let MnnvlCaches { sets, domains, cliques, pods, .. } = &ctx.caches;
     let of_sets = {
-        let caches = ctx.caches.clone();
-        sets.subscribe().flat_map(move |delta| stream::iter(domains_of_set(&caches, &delta)))
+        let domains = domains.clone();
+        sets.subscribe().flat_map(move |delta| stream::iter(domains_of_set(&domains, &delta)))
     };
     let of_cliques = {
-        let caches = ctx.caches.clone();
-        cliques.subscribe().flat_map(move |delta| stream::iter(domains_of_clique(&caches, &delta)))
+        let (sets, domains) = (sets.clone(), domains.clone());
+        cliques.subscribe().flat_map(move |delta| stream::iter(domains_of_clique(&sets, &domains, &delta)))
     };
     let of_pods = {
-        let caches = ctx.caches.clone();
-        pods.subscribe().flat_map(move |delta| stream::iter(domains_of_pod(&caches, &delta)))
+        let (sets, domains) = (sets.clone(), domains.clone());
+        pods.subscribe().flat_map(move |delta| stream::iter(domains_of_pod(&sets, &domains, &delta)))
     };
     ControllerBuilder::new(CONTROLLER, domains.clone(), domains.subscribe())
         .watches(of_sets)

@@ -69,8 +69,8 @@ impl SlimPod {
     }
 }
 
-/// Whether a set or a scaling group controls the object. The garbage collector deletes an object whose owner does not exist, and
-/// pcs-controller deletes a clique that its owner does not need.
+/// Whether a set or a scaling group controls the object. If the owner does not exist, the garbage collector deletes the
+/// object. If the owner does not need a clique, pcs-controller deletes the clique.
 pub(crate) fn is_controlled_by_set_or_group(metadata: &ObjectMeta) -> bool {
     controller_of(metadata)
         .is_some_and(|owner| is_of_kind::<PodCliqueSet>(owner) || is_of_kind::<PodCliqueScalingGroup>(owner))

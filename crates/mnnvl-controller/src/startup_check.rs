@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// A runtime whose API server serves these kinds of the group, or answers with an error.
+    /// A runtime. Its API server serves these kinds of the group, or answers with an error.
     fn runtime(enabled: bool, answer: Result<&'static [&'static str], u16>) -> Runtime {
         let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
             assert_eq!(request.path, "/apis/resource.nvidia.com/v1beta1");

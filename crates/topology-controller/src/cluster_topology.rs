@@ -51,8 +51,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// What triggers a reconcile of a topology, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the topology itself;
 /// - a set that begins or ceases to refer to it, or uses other domains, for a status update;
-/// - a clique of such a set whose first pod was scheduled, or that has no scheduled pods any more, for a status update;
-/// - a node that was created or deleted, or whose labels have other keys, for a status update of all topologies;
+/// - a clique of such a set: its first pod was scheduled, or it has no scheduled pods any more, for a status update;
+/// - a node: it was created or deleted, or its labels have other keys, for a status update of all topologies;
 /// - a change or a deletion of its topology object of a scheduler, or of the object that has the name of it.
 ///
 /// A status update also executes the plan: the end of a reference may end the deletion of a topology, or allow the configured levels of the

@@ -55,3 +55,40 @@ impl<'de> Deserialize<'de> for SlimSet {
         Ok(Self { metadata, topology, domains })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The topology that a set with this label, name and constraint of a clique refers to, if the default is `default`.
+    fn topology(label: Option<&str>, name: Option<&str>, constraint: &Value) -> Option<String> {
+        let labels = label.map(|label| json!({ "grove.io/topology-name": label }));
+        let clique = json!({ "name": "a", "topologyConstraint": constraint,
+            "spec": { "podSpec": { "containers": [{ "name": "c" }] } } });
+        let template = json!({ "clusterTopologyName": name, "cliques": [clique] });
+        let set = json!({ "metadata": { "name": "s", "namespace": "prod", "labels": labels },
+            "spec": { "template": template } });
+        let set: SlimSet = serde_json::from_value(set).expect("a set");
+        let names = ["named", "labelled", "default"];
+        let mut referred = names.into_iter().filter(|name| set.refers_to(name, "default"));
+        let first = referred.next().map(str::to_owned);
+        assert_eq!(referred.next(), None, "a set refers to one topology");
+        first
+    }
+
+    #[test]
+    fn a_set_refers_to_the_topology_of_its_spec_or_of_its_label_or_to_the_default() {
+        let rack = json!({ "packDomain": "rack" });
+        for (label, name, constraint, expected) in [
+            (Some("labelled"), Some("named"), &rack, Some("named")),
+            (Some("labelled"), None, &rack, Some("labelled")),
+            (None, Some("named"), &rack, Some("named")),
+            (None, None, &rack, Some("default")),
+            (Some("labelled"), Some("named"), &Value::Null, None),
+        ] {
+            assert_eq!(topology(label, name, constraint).as_deref(), expected, "{label:?} {name:?} {constraint}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod layout {
     mod permissions;
     mod probes;
     mod purity;
+    mod requirements;
     mod schedulers;
     mod sizes;
     mod source;

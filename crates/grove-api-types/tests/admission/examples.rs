@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use grove_api_types::admission::{default_pod_clique_set, validate_create};
-use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_api_types::admission::{default_pod_clique_set, validate_cluster_topology_create, validate_create};
+use grove_api_types::configuration::TopologyDomain;
+use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use grove_test_support::rows::RowFacts;
 use serde_json::{Value, json};
 
-use crate::facts::set_facts;
+use crate::facts::{set_facts, topology_facts};
 
 /// The sets in the files of a folder.
 fn sets(folder: &Path) -> Vec<(String, Value)> {
@@ -63,4 +64,15 @@ fn example_sets_are_valid_and_keep_their_fields() {
         seen += 1;
     }
     assert!(seen > 6, "{seen}");
+}
+
+#[test]
+fn the_example_of_a_topology_is_valid_and_has_each_domain() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/cluster-topology.yaml");
+    let text = fs::read_to_string(path).expect("the example");
+    let topology: ClusterTopology = serde_saphyr::from_str(&text).expect("a topology");
+    let domains: Vec<&str> = topology.spec.levels.iter().map(|level| level.domain.as_str()).collect();
+    assert_eq!(domains, TopologyDomain::ALL.map(|(name, _)| name));
+    let result = validate_cluster_topology_create(&topology, &topology_facts(&RowFacts::default()));
+    assert!(result.is_accepted(), "{:?}", result.message());
 }

@@ -1,11 +1,11 @@
-//! Rows show each requirement that the sources state for admission, or the table contains the reason why none does.
+//! Rows, tests or pages show each requirement of the sources, or the table contains the decision that explains why none does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_test_support::rows::{managed, patches, rows};
 use serde::Deserialize;
 
-/// A requirement of a source, and the titles of the rows that show it.
+/// A requirement of a source, and what shows it.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Requirement {
@@ -16,9 +16,12 @@ struct Requirement {
     allowed: Vec<String>,
     patched: Vec<String>,
     not_patched: Vec<String>,
-    /// Names of tests of a service; the layout tests check that they exist.
+    /// Names of tests; the layout tests check that they exist.
     tests: Vec<String>,
-    reason: Option<String>,
+    /// Paths in `docs/`; the layout tests check that they exist.
+    pages: Vec<String>,
+    /// Why Grove does something else, or why nothing shows the requirement.
+    decision: Option<String>,
 }
 
 impl Requirement {
@@ -43,8 +46,11 @@ const NUMBERED: [(char, usize); 4] = [('D', 8), ('V', 39), ('T', 8), ('U', 10)];
 /// The sources without numbered rules. The designs are the last four.
 const UNNUMBERED: [&str; 7] = ["wire 6.3", "wire 6.4", "wire 6.5", "MNNVL", "TAS", "GREP-369", "GREP-390"];
 
+/// The table of sources, in three files.
 fn requirements() -> Vec<Requirement> {
-    serde_saphyr::from_str(include_str!("sources.yaml")).expect("the table")
+    let files =
+        [include_str!("sources.yaml"), include_str!("sources-mnnvl.yaml"), include_str!("sources-topology.yaml")];
+    files.iter().flat_map(|file| serde_saphyr::from_str::<Vec<Requirement>>(file).expect("a table")).collect()
 }
 
 fn denied_or_allowed(is_denied: bool) -> &'static str {
@@ -72,29 +78,53 @@ fn cites(citation: &str, source: &str) -> bool {
     citation.split([';', ',']).any(|cited| cited.trim() == source)
 }
 
-#[test]
-fn each_requirement_has_rows_that_cite_its_source() {
-    let citations = citations();
+/// The errors of the table: rows that do not exist, and requirements that nothing shows.
+fn violations(requirements: &[Requirement], citations: &BTreeMap<(&'static str, String), String>) -> Vec<String> {
     let mut wrong = vec![];
-    for requirement in requirements() {
+    for requirement in requirements {
         let title = requirement.title();
-        let mut is_cited = requirement.reason.is_some();
+        let Requirement { tests, pages, decision, source, .. } = requirement;
+        let mut is_shown = !tests.is_empty() || !pages.is_empty() || decision.is_some();
         for (result, row) in requirement.rows() {
             match citations.get(&(result, row.to_owned())) {
                 None => wrong.push(format!("{title}\n  no such row: {result} {row}")),
-                Some(citation) => is_cited |= cites(citation, &requirement.source),
+                Some(citation) => is_shown |= cites(citation, source),
             }
         }
-        if !is_cited {
-            wrong.push(format!("{title}\n  no row shows it and cites {}, and there is no reason", requirement.source));
+        if !is_shown {
+            wrong.push(format!("{title}\n  no row that cites {source} shows it, and no test, page or decision"));
         }
     }
+    wrong
+}
+
+#[test]
+fn rows_tests_pages_or_decisions_show_each_requirement() {
+    let wrong = violations(&requirements(), &citations());
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
+fn a_requirement_that_nothing_shows_is_found() {
+    let citations = BTreeMap::from([(("denied", "rule: case".to_owned()), "TAS; V1".to_owned())]);
+    let found = |row: &str| {
+        let requirement = serde_saphyr::from_str(&format!("{{requirement: R, {row}}}")).expect("a requirement");
+        violations(&[requirement], &citations)
+    };
+    for shown in ["denied: ['rule: case']", "tests: [t]", "pages: [p.md]", "decision: d"] {
+        assert_eq!(found(&format!("source: TAS, {shown}")), Vec::<String>::new(), "{shown}");
+    }
+    let nothing =
+        |source: &str| format!("{source}: R\n  no row that cites {source} shows it, and no test, page or decision");
+    assert_eq!(found("source: TAS"), [nothing("TAS")]);
+    assert_eq!(found("source: TAS, tests: []"), [nothing("TAS")]);
+    assert_eq!(found("source: MNNVL, denied: ['rule: case']"), [nothing("MNNVL")]);
+    assert_eq!(found("source: TAS, tests: [t], allowed: [other]"), ["TAS: R\n  no such row: allowed other"]);
+}
+
+#[test]
 fn a_requirement_that_denies_requests_also_allows_some() {
-    for requirement in requirements().iter().filter(|requirement| requirement.reason.is_none()) {
+    for requirement in requirements().iter().filter(|requirement| requirement.decision.is_none()) {
         let allows_some = requirement.denied.is_empty() || !requirement.allowed.is_empty();
         assert!(allows_some, "{}: does the rule deny all requests?", requirement.title());
     }
@@ -118,5 +148,8 @@ fn the_table_has_each_row_that_cites_a_design() {
     let designs = &UNNUMBERED[3..];
     let citing = citations.iter().filter(|(_, citation)| designs.iter().any(|design| cites(citation, design)));
     let missing: Vec<_> = citing.filter(|((result, row), _)| !listed.contains(&(result, row.as_str()))).collect();
-    assert!(missing.is_empty(), "these rows cite a design; add them to a requirement in sources.yaml: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "these rows cite a design; add them to a requirement in the table of sources: {missing:?}"
+    );
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 mod deletes;
 mod leading;
+mod logs;
 mod stages;
 mod terminating_namespaces;
 

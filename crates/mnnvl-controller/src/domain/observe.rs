@@ -5,37 +5,38 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{labels, mnnvl};
+use grove_runtime::caches::Cache;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::observed::{Observed, Owner, Replica, SetReference};
 use crate::context::DomainContext;
-use crate::informers::MnnvlCaches;
 use crate::lost_owner;
-use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, replica_key};
+use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, SlimClique, SlimPod, replica_key};
 
 /// The snapshot of `domain`.
 pub(super) fn observe(ctx: &DomainContext, domain: &ComputeDomain) -> Observed {
-    let owner = owner(&ctx.caches, domain);
+    let owner = owner(&ctx.caches.sets, domain);
     let namespace = domain.namespace().unwrap_or_default();
     let is_used = match &owner {
-        Owner::Active(replica) => is_used(&ctx.caches, &namespace, replica),
+        Owner::Active(replica) => is_used(&ctx.caches.cliques, &ctx.caches.pods, &namespace, replica),
         Owner::None | Owner::NotCached(_) | Owner::Terminating => false,
     };
     Observed { domain: domain.clone(), owner, is_used, is_confirmed: false }
 }
 
-fn owner(caches: &MnnvlCaches, domain: &ComputeDomain) -> Owner {
+/// The set of the domain: the one that controls it, otherwise the one to which it belongs although it lost the reference.
+pub(super) fn owner(sets: &Cache<PodCliqueSet>, domain: &ComputeDomain) -> Owner {
     let namespace = domain.namespace().unwrap_or_default();
     let Some(controller) = controller_of(&domain.metadata) else {
-        let set = domain.labels().get(labels::PART_OF).and_then(|name| caches.sets.get(&namespace, name));
+        let set = domain.labels().get(labels::PART_OF).and_then(|name| sets.get(&namespace, name));
         let set = set.filter(|set| lost_owner::belongs_to(domain, set));
         return set.map_or(Owner::None, |set| Owner::Active(replica(&set, domain)));
     };
     if !is_of_kind::<PodCliqueSet>(controller) {
         return Owner::None;
     }
-    match caches.sets.get(&namespace, &controller.name).filter(|set| set.uid().as_ref() == Some(&controller.uid)) {
+    match sets.get(&namespace, &controller.name).filter(|set| set.uid().as_ref() == Some(&controller.uid)) {
         Some(set) if is_terminating(&*set) => Owner::Terminating,
         Some(set) => Owner::Active(replica(&set, domain)),
         None => {
@@ -55,9 +56,14 @@ fn replica(set: &PodCliqueSet, domain: &ComputeDomain) -> Replica {
 }
 
 /// Whether a clique of the replica may create pods, or a pod of the replica is live. Without an index, the confirmation decides.
-fn is_used(caches: &MnnvlCaches, namespace: &str, Replica { set, index }: &Replica) -> bool {
+pub(super) fn is_used(
+    cliques: &Cache<SlimClique>,
+    pods: &Cache<SlimPod>,
+    namespace: &str,
+    Replica { set, index }: &Replica,
+) -> bool {
     let Some(index) = index else { return false };
     let key = replica_key(namespace, set, &index.to_string());
-    let has_cliques = caches.cliques.by_index(&BY_REPLICA_OF_CLIQUE, &key).iter().any(|clique| clique.is_active());
-    has_cliques || caches.pods.by_index(&BY_REPLICA_OF_POD, &key).iter().any(|pod| pod.is_live())
+    let has_cliques = cliques.by_index(&BY_REPLICA_OF_CLIQUE, &key).iter().any(|clique| clique.is_active());
+    has_cliques || pods.by_index(&BY_REPLICA_OF_POD, &key).iter().any(|pod| pod.is_live())
 }

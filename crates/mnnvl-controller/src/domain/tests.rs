@@ -8,6 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::observed::{Confirmation, Observed, Owner, Replica, SetReference};
 use super::plan;
 
+mod owners;
+mod triggers;
+
 fn active() -> Owner {
     Owner::Active(Replica { set: "llm".to_owned(), index: Some(0) })
 }

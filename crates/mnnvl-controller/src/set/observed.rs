@@ -29,7 +29,7 @@ pub(crate) struct Observed {
     pub(crate) children: ObservedChildren,
     /// The other objects that have the name of a domain of the set, and its domains that could not be decoded.
     pub(crate) name_conflicts: Vec<NameConflict>,
-    /// The domains whose creates were rejected, and that are not created before their backoff ends.
+    /// The domains that the API server rejected. They are not created before their backoff ends.
     pub(crate) backed_off: BackedOffCreates,
     /// The domains that were created and that the cache does not have yet.
     pub(crate) pending_creates: PendingCreates,

@@ -39,6 +39,7 @@ mod rejections;
 mod service;
 mod status;
 mod topology;
+mod topology_changes;
 
 const SET: &str = "
 apiVersion: grove.io/v1alpha1

@@ -77,6 +77,7 @@ mod tests {
 
     async fn read(pages: [Value; 2], name: &str) -> LiveReferences {
         let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+            assert_eq!(request.path, "/apis/grove.io/v1alpha1/podcliquesets", "the sets of all namespaces");
             let is_second = request.query.contains("continue=more");
             let token = if is_second { "" } else { "more" };
             let items = pages[usize::from(is_second)].clone();

@@ -44,7 +44,7 @@ pub(crate) struct Observed {
     pub(crate) children: ObservedChildren,
     /// The objects that have the name of a topology object and that the topology does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
-    /// The topology objects whose creates were rejected, and that are not created before their backoff ends.
+    /// The topology objects that the API server rejected. They are not created before their backoff ends.
     pub(crate) backed_off: BackedOffCreates,
     /// The topology objects that were created and that the caches do not have yet.
     pub(crate) pending_creates: PendingCreates,

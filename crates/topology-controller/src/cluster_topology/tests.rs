@@ -159,6 +159,8 @@ fn the_managed_default_is_adopted_and_restored() {
     let mut current = labelled.clone();
     current["spec"] = json!({ "levels": [{ "domain": "rack", "key": "new" }] });
     assert!(plan(&observed(MANAGED, &current), now()).is_empty());
+    let of_user = json!({ "metadata": { "name": "mine" } });
+    assert!(plan(&observed(MANAGED, &of_user), now()).is_empty(), "a topology of a user");
 }
 
 #[test]

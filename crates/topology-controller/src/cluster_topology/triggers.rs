@@ -35,7 +35,7 @@ fn of_set_delta(delta: &Delta<SlimSet>, default: &str) -> Vec<Trigger<ClusterTop
     names.iter().map(|name| Trigger::StatusOnly(ObjectRef::new(name))).collect()
 }
 
-/// The topology of the set of a clique whose first pod was scheduled, or that has no scheduled pods any more.
+/// The topology of the set of a clique, if the first pod of the clique was scheduled, or the clique has no scheduled pods any more.
 pub(super) fn topologies_of_clique(
     cliques: &Cache<SlimClique>,
     sets: &Cache<SlimSet>,

@@ -39,7 +39,7 @@ pub(crate) struct Observed {
     pub(crate) children: ObservedChildren,
     /// The objects that have the name of the `PodGroup` and that the gang does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
-    /// The `PodGroup`s whose creates were rejected, and that are not created before their backoff ends.
+    /// The `PodGroup`s that the API server rejected. They are not created before their backoff ends.
     pub(crate) backed_off: BackedOffCreates,
     /// The `PodGroup`s that were created and that the cache does not have yet.
     pub(crate) pending_creates: PendingCreates,

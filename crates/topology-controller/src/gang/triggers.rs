@@ -21,7 +21,7 @@ pub(super) fn gang_of_clique(delta: &Delta<SlimClique>) -> Option<ObjectRef<PodG
     has_changed.then(|| ObjectRef::new(name).within(&clique.namespace().unwrap_or_default()))
 }
 
-/// The scaled gangs whose base gang has become scheduled.
+/// The scaled gangs of base gangs that have become scheduled.
 pub(super) fn scaled_gangs(
     gangs: &Cache<PodGang>,
     cliques: &Cache<SlimClique>,

@@ -1,4 +1,4 @@
-//! KAI: the `Topology` of `kai.scheduler`, whose levels are immutable.
+//! KAI: the `Topology` of `kai.scheduler`. Its levels are immutable.
 
 use grove_api_types::scheduler::Scheduler;
 use serde_json::{Value, json};

@@ -11,6 +11,8 @@ use serde_json::json;
 use super::*;
 use crate::cluster_facts::RuleCaches;
 
+mod scheduled_pods;
+
 /// The facts about a cluster with these objects.
 pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> ClusterFacts {
     fn of<K: DeserializeOwned + Resource<DynamicType = ()>>(objects: &[Value]) -> Cache<K> {

@@ -6,8 +6,6 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 const PAGE: &str = "docs/architecture.md";
 const THREAT_MODEL: &str = "docs/threat-model.md";
-/// The requirements of the sources for admission.
-const SOURCES: &str = "crates/grove-api-types/tests/admission/sources.yaml";
 /// The last column of a row of the threat model without a test.
 const WITHOUT_TEST: [&str; 2] = ["a property of Kubernetes", "a risk that remains"];
 /// A test that compares files shows nothing about an attack.
@@ -139,17 +137,6 @@ fn every_test_in_the_threat_model_exists() {
     let page = fs::read_to_string(tree::root().join(THREAT_MODEL)).unwrap();
     assert!(page.lines().filter(|line| line.starts_with("| ")).count() > 10);
     tree::assert_none(&missing_tests_of_threat_model(&page, &test_names(&tree::sources())));
-}
-
-#[test]
-fn every_test_in_the_table_of_sources_exists() {
-    let table = fs::read_to_string(tree::root().join(SOURCES)).unwrap();
-    let lists = table.lines().filter_map(|line| line.split_once(" tests: [")?.1.split_once(']'));
-    let names: Vec<&str> = lists.flat_map(|(names, _)| names.split(", ")).collect();
-    assert!(!names.is_empty());
-    let tests = test_names(&tree::sources());
-    let missing = names.iter().filter(|name| !tests.contains(**name));
-    tree::assert_none(&missing.map(|name| format!("{SOURCES}: there is no test {name}")).collect::<Vec<_>>());
 }
 
 #[test]

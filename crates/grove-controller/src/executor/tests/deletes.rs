@@ -1,4 +1,7 @@
-//! The preconditions and the propagation of deletes, and the removal of finalizers.
+//! The preconditions and the propagation of deletes, and the addition and the removal of finalizers.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 
@@ -56,6 +59,24 @@ async fn the_removal_of_a_finalizer_tests_the_uid_and_the_position() {
     assert_eq!(body, expected);
     assert_eq!(Step::remove_finalizer(&owner(&["example.com/hold"]), "example.com/old"), None);
     assert_eq!(Step::remove_finalizer(&object("a"), "example.com/old"), None);
+}
+
+#[tokio::test]
+async fn the_addition_of_a_finalizer_keeps_the_others_and_tests_the_version() {
+    let list = json!({ "op": "add", "path": "/metadata/finalizers", "value": ["example.com/new"] });
+    let item = json!({ "op": "add", "path": "/metadata/finalizers/-", "value": "example.com/new" });
+    for (finalizers, addition) in
+        [(vec![], list), (vec!["example.com/hold"], item.clone()), (vec!["example.com/hold", "example.com/old"], item)]
+    {
+        let body = body(Step::add_finalizer(&owner(&finalizers), "example.com/new").unwrap()).await;
+        let uid = json!({ "op": "test", "path": "/metadata/uid", "value": "uid-owner" });
+        let version = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "1" });
+        assert_eq!(body, json!([uid, version, addition]), "{finalizers:?}");
+    }
+    assert_eq!(Step::add_finalizer(&owner(&["example.com/new", "example.com/hold"]), "example.com/new"), None);
+    let mut terminating = owner(&["example.com/hold"]);
+    terminating.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(Step::add_finalizer(&terminating, "example.com/new"), None, "the API server denies it");
 }
 
 #[tokio::test]

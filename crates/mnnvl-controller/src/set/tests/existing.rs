@@ -2,31 +2,32 @@
 
 use super::*;
 
+/// A set with automatic domains, all of which exist.
+fn existing(replicas: i32) -> Observed {
+    executed(new(AUTO, replicas))
+}
+
+/// The plan has no write, and waits for nothing.
+#[track_caller]
+fn check_complete(observed: &Observed) {
+    assert_eq!(plan_of(observed).to_string(), "nothing to do\n");
+}
+
 #[test]
 fn a_domain_in_its_desired_state_causes_no_write_and_the_parts_of_the_driver_stay() {
-    let mut observed = executed(new(AUTO, 1));
-    check(
-        &observed,
-        &expect![[r#"
-        nothing to do
-    "#]],
-    );
+    let mut observed = existing(1);
+    check_complete(&observed);
     change(&mut observed, "llm-0", |domain| {
         domain.metadata.labels.get_or_insert_default().insert("resource.nvidia.com/x".to_owned(), "y".to_owned());
         domain.metadata.finalizers.get_or_insert_default().insert(0, "resource.nvidia.com/computeDomain".to_owned());
         domain.metadata.annotations = Some(grove_api_types::labels::of([("a", "b")]));
     });
-    check(
-        &observed,
-        &expect![[r#"
-        nothing to do
-    "#]],
-    );
+    check_complete(&observed);
 }
 
 #[test]
 fn edited_labels_owners_and_finalizers_are_restored() {
-    let mut observed = executed(new(AUTO, 3));
+    let mut observed = existing(3);
     change(&mut observed, "llm-0", |domain| {
         let labels = domain.metadata.labels.get_or_insert_default();
         labels.insert("grove.io/podcliqueset-replica-index".to_owned(), "7".to_owned());
@@ -48,7 +49,7 @@ fn edited_labels_owners_and_finalizers_are_restored() {
 
 #[test]
 fn a_domain_that_lost_the_reference_to_its_set_gets_it_back() {
-    let mut observed = executed(new(AUTO, 1));
+    let mut observed = existing(1);
     change(&mut observed, "llm-0", |domain| domain.metadata.owner_references = None);
     let plan = plan_of(&observed);
     expect![[r#"
@@ -60,8 +61,21 @@ fn a_domain_that_lost_the_reference_to_its_set_gets_it_back() {
 }
 
 #[test]
+fn a_scale_out_creates_the_missing_domains() {
+    let mut observed = existing(1);
+    observed.set.spec.replicas = 3;
+    check(
+        &observed,
+        &expect![[r#"
+        compute-domains: create ComputeDomain llm-1
+        compute-domains: create ComputeDomain llm-2
+    "#]],
+    );
+}
+
+#[test]
 fn a_scale_in_deletes_the_domains_of_the_removed_replicas() {
-    let mut observed = executed(new(AUTO, 3));
+    let mut observed = existing(3);
     observed.set.spec.replicas = 1;
     check(
         &observed,
@@ -83,14 +97,9 @@ fn a_scale_in_deletes_the_domains_of_the_removed_replicas() {
 
 #[test]
 fn a_terminating_domain_is_reported_and_not_created_again_before_its_deletion() {
-    let mut observed = executed(new(AUTO, 2));
+    let mut observed = existing(2);
     change(&mut observed, "llm-1", |domain| domain.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
-    check(
-        &observed,
-        &expect![[r#"
-        nothing to do
-    "#]],
-    );
+    check_complete(&observed);
     check_condition(
         &observed,
         &expect![[r#"
@@ -101,17 +110,12 @@ fn a_terminating_domain_is_reported_and_not_created_again_before_its_deletion() 
 
 #[test]
 fn a_wrong_spec_is_reported_because_it_is_immutable() {
-    let mut observed = executed(new(AUTO, 2));
+    let mut observed = existing(2);
     change(&mut observed, "llm-0", |domain| domain.spec.num_nodes = 2);
     change(&mut observed, "llm-1", |domain| {
         domain.spec.channel.resource_claim_template.name = "other".to_owned();
     });
-    check(
-        &observed,
-        &expect![[r#"
-        nothing to do
-    "#]],
-    );
+    check_complete(&observed);
     check_condition(
         &observed,
         &expect![[r#"

@@ -197,3 +197,26 @@ podSpec: {schedulingGates: [{name: grove.io/podgang-pending-creation}, {name: ow
         ]"#]],
     );
 }
+
+/// pcs-controller adds the claim of MNNVL to the clique; the pod gets no claim of its own.
+#[test]
+fn a_pod_has_exactly_the_claims_of_its_clique() {
+    let container = |claims: &str| format!("{{name: main, resources: {{limits: {{nvidia.com/gpu: 8}}{claims}}}}}");
+    let row = |claims: &str, of_container: &str| {
+        format!("{{replicas: 1, gang: [], podSpec: {{{claims}containers: [{}]}}}}", container(of_container))
+    };
+    let spec_of = |row: &str| {
+        let plan = plan(&snapshot(row));
+        let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no pod: {plan}") };
+        object.value()["spec"].clone()
+    };
+    let claims = "resourceClaims: [{name: mnnvl-claim, resourceClaimTemplateName: llm-0}], ";
+    let with = spec_of(&row(claims, ", claims: [{name: mnnvl-claim}]"));
+    expect![[r#"[{"name":"mnnvl-claim","resourceClaimTemplateName":"llm-0"}]"#]]
+        .assert_eq(&with["resourceClaims"].to_string());
+    expect![[r#"{"claims":[{"name":"mnnvl-claim"}],"limits":{"nvidia.com/gpu":8}}"#]]
+        .assert_eq(&with["containers"][0]["resources"].to_string());
+    let without = spec_of(&row("", ""));
+    assert!(without.get("resourceClaims").is_none(), "{without}");
+    expect![[r#"{"limits":{"nvidia.com/gpu":8}}"#]].assert_eq(&without["containers"][0]["resources"].to_string());
+}

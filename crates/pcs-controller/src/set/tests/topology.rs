@@ -15,7 +15,7 @@ use super::*;
 use crate::topologies::Topologies;
 
 /// A set with a constraint at each level, in this form. The group `g` has one replica in the base gang, and one scaled gang.
-fn set(form: &str, name: &str) -> String {
+pub(super) fn set(form: &str, name: &str) -> String {
     let constraint = |domain: &str| match form {
         "packDomain" => format!("{{packDomain: {domain}}}"),
         "required" => format!("{{pack: {{required: {domain}}}}}"),
@@ -59,7 +59,7 @@ fn binding(name: &str, keys: &[(&str, &str)]) -> ClusterTopologyBinding {
     ClusterTopologyBinding::new(name, serde_json::from_value(json!({ "levels": levels(keys) })).expect("a spec"))
 }
 
-const FULL: [(&str, &str); 3] = [("zone", "z"), ("rack", "r"), ("host", "h")];
+pub(super) const FULL: [(&str, &str); 3] = [("zone", "z"), ("rack", "r"), ("host", "h")];
 
 /// The snapshot with the topologies, as the service takes it.
 pub(super) fn observe_with(topologies: &Topologies, observed: &Observed, has_scheduled_pods: bool) -> Observed {
@@ -73,7 +73,7 @@ pub(super) fn observe_with(topologies: &Topologies, observed: &Observed, has_sch
 }
 
 /// The gangs after the plan was executed.
-fn applied(observed: &Observed) -> Observed {
+pub(super) fn applied(observed: &Observed) -> Observed {
     let mut after = observed.clone();
     let plan = plan(observed);
     for step in plan.steps() {
@@ -105,7 +105,7 @@ fn text(constraint: Option<&TopologyConstraint>) -> String {
 }
 
 /// The required and the preferred key of each part of each gang, and the condition of the set.
-fn summary(observed: &Observed) -> String {
+pub(super) fn summary(observed: &Observed) -> String {
     let mut lines = String::new();
     for gang in observed.children.of_kind::<PodGang>() {
         let name = gang.annotations().get(TOPOLOGY_NAME).map_or("-", String::as_str);
@@ -131,7 +131,7 @@ fn summary(observed: &Observed) -> String {
         )
 }
 
-fn check(set: &str, topologies: &Topologies, expected: &Expect) {
+pub(super) fn check(set: &str, topologies: &Topologies, expected: &Expect) {
     let observed = applied(&observe_with(topologies, &new(set), false));
     let settled = observe_with(topologies, &observed, false);
     assert_eq!(plan(&settled).steps().count(), 0, "the next reconcile writes nothing");
@@ -299,7 +299,7 @@ fn without_topology_aware_scheduling_gangs_have_no_constraints() {
 }
 
 /// What the gangs become if the set and the topologies are these.
-fn next(before: &Observed, set: &str, topologies: &Topologies, has_scheduled_pods: bool) -> String {
+pub(super) fn next(before: &Observed, set: &str, topologies: &Topologies, has_scheduled_pods: bool) -> String {
     let changed = Observed { set: new(set).set, ..before.clone() };
     summary(&observe_with(
         topologies,

@@ -1,4 +1,4 @@
-//! The condition `GangScheduling` of a gang whose scheduler reads the workload API of Kubernetes.
+//! The condition `GangScheduling` of a gang, if its scheduler reads the workload API of Kubernetes.
 
 use std::collections::BTreeMap;
 
