@@ -81,8 +81,8 @@ impl DomainHistory {
     /// with the claim of a domain.
     ///
     /// # Panics
-    /// If a pod of a live set got the claim of a domain that did not exist or that the set did not control, or Grove's finalizer was removed from a domain
-    /// whose replica was desired and had a live pod.
+    /// If a pod of a live set got the claim of a domain that did not exist or that the set did not control, or Grove's finalizer was removed
+    /// from a domain whose replica was desired and had a live pod.
     pub async fn check(&self) -> usize {
         let changes = poll_until(async || {
             let existing = self.existing_versions().await.ok()?;
