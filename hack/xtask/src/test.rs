@@ -35,7 +35,7 @@ const WITHOUT_CLUSTER: [&str; 3] = ["--workspace", "--exclude", "e2e"];
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
 /// How many end-to-end tests run at a time. They mostly wait, so there are more than processors.
-const END_TO_END_THREADS: &str = "4";
+const END_TO_END_THREADS: &str = "3";
 
 /// Runs the lints and all tests. The end-to-end tests run even if other tests failed, so that one run shows all failures.
 pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
