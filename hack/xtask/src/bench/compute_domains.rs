@@ -1,10 +1,10 @@
 //! `bench compute-domains`: how long the services take to create the PodCliques of many sets, with and without a ComputeDomain for each
 //! replica, and which writes the domains cause.
 
-use super::object_counts::ObjectCounts;
+use super::object_counts::{Counts, ObjectCounts};
 use super::workload::{self, NAMESPACE};
 use super::writes::{Write, WriteLog};
-use super::{exec_optimised, machine, report};
+use super::{exec_optimised, machine, report, samples};
 use crate::args::{ComputeDomains, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::suite::CONTROLLERS;
@@ -15,6 +15,7 @@ use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::compute_domain_channels;
 use grove_dev_harness::kubeconfig::client_config;
+use grove_dev_harness::wait;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
@@ -126,9 +127,9 @@ impl<'a> Bench<'a> {
         try_join_all(requests).await?;
         let created = self.counts.wait_for("all PodCliques exist", |counts| counts.cliques == replicas).await?;
         let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == replicas).await?;
-        let is_available = |counts: &super::object_counts::Counts| counts.sets_available == self.args.sets;
+        let is_available = |counts: &Counts| counts.sets_available == self.args.sets;
         self.counts.wait_for("all sets are Available", is_available).await?;
-        wait_until_quiet(&mut log, QUIET_PERIOD).await?;
+        log.wait_until_quiet(QUIET_PERIOD).await?;
         let domain_writes = domain_writes(&log);
         if is_last {
             self.writes_end().await?;
@@ -152,10 +153,13 @@ impl<'a> Bench<'a> {
     }
 
     async fn wait_until_no_domain(&self) -> Result<()> {
-        while !self.domains.list_metadata(&ListParams::default()).await?.items.is_empty() {
-            sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
+        let listed = wait::poll(Duration::from_millis(100), async || {
+            match self.domains.list_metadata(&ListParams::default()).await {
+                Ok(domains) => domains.items.is_empty().then_some(Ok(())),
+                Err(error) => Some(Err(error)),
+            }
+        });
+        Ok(listed.await?)
     }
 
     /// Fails if a service writes in the steady period.
@@ -171,19 +175,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-async fn wait_until_quiet(log: &mut WriteLog, quiet: Duration) -> Result<()> {
-    loop {
-        sleep(quiet).await;
-        if !log.read_new()? {
-            return Ok(());
-        }
-    }
-}
-
-/// The writes of ComputeDomains: account, verb and resource, with their number.
+/// The writes of ComputeDomains: account, verb, resource and whether the API server rejected them, with their number.
 fn domain_writes(log: &WriteLog) -> BTreeMap<String, u32> {
     let counts = log.writes().counts.iter().filter(|(write, _)| write.resource.starts_with("computedomains"));
-    counts.map(|(write, count)| (format!("{} {} {}", write.account, write.verb, write.resource), *count)).collect()
+    let text = |Write { account, verb, resource, accepted }: &Write| {
+        let outcome = if *accepted { "" } else { " (rejected)" };
+        format!("{account} {verb} {resource}{outcome}")
+    };
+    counts.map(|(write, count)| (text(write), *count)).collect()
 }
 
 fn text(args: &ComputeDomains, measurements: &[Measurement], conditions: &[String]) -> String {
@@ -208,15 +207,14 @@ fn text(args: &ComputeDomains, measurements: &[Measurement], conditions: &[Strin
     text
 }
 
-/// The median of the rounds with domains, divided by the median of those without.
+/// The median of the ratios of the rounds, of the times with and without domains. Each round has one measurement of both.
 fn ratio(measurements: &[Measurement]) -> f64 {
-    let median = |with_domains: bool| {
-        let of_variant = measurements.iter().filter(|measurement| measurement.with_domains == with_domains);
-        let mut seconds: Vec<_> = of_variant.map(|measurement| measurement.cliques_seconds).collect();
-        seconds.sort_by(f64::total_cmp);
-        seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+    let seconds = |round: &[Measurement], with_domains: bool| {
+        let of_variant = round.iter().filter(|measurement| measurement.with_domains == with_domains);
+        of_variant.map(|measurement| measurement.cliques_seconds).sum::<f64>()
     };
-    median(true) / median(false)
+    let ratios = measurements.chunks(2).map(|round| seconds(round, true) / seconds(round, false));
+    samples::median(ratios.collect()).unwrap_or(f64::NAN)
 }
 
 fn check_thresholds(args: &ComputeDomains, measurements: &[Measurement]) -> Result<()> {

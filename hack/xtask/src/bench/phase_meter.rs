@@ -8,7 +8,6 @@ use super::writes::{Write, WriteLog, Writes};
 use crate::dev_cluster::DevCluster;
 use anyhow::Result;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::time::sleep;
 
 /// A phase ends when no write was logged for this long. Delayed status writes follow each other faster.
 const QUIET_PERIOD: Duration = Duration::from_secs(3);
@@ -64,13 +63,7 @@ impl PhaseMeter {
 
     /// Waits until no more writes follow, and records writes, CPU time and memory.
     pub(super) async fn finish(mut self, counts: &ObjectCounts, samples: &mut Samples) -> Result<()> {
-        self.log.read_new()?;
-        loop {
-            sleep(QUIET_PERIOD).await;
-            if !self.log.read_new()? {
-                break;
-            }
-        }
+        self.log.wait_until_quiet(QUIET_PERIOD).await?;
         self.add_usage(samples, &usage::read(&self.processes)?);
         let SampleKey { round: Round { replicas, repetition }, variant, phase } = self.key;
         let since = |at: Instant| at.saturating_duration_since(self.started).as_secs_f64();

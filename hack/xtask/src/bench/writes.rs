@@ -5,7 +5,8 @@ use anyhow::Result;
 use grove_dev_harness::audit_log::{Event, Tail};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+use tokio::time::sleep;
 
 const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 /// Leases, and requests that store no object.
@@ -54,6 +55,17 @@ impl WriteLog {
             *self.writes.counts.entry(write).or_default() += 1;
         }
         Ok(is_new)
+    }
+
+    /// Reads new events until none of them is a write for this long.
+    pub(super) async fn wait_until_quiet(&mut self, period: Duration) -> Result<()> {
+        self.read_new()?;
+        loop {
+            sleep(period).await;
+            if !self.read_new()? {
+                return Ok(());
+            }
+        }
     }
 
     /// All writes since the start.
