@@ -81,16 +81,16 @@ impl DomainHistory {
     /// with the claim of a domain.
     ///
     /// # Panics
-    /// If a pod of a live set got the claim of a domain that did not exist or that the set did not control, or Grove's finalizer was removed
-    /// from a domain whose replica was desired and had a live pod.
+    /// If a pod of a live set got the claim of a domain that did not exist or that the set did not control. Also if Grove's finalizer was
+    /// removed from a domain while the set desired the replica of the domain, and the replica had a live pod.
     pub async fn check(&self) -> usize {
-        let changes = poll_until(async || {
+        let recorded = poll_until(async || {
             let existing = self.existing_versions().await.ok()?;
-            let mut changes = self.changes.lock().clone();
-            changes.sort_by_key(|change| change.version);
-            (recorded_versions(&changes) == existing).then_some(changes)
+            let changes = self.changes.lock();
+            (recorded_versions(&changes) == existing).then(|| changes.clone())
         });
-        let changes = changes.await;
+        let mut changes = recorded.await;
+        changes.sort_by_key(|change| change.version);
         let (mut state, mut checked) = (State::default(), 0);
         for change in changes {
             checked += usize::from(state.apply(change));
@@ -115,7 +115,7 @@ where
     Ok(objects.items.iter().map(version).collect())
 }
 
-/// The resource versions of the objects that exist after these changes.
+/// The resource versions of the objects that exist after these changes. The changes of one kind are in their order.
 fn recorded_versions(changes: &[Change]) -> BTreeSet<u64> {
     let mut versions = BTreeMap::new();
     for Change { version, is_deleted, object } in changes {

@@ -192,12 +192,18 @@ fn no_two_domains_share_a_node<'s>(states: impl IntoIterator<Item = &'s Namespac
     assert!(!nodes.is_empty() && distinct.len() == nodes.len(), "{nodes:?}");
 }
 
-/// The configuration of a dev cluster, outside of its folder, which does not exist yet. JSON is YAML.
+/// The file of a configuration that enables or disables the feature.
 fn configuration(name: &str, enabled: bool) -> String {
-    let configuration = json!({ "apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration",
-        "network": { "autoMNNVLEnabled": enabled } });
-    let file = TestCluster::shared().dir().join(format!("{name}.yaml"));
-    std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
+    configuration_with(name, json!({ "network": { "autoMNNVLEnabled": enabled } }))
+}
+
+/// Writes the configuration of a dev cluster with these fields. The file is beside the folders of the dev clusters, because neither that of
+/// this cluster nor, in a soak test, that of the shared one exists yet. JSON is YAML.
+fn configuration_with(name: &str, mut fields: Value) -> String {
+    fields["apiVersion"] = json!("operator.config.grove.io/v1alpha1");
+    fields["kind"] = json!("OperatorConfiguration");
+    let file = TestCluster::shared().dir().with_extension(format!("{name}.yaml"));
+    std::fs::write(&file, fields.to_string()).expect("the configuration is written");
     file.display().to_string()
 }
 

@@ -248,7 +248,12 @@ async fn many_kills_with_native_gangs_do_not_change_the_end_state() {
 }
 
 async fn many_kills(cluster: (&str, &str, &[&str])) {
+    let (kills, seed) = kills_and_seed();
+    series(cluster, kills, seed).await;
+}
+
+/// The number of kills and the seed of `cargo xtask soak kills`.
+pub(super) fn kills_and_seed() -> (usize, u64) {
     let count = |name: &str| e2e::test_cluster::required_env(name).parse::<u64>().expect("a number");
-    let kills = usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number");
-    series(cluster, kills, count("GROVE_SOAK_SEED")).await;
+    (usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number"), count("GROVE_SOAK_SEED"))
 }

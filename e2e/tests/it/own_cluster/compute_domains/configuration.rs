@@ -29,6 +29,8 @@ pub(super) async fn a_disabled_feature_changes_no_annotated_set(cluster: &mut Te
     uses_no_domain(&fixture.create_set("new", 1).await, "new");
     fixture.ns.delete_object::<PodCliqueSet>("old").await;
     fixture.wait_for_domains(&[]).await;
+    let are_of_new = |state: &NamespaceState| state.cliques.keys().all(|name| name.starts_with("new-"));
+    fixture.ns.wait_for("the cliques of the deleted set are deleted", are_of_new).await;
     restart_with(cluster, "enabled-again", true).await;
     fixture.create_set("newer", 1).await;
     uses_no_domain(&fixture.scale_set("new", 2).await, "new");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The cliques and scaling groups of the set, whose annotation names the group `a`: name, value of the annotation, and members.
+/// The cliques of the set, with their annotations. The annotation of the set names the group `a`.
 const CLIQUES: [(&str, &str); 10] = [
     ("inherits", ""),
     ("overrides", "b"),
@@ -15,6 +15,7 @@ const CLIQUES: [(&str, &str); 10] = [
     ("ni", ""),
     ("no", "e"),
 ];
+/// The scaling groups, with their annotations and cliques.
 const SCALING_GROUPS: [(&str, &str, &str); 3] = [("g", "c", "gi, go, gn"), ("h", "", "hi"), ("n", "none", "ni, no")];
 /// The domain of each clique.
 const EXPECTED: [(&str, Option<&str>); 10] = [

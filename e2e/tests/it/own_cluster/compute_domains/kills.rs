@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use e2e::crash_injection::{CrashSchedule, CrashTarget};
 
-use super::super::kills::{Numbers, choose_kill_points};
+use super::super::kills::{Numbers, choose_kill_points, kills_and_seed};
 use super::*;
 
 const SETS: [&str; 2] = ["a", "b"];
@@ -20,18 +20,15 @@ async fn kills_of_both_controllers_leave_no_domain() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --compute-domains`"]
 async fn many_kills_of_both_controllers_leave_no_domain() {
-    let count = |name: &str| e2e::test_cluster::required_env(name).parse::<u64>().expect("a number");
-    let kills = usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number");
-    series(kills, count("GROVE_SOAK_SEED")).await;
+    let (kills, seed) = kills_and_seed();
+    series(kills, seed).await;
 }
 
 async fn series(kills: usize, seed: u64) {
     // Without leader election a restarted service does not wait for the lease of the killed process to expire.
-    let config = json!({ "apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration",
-        "network": { "autoMNNVLEnabled": true }, "leaderElection": { "enabled": false } });
-    let file = TestCluster::shared().dir().with_extension("compute-domain-kills.yaml");
-    std::fs::write(&file, config.to_string()).expect("the configuration is written");
-    let flags = ["--config", &file.display().to_string(), "--crd", CRD_FILE, "--nodes", NODES];
+    let fields = json!({ "network": { "autoMNNVLEnabled": true }, "leaderElection": { "enabled": false } });
+    let config = configuration_with("compute-domain-kills", fields);
+    let flags = ["--config", &config, "--crd", CRD_FILE, "--nodes", NODES];
     let cluster = TestCluster::start_own_with("compute-domain-kills", &flags).await;
     install_channels(&cluster.client().await).await;
     let schedule = Arc::new(CrashSchedule::default());
