@@ -81,7 +81,7 @@ impl Workload {
     pub(super) fn up_args(self) -> UpArgs {
         let native_gangs = if self.has_pod_groups() { WorkloadApi::On } else { WorkloadApi::Off };
         let config = (self == Self::Packed).then(|| workspace::root().join(PACKED_CONFIGURATION));
-        UpArgs { native_gangs, config, ..UpArgs::default() }
+        UpArgs { config, native_gangs, ..UpArgs::default() }
     }
 
     /// The set with this many replicas.
