@@ -1,7 +1,7 @@
 //! The deletion of topologies of both kinds: while sets refer to them, while none does, and in the second in which a set is created.
 
 use e2e::poll::poll_until;
-use e2e::{Namespace, NamespaceState, TestCluster};
+use e2e::{Namespace, NamespaceState};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use kube::api::{DeleteParams, PostParams};
@@ -9,8 +9,8 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::{
-    HOST, SERVICE, bindings, create_binding, create_set, has_reason, interrupt, scheduler_topologies, set, topologies,
-    topology, wait_for, wait_for_levels, wait_until_deleted,
+    HOST, Services, bindings, create_binding, create_set, has_reason, scheduler_topologies, set, topologies, topology,
+    wait_for, wait_for_levels, wait_until_deleted,
 };
 
 /// The topologies of each kind whose deletion races against the creation of a set.
@@ -18,22 +18,22 @@ const RACES: usize = 5;
 const NOT_FOUND: &str = "ClusterTopologyNotFound";
 const AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
 
-pub(super) async fn a_topology_without_sets_is_deleted(cluster: &TestCluster, client: &Client) {
+pub(super) async fn a_topology_without_sets_is_deleted(services: &mut Services, client: &Client) {
     let created = topology("unused", &[("host", HOST)]);
     topologies(client).create(&PostParams::default(), &created).await.expect("the topology is created");
     wait_for_levels(client, "unused", &[HOST]).await;
     let deleted = topologies(client);
-    interrupt(cluster, deleted.delete("unused", &DeleteParams::default())).await.expect("the delete is accepted");
+    services.interrupt(deleted.delete("unused", &DeleteParams::default())).await.expect("the delete is accepted");
     wait_until_deleted(client, "unused").await;
     wait_until_object_is_deleted(client, "unused").await;
 }
 
 /// A binding has no finalizer. A gang with scheduled pods retains its topology.
-pub(super) async fn a_binding_with_sets_is_deleted(cluster: &TestCluster, client: &Client, ns: &Namespace) {
+pub(super) async fn a_binding_with_sets_is_deleted(services: &mut Services, client: &Client, ns: &Namespace) {
     create_binding(client, "used", json!([])).await;
     create_set(ns, &set("user", Some("used"))).await;
     let deleted = bindings(client);
-    interrupt(cluster, deleted.delete("used", &DeleteParams::default())).await.expect("the delete is accepted");
+    services.interrupt(deleted.delete("used", &DeleteParams::default())).await.expect("the delete is accepted");
     wait_until_binding_is_deleted(client, "used").await;
     wait_until_object_is_deleted(client, "used").await;
     let state = wait_for_reason(ns, "user", NOT_FOUND).await;
@@ -41,11 +41,11 @@ pub(super) async fn a_binding_with_sets_is_deleted(cluster: &TestCluster, client
     assert_eq!(annotations.get("grove.io/topology-name").map(String::as_str), Some("used"));
 
     let recreated = async { create_binding(client, "used", json!([])).await };
-    interrupt(cluster, recreated).await;
+    services.interrupt(recreated).await;
     wait_for_reason(ns, "user", AVAILABLE).await;
     ns.delete_object::<PodCliqueSet>("user").await;
     ns.wait_for("no objects exist", NamespaceState::is_empty).await;
-    interrupt(cluster, deleted.delete("used", &DeleteParams::default())).await.expect("the delete is accepted");
+    services.interrupt(deleted.delete("used", &DeleteParams::default())).await.expect("the delete is accepted");
     wait_until_binding_is_deleted(client, "used").await;
     wait_until_object_is_deleted(client, "used").await;
 }
@@ -73,7 +73,7 @@ async fn wait_for_reason(ns: &Namespace, set: &str, reason: &str) -> NamespaceSt
 /// Sets are created while their topologies are deleted, and topology-controller is killed meanwhile. A ClusterTopology exists as long as an
 /// admitted set. Without its binding, an admitted set reports that it has no topology.
 pub(super) async fn topologies_are_deleted_while_sets_are_created(
-    cluster: &TestCluster,
+    services: &mut Services,
     client: &Client,
     ns: &Namespace,
 ) {
@@ -92,8 +92,7 @@ pub(super) async fn topologies_are_deleted_while_sets_are_created(
         deleted.expect("the delete is accepted");
         admitted
     }));
-    let (of_topology, of_binding, ()) = tokio::join!(topologies_race, bindings_race, cluster.kill(SERVICE));
-    cluster.up().await;
+    let (of_topology, of_binding) = services.interrupt(async { tokio::join!(topologies_race, bindings_race) }).await;
     println!("admitted sets: {of_topology:?} {of_binding:?}");
 
     for (name, is_admitted) in of_topologies.iter().zip(of_topology) {

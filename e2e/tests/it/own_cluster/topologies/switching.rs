@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::{Namespace, NamespaceState, TestCluster};
+use e2e::{Namespace, NamespaceState};
 use futures::future::join_all;
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -11,8 +11,8 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::{
-    HOST, bindings, create_binding, create_set, enabled, interrupt, restart, set, topologies, topology, up_with,
-    wait_for, wait_for_levels, wait_until_deleted,
+    HOST, Services, bindings, create_binding, create_set, enabled, set, topologies, topology, wait_for,
+    wait_for_levels, wait_until_deleted,
 };
 
 /// The names of the ClusterTopology and of the ClusterTopologyBinding.
@@ -23,22 +23,20 @@ const SETS: usize = 10;
 const NEW: &str = "e2e.example/host";
 
 pub(super) async fn constraints_are_removed_and_return_while_sets_run(
-    cluster: &mut TestCluster,
+    services: &mut Services,
     client: &Client,
     ns: &Namespace,
 ) {
-    create_all(cluster, client, ns).await;
+    create_all(services, client, ns).await;
     let before = wait_for_gangs(ns, Some(HOST), "AllClusterTopologyLevelsAvailable").await;
     wait_for_counts(client).await;
 
-    up_with(cluster, "switching-off", &json!({ "enabled": false })).await;
-    restart(cluster).await;
+    services.up_with("switching-off", &json!({ "enabled": false })).await;
     let without = wait_for_gangs(ns, None, "TopologyAwareSchedulingDisabled").await;
     assert_eq!(pods(&without), pods(&before), "disabling replaces no pod");
-    interrupt(cluster, change_keys(client)).await;
+    services.interrupt(change_keys(client)).await;
 
-    up_with(cluster, "switching-on", &enabled()).await;
-    restart(cluster).await;
+    services.up_with("switching-on", &enabled()).await;
     let after = wait_for_gangs(ns, Some(NEW), "AllClusterTopologyLevelsAvailable").await;
     assert_eq!(pods(&after), pods(&before), "enabling replaces no pod");
     wait_for_counts(client).await;
@@ -47,13 +45,13 @@ pub(super) async fn constraints_are_removed_and_return_while_sets_run(
 }
 
 /// Creates the topologies and the sets, and waits until the sets are available.
-async fn create_all(cluster: &TestCluster, client: &Client, ns: &Namespace) {
+async fn create_all(services: &mut Services, client: &Client, ns: &Namespace) {
     let api = topologies(client);
     api.create(&PostParams::default(), &topology(NAMES[0], &[("host", HOST)])).await.expect("the topology is created");
     create_binding(client, NAMES[1], json!([])).await;
     let sets = NAMES.into_iter().flat_map(|of| (0..SETS).map(move |at| set(&format!("{of}-{at}"), Some(of))));
     let sets: Vec<PodCliqueSet> = sets.collect();
-    interrupt(cluster, join_all(sets.iter().map(|set| create_set(ns, set)))).await;
+    services.interrupt(join_all(sets.iter().map(|set| create_set(ns, set)))).await;
 }
 
 /// Waits until all gangs have this required key and name their topologies, or have neither, and the sets report this reason.
