@@ -16,7 +16,7 @@ pub(super) const TOPOLOGY: &str = "e2e-referring-sets";
 /// A configuration that enables topology-aware scheduling.
 pub(super) const CONFIGURATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/configuration.yaml");
 /// Each watch event costs the test time in proportion to the objects of its namespace.
-const SETS_PER_NAMESPACE: usize = 50;
+const SETS_PER_NAMESPACE: usize = 25;
 /// A simulated node has capacity for twice as many pods.
 const PODS_PER_NODE: usize = 100;
 /// Requests in flight.
