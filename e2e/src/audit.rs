@@ -34,15 +34,21 @@ pub fn creates_since(dir: &Path, mark: usize, namespace: &str) -> Vec<String> {
     read(dir).iter().skip(mark).filter_map(create).collect()
 }
 
-/// Writes as of [`writes_since`] in a window of time that begins now. Only the end of the window shows that there are none, so
-/// this is the one fixed wait of the tests.
+/// Waits until the API server has received no write, as of [`writes_since`], for this long. Only the end of this time shows that there are
+/// none, so this is the one fixed wait of the tests.
 ///
 /// # Panics
-/// If the log cannot be read.
-pub async fn writes_during(dir: &Path, window: Duration) -> Vec<String> {
-    let mark = mark(dir);
-    tokio::time::sleep(window).await;
-    writes_since(dir, mark)
+/// If the log cannot be read, or has no write.
+pub async fn wait_until_quiet(dir: &Path, quiet: Duration) {
+    loop {
+        let events = read(dir);
+        let writes = events.iter().filter(|event| write(event).is_some());
+        let last = writes.filter_map(Event::received_at).max().expect("a write");
+        match quiet.checked_sub(last.elapsed().unwrap_or_default()) {
+            Some(remaining) => tokio::time::sleep(remaining).await,
+            None => return,
+        }
+    }
 }
 
 fn write(event: &Event) -> Option<String> {

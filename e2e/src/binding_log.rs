@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use grove_api_types::deletion::is_terminating;
 use grove_dev_harness::live_objects::{self, ObjectChange};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -26,6 +27,10 @@ pub struct PodEvent {
     pub pod_group: Option<String>,
     /// Whether the pod has a node.
     pub is_bound: bool,
+    /// The node of the pod.
+    pub node: Option<String>,
+    /// Whether the pod has a deletion timestamp.
+    pub is_terminating: bool,
     version: u64,
 }
 
@@ -37,6 +42,8 @@ impl PodEvent {
             gang: pod.labels().get("grove.io/podgang").cloned().unwrap_or_default(),
             pod_group: pod_group(pod).map(str::to_owned),
             is_bound: is_bound(pod),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            is_terminating: is_terminating(pod),
             version: version(pod),
         }
     }

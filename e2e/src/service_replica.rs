@@ -109,6 +109,18 @@ impl ServiceReplica {
         self.wait_until_ready().await;
     }
 
+    /// Sends SIGTERM, waits for the exit, runs `change`, starts the service again, and waits until it is ready.
+    ///
+    /// # Panics
+    /// If the process does not exit, or does not become ready.
+    pub async fn while_stopped<T>(&mut self, change: impl Future<Output = T>) -> T {
+        signal_and_wait(&mut self.process, Signal::TERM).await;
+        let result = change.await;
+        self.process = start(&self.command, &self.log);
+        self.wait_until_ready().await;
+        result
+    }
+
     async fn wait_until_ready(&self) {
         let ready = tokio::time::timeout(TIMEOUT, readiness_probe::wait_for_success(self.probe_port)).await;
         assert!(ready.is_ok(), "{} does not become ready; its log is {}", self.name, self.log.display());

@@ -27,7 +27,7 @@ impl StageThrottle {
     #[must_use]
     pub fn delay_stage<K: Resource>(&self, object: &K, mut plan: Plan) -> Plan {
         if plan.stages.iter().all(|stage| stage.name != self.stage) {
-            self.throttle.forget(object);
+            self.throttle.end_delay(object);
         } else if let Err(delay) = self.throttle.admit(object, StatusChange::Progress) {
             plan.stages.retain(|stage| stage.name != self.stage);
             plan.progress_after = Some(delay);

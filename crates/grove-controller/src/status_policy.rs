@@ -39,6 +39,8 @@ pub struct StatusPolicy {
     pub progress_interval_per_object: Duration,
     /// The progress interval never exceeds this.
     pub max_progress_interval: Duration,
+    /// Progress is not written earlier than this after the last status write of the object. Zero: such a write delays nothing.
+    pub min_write_interval: Duration,
     /// The API server is loaded while its write latency exceeds this many times its lowest value.
     pub loaded_latency_factor: u32,
     /// Progress is written this long after its first observation, even if the API server is loaded.
@@ -62,6 +64,7 @@ impl StatusPolicy {
         progress_interval: Duration::from_millis(500),
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),
+        min_write_interval: Duration::ZERO,
         loaded_latency_factor: 4,
         max_progress_delay: Duration::from_secs(30),
         max_stale_delay: Duration::from_secs(10),

@@ -38,6 +38,8 @@ pub struct StatusThrottle {
     unwritten_by_uid: Mutex<BTreeMap<String, UnwrittenProgress>>,
     /// When the first status was withheld since the caches were current, or since the last status was written.
     withheld_since_by_uid: Mutex<BTreeMap<String, Instant>>,
+    /// When the status of the object was written last. Empty if the policy has no `min_write_interval`.
+    written_at_by_uid: Mutex<BTreeMap<String, Instant>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,13 @@ struct UnwrittenProgress {
 impl StatusThrottle {
     /// A throttle without delayed statuses.
     pub fn new(policy: StatusPolicy, latency: ApiLatency) -> Self {
-        Self { policy, latency, unwritten_by_uid: Mutex::default(), withheld_since_by_uid: Mutex::default() }
+        Self {
+            policy,
+            latency,
+            unwritten_by_uid: Mutex::default(),
+            withheld_since_by_uid: Mutex::default(),
+            written_at_by_uid: Mutex::default(),
+        }
     }
 
     /// How much longer the status of the object is withheld because the caches are stale; `None` if they are current, or if the bound
@@ -68,7 +76,7 @@ impl StatusThrottle {
     }
 
     /// Whether the status of the object may be written now. The status is not stale, or its bound has elapsed. Call
-    /// [`forget`](Self::forget) after it was written.
+    /// [`record_write`](Self::record_write) after it was written.
     ///
     /// # Errors
     /// The times of the write.
@@ -79,7 +87,8 @@ impl StatusThrottle {
         let (uid, now) = (object.uid().unwrap_or_default(), Instant::now());
         let mut unwritten_by_uid = self.unwritten_by_uid.lock();
         let others = unwritten_by_uid.len() - usize::from(unwritten_by_uid.contains_key(&uid));
-        let (due, deadline) = (now + self.policy.progress_interval(others), now + self.policy.max_progress_delay);
+        let due = (now + self.policy.progress_interval(others)).max(self.next_write(&uid).unwrap_or(now));
+        let deadline = due.max(now + self.policy.max_progress_delay);
         let progress = *unwritten_by_uid.entry(uid).or_insert(UnwrittenProgress { due, deadline });
         let deadline = progress.deadline.saturating_duration_since(now);
         if progress.due > now {
@@ -87,9 +96,15 @@ impl StatusThrottle {
         }
         // The work queue checks the load again, so that an object under load is reconciled once.
         if !deadline.is_zero() && self.latency.is_loaded(&self.policy) {
-            return Err(ProgressDelay { due: self.policy.progress_interval.min(deadline), deadline });
+            let retry = self.policy.progress_interval.max(self.policy.debounce);
+            return Err(ProgressDelay { due: retry.min(deadline), deadline });
         }
         Ok(())
+    }
+
+    /// When the interval after the last status write of the object ends.
+    fn next_write(&self, uid: &str) -> Option<Instant> {
+        self.written_at_by_uid.lock().get(uid).map(|written_at| *written_at + self.policy.min_write_interval)
     }
 
     /// The number of objects with delayed progress.
@@ -102,11 +117,25 @@ impl StatusThrottle {
         self.withheld_since_by_uid.lock().len()
     }
 
-    /// Drops the delayed status of an object that was deleted, or that has the status.
-    pub fn forget<K: Resource>(&self, object: &K) {
+    /// Drops the delayed status of an object that has the status.
+    pub fn end_delay<K: Resource>(&self, object: &K) {
         let uid = object.uid().unwrap_or_default();
         self.unwritten_by_uid.lock().remove(&uid);
         self.withheld_since_by_uid.lock().remove(&uid);
+    }
+
+    /// Drops the delayed status of an object whose status has just been written.
+    pub fn record_write<K: Resource>(&self, object: &K) {
+        self.end_delay(object);
+        if !self.policy.min_write_interval.is_zero() {
+            self.written_at_by_uid.lock().insert(object.uid().unwrap_or_default(), Instant::now());
+        }
+    }
+
+    /// Drops everything about an object that was deleted.
+    pub fn forget<K: Resource>(&self, object: &K) {
+        self.end_delay(object);
+        self.written_at_by_uid.lock().remove(&object.uid().unwrap_or_default());
     }
 }
 
@@ -128,7 +157,7 @@ mod tests {
     /// Writes the status if the throttle admits it. Otherwise returns the time until the progress is due.
     fn write(throttle: &StatusThrottle, object: &ConfigMap, change: StatusChange) -> Result<(), Duration> {
         throttle.admit(object, change).map_err(|delay| delay.due)?;
-        throttle.forget(object);
+        throttle.record_write(object);
         Ok(())
     }
 
@@ -173,6 +202,38 @@ mod tests {
             let _ = write(&throttle, &object(&number.to_string()), StatusChange::Progress);
         }
         assert_eq!(write(&throttle, &object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_waits_for_the_interval_after_the_last_write() {
+        let spaced = Duration::from_secs(40);
+        let zero = Duration::ZERO;
+        let policy =
+            StatusPolicy { progress_interval: zero, max_progress_interval: zero, min_write_interval: spaced, ..POLICY };
+        let throttle = StatusThrottle::new(policy, ApiLatency::default());
+        let progress = |uid| throttle.admit(&object(uid), StatusChange::Progress);
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Ok(()), "the first change");
+        let delay = |due| Err(ProgressDelay { due, deadline: due });
+        assert_eq!(progress("a"), delay(spaced));
+        assert_eq!(progress("b"), Ok(()), "another object");
+        tokio::time::advance(spaced / 4).await;
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Significant), Ok(()), "it is never delayed");
+        assert_eq!(progress("a"), delay(spaced), "each write begins an interval");
+        throttle.end_delay(&object("a"));
+        tokio::time::advance(spaced / 4).await;
+        assert_eq!(progress("a").map_err(|delay| delay.due), Err(spaced / 4 * 3), "the object had the status");
+        tokio::time::advance(spaced / 4 * 3).await;
+        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Ok(()));
+        throttle.forget(&object("a"));
+        assert_eq!(progress("a"), Ok(()), "an object of this uid was deleted");
+        assert!(throttle.written_at_by_uid.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_without_an_interval_after_writes_records_no_writes() {
+        let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
+        throttle.record_write(&object("a"));
+        assert!(throttle.written_at_by_uid.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -109,14 +109,14 @@ impl StatusWriter {
         S: Serialize + PartialEq,
     {
         if old == Some(new) {
-            self.forget(object);
+            self.throttle.end_delay(object);
             return Ok(None);
         }
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
         if self.executor.patch_status(object, old, new, self.ownership).await? {
-            self.throttle.forget(object);
+            self.throttle.record_write(object);
         }
         Ok(None)
     }
@@ -131,7 +131,7 @@ impl StatusWriter {
         self.throttle.withheld()
     }
 
-    /// Drops the delayed status of an object that was deleted, or that has the status again.
+    /// Drops everything about an object that was deleted.
     pub fn forget<K: Resource>(&self, object: &K) {
         self.throttle.forget(object);
     }

@@ -25,6 +25,7 @@ pub mod leadership;
 pub mod rbac;
 
 pub mod caches;
+pub mod live_list;
 pub mod object_decoding;
 mod resource_version;
 

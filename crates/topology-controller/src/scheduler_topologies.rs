@@ -24,7 +24,9 @@ mod kai;
 mod object;
 
 use self::child::{SchedulerTopologies, rule};
-pub(crate) use self::drift::{ObservedSchedulerTopology, drift_condition, drift_event, managed_schedulers, status_of};
+pub(crate) use self::drift::{
+    ObservedSchedulerTopology, drift_condition, managed_schedulers, status_of, with_drift_event,
+};
 pub(crate) use self::kai::Kai;
 pub(crate) use self::object::{LiveSchedulerTopology, SchedulerTopology};
 

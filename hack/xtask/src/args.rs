@@ -99,8 +99,10 @@ pub(crate) enum Soak {
     Churn(Churn),
     /// Measure a normal set alone, and beside tenants that cause as much work as admission allows
     Hostile(Hostile),
-    /// Delete cliques and gangs, and change their sets, while the scheduler binds the gangs
+    /// Delete cliques and gangs, and change their sets, while the scheduler binds the gangs; with --topologies, change their topologies
     Races(Races),
+    /// Create sets that refer to one ClusterTopology, and count the writes of its status
+    Topologies(Topologies),
     /// Change a PodGang whose conditions two controllers and a third client write
     Writers(Writers),
 }
@@ -114,6 +116,20 @@ pub(crate) struct Races {
     /// Seed that chooses the changes and their moments
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Change the topologies that the sets refer to, and nothing else
+    #[arg(long)]
+    pub(crate) topologies: bool,
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `soak topologies`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Topologies {
+    /// Number of sets
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sets: u32,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
@@ -272,8 +288,8 @@ pub(crate) struct Admission {
 #[derive(Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag")]
 pub(crate) struct Scale {
-    /// Replicas of the set, each one clique of two pods; several sizes show how costs grow
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..), default_value = "500")]
+    /// Replicas of the set, each one clique of two pods; several sizes show how costs grow [default: 500, with --packed 100]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..))]
     replicas: Vec<u32>,
     /// Short for --replicas 125,250,500,1000,2000
     #[arg(long, conflicts_with = "replicas")]
@@ -290,6 +306,9 @@ pub(crate) struct Scale {
     /// Use the gang scheduling of Kubernetes, an alpha API, so that each gang has a PodGroup; the files have names of their own
     #[arg(long)]
     pub(crate) native: bool,
+    /// Like --native, with cliques of ten pods; all pods of a clique must be in one rack
+    #[arg(long, conflicts_with_all = ["native", "growth"])]
+    pub(crate) packed: bool,
     /// Folder of the report, the CSV file and the plots [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -300,7 +319,11 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn sizes(&self) -> Vec<u32> {
-        if self.growth { vec![125, 250, 500, 1000, 2000] } else { self.replicas.clone() }
+        match self {
+            Self { growth: true, .. } => vec![125, 250, 500, 1000, 2000],
+            Self { packed, replicas, .. } if replicas.is_empty() => vec![if *packed { 100 } else { 500 }],
+            Self { replicas, .. } => replicas.clone(),
+        }
     }
 }
 
@@ -341,5 +364,30 @@ impl UpArgs {
     /// The number of processes of each service.
     pub(crate) fn replicas(&self) -> u32 {
         self.replicas.unwrap_or(1).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Args, Benchmark, Verb};
+    use clap::Parser;
+
+    fn sizes(flags: &[&str]) -> Vec<u32> {
+        let Ok(Args { verb: Verb::Bench(Benchmark::Scale(scale)), .. }) =
+            Args::try_parse_from(["xtask", "bench", "scale"].iter().chain(flags))
+        else {
+            panic!("{flags:?} are not valid")
+        };
+        scale.sizes()
+    }
+
+    #[test]
+    fn the_default_size_has_a_thousand_pods() {
+        assert_eq!(sizes(&[]), [500]);
+        assert_eq!(sizes(&["--native"]), [500]);
+        assert_eq!(sizes(&["--packed"]), [100]);
+        assert_eq!(sizes(&["--packed", "--replicas", "20,40"]), [20, 40]);
+        assert_eq!(sizes(&["--growth"]), [125, 250, 500, 1000, 2000]);
+        assert!(Args::try_parse_from(["xtask", "bench", "scale", "--packed", "--native"]).is_err());
     }
 }

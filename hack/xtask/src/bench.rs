@@ -20,7 +20,6 @@ mod writes;
 
 use crate::args::{Scale, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
-use crate::workload_api::WorkloadApi;
 use crate::{proc, workspace};
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::kubeconfig::client_config;
@@ -30,12 +29,12 @@ use recorded_objects::RecordedObjects;
 use samples::{Samples, Variant};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use workload::Workload;
 
 const MIN_NODES: u32 = 100;
-const REPLICAS_PER_NODE: u32 = 50;
-/// The conditions of a measurement that differ from the usual ones.
+const PODS_PER_NODE: u32 = 100;
 const LISTS_PODS: &str = "Load: another client lists all pods twice a second";
-const NATIVE: &str = "Native gangs: each gang has a PodGroup, and the default scheduler binds its pods together";
 
 /// One repetition with one size.
 #[derive(Clone, Copy)]
@@ -46,39 +45,44 @@ struct Round {
 
 /// `bench scale`: measures the services and the baseline in turn, with several sizes and repetitions.
 pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
-    if source.kubeconfig.is_some() {
-        bail!("the benchmark reads the processes and the audit log of a dev cluster; omit --kubeconfig");
-    }
-    if cfg!(debug_assertions) {
-        return Err(exec_optimised()?);
-    }
+    let dir = prepare(source, args.dir.clone())?;
     println!("all measured processes, this client included, are built with --release");
-    let sizes = args.sizes();
+    let (workload, sizes) = (Workload::of(args), args.sizes());
     let largest = sizes.iter().copied().max().unwrap_or_default();
-    let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
     let peak = if args.double { 2 * largest } else { largest };
-    let nodes = Some(MIN_NODES.max(peak / REPLICAS_PER_NODE));
-    let native_gangs = if args.native { WorkloadApi::On } else { WorkloadApi::Off };
-    let up = UpArgs { dir: Some(dir), nodes, native_gangs, ..UpArgs::default() };
+    let nodes = Some(MIN_NODES.max(peak * workload.pods_per_replica() / PODS_PER_NODE));
+    let up = UpArgs { dir: Some(dir), nodes, ..workload.up_args() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
         let mut conditions = machine::describe(cluster).await?;
         conditions.extend(args.list_pods.then(|| LISTS_PODS.to_owned()));
-        conditions.extend(args.native.then(|| NATIVE.to_owned()));
+        conditions.extend(workload.conditions().iter().map(|condition| (*condition).to_owned()));
         let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, args);
         let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
         // A retried request would count as one slow request.
         config.default_retry = false;
         let _lister = args.list_pods.then(|| Client::try_from(config.clone()).map(PodLister::start)).transpose()?;
         let client = Client::try_from(config)?;
-        let samples = Samples { native: args.native, ..Samples::default() };
+        let samples = Samples { workload, ..Samples::default() };
         let mut bench = Bench { cluster, client, double: args.double, samples };
         bench.run(args.repeat, &sizes, report).await
     })
     .await
 }
 
-/// Replaces this process by the optimised build of the same program. Returns only if that fails.
-pub(crate) fn exec_optimised() -> Result<anyhow::Error> {
+/// The beginning of each benchmark: it needs a dev cluster and optimised binaries. Returns the folder of the dev cluster.
+fn prepare(source: &Source, dir: Option<PathBuf>) -> Result<PathBuf> {
+    if source.kubeconfig.is_some() {
+        bail!("a benchmark reads the processes and the audit log of a dev cluster; omit --kubeconfig");
+    }
+    exec_optimised()?;
+    Ok(dir.unwrap_or_else(|| workspace::root().join("target/grove-bench")))
+}
+
+/// Replaces this process by the optimised build of the same program, unless it is that build.
+pub(crate) fn exec_optimised() -> Result<()> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
     let arguments = ["run", "--quiet", "--release", "--package", "xtask", "--"];
     let mut cargo = workspace::blocking_cargo();
     cargo.args(arguments).args(std::env::args_os().skip(1));
@@ -98,12 +102,13 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Runs all rounds. Reports after each repetition of all sizes, so that an interrupted benchmark has a report, too.
     async fn run(&mut self, repeat: u32, sizes: &[u32], report: impl Fn(&Samples, u32) -> Result<()>) -> Result<()> {
-        workload::create_namespace(&self.cluster.kubectl).await?;
+        let workload = self.samples.workload;
+        workload.prepare(&self.cluster.kubectl).await?;
         let mut recorded = BTreeMap::new();
         for &replicas in sizes {
             println!("{replicas} replicas: recording the objects of the services; not measured");
             let peak = if self.double { 2 * replicas } else { replicas };
-            recorded.insert(replicas, grove::record(self.cluster, &self.client, peak).await?);
+            recorded.insert(replicas, grove::record(self.cluster, &self.client, workload, peak).await?);
         }
         for repetition in 1..=repeat {
             for (&replicas, recorded) in &recorded {

@@ -10,7 +10,6 @@ use crate::ports::Ports;
 use crate::processes::Processes;
 use crate::suite::{self, CONTROLLERS, WEBHOOK_SERVER};
 use crate::webhooks::{self, WebhookRoute};
-use crate::workload_api::WorkloadApi;
 use crate::{binaries, workspace};
 use anyhow::{Context, Result};
 use grove_dev_harness::kubectl::Kubectl;
@@ -25,8 +24,6 @@ pub(crate) struct DevCluster {
     pub(crate) dir: PathBuf,
     pub(crate) kubectl: Kubectl,
     pub(crate) processes: Processes,
-    /// Which parts have the workload API.
-    pub(crate) workload_api: WorkloadApi,
     route: WebhookRoute,
     /// The names of the processes that this `cargo xtask` has started. It ends them if it fails.
     started: Vec<String>,
@@ -122,8 +119,7 @@ impl DevCluster {
         };
         let processes = Processes::load(&dir)?;
         let kubectl = Kubectl::new(&program, &dir);
-        let workload_api = args.native_gangs;
-        Ok(Self { dir, kubectl, processes, workload_api, route, started: Vec::new() })
+        Ok(Self { dir, kubectl, processes, route, started: Vec::new() })
     }
 
     /// Starts the services again after [`DevCluster::stop_controllers`].

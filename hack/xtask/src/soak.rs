@@ -1,6 +1,6 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, Source, Writers};
+use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, Source, Topologies, Writers};
 use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
@@ -51,7 +51,18 @@ pub(crate) async fn churn(source: &Source, args: Churn) -> Result<()> {
 /// Changes sets while the scheduler binds their gangs. Each `test` runs a short series with the same code.
 pub(crate) async fn races(source: &Source, args: Races) -> Result<()> {
     let variables = vec![("GROVE_SOAK_RACES", args.count.to_string()), ("GROVE_SOAK_SEED", args.seed.to_string())];
-    run(source, args.dir, ("many_races_against_binding_end_in_one_incarnation", variables)).await
+    let series = if args.topologies {
+        "many_changes_of_the_topology_race_against_binding"
+    } else {
+        "many_races_against_binding_end_in_one_incarnation"
+    };
+    run(source, args.dir, (series, variables)).await
+}
+
+/// Creates sets that refer to one topology, and counts the writes of its status. Each `test` creates fewer sets with the same code.
+pub(crate) async fn topologies(source: &Source, args: Topologies) -> Result<()> {
+    let variables = vec![("GROVE_SOAK_SETS", args.sets.to_string())];
+    run(source, args.dir, ("many_new_sets_cause_few_status_writes_of_their_topology", variables)).await
 }
 
 /// Lets several writers write the conditions of one `PodGang`. Each `test` runs a short series with the same code.
@@ -62,9 +73,7 @@ pub(crate) async fn writers(source: &Source, args: Writers) -> Result<()> {
 
 /// Measures a normal set beside hostile tenants, and writes the report, also if a threshold is not met.
 pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
-    if cfg!(debug_assertions) {
-        return Err(bench::exec_optimised()?);
-    }
+    bench::exec_optimised()?;
     // The test writes its figures to this file.
     let figures = report::folder(None)?.join("hostile-figures.md");
     // Figures of an earlier run must not become the report of this one.

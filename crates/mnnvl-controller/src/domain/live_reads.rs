@@ -4,11 +4,10 @@ use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
-use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
+use grove_runtime::live_list;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
-use kube::core::Request as Requests;
 use kube::{Client, Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -20,19 +19,7 @@ use crate::replica_objects::{is_controlled_by_set_or_group, selector};
 /// The fields that select the pods that have not ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// The API server sends null in place of an empty list.
-#[derive(Deserialize)]
-struct ObjectList {
-    items: Option<Vec<Object>>,
-}
-
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
-#[derive(Deserialize)]
-struct Object {
-    #[serde(default)]
-    metadata: Metadata,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -69,31 +56,30 @@ async fn is_used(client: &Client, namespace: &str, replica: &Replica) -> Result<
     Ok(pods.iter().any(is_active))
 }
 
-fn is_active(object: &Object) -> bool {
-    object.metadata.deletion_timestamp.is_none()
+fn is_active(object: &Metadata) -> bool {
+    object.deletion_timestamp.is_none()
 }
 
-fn is_of_set(clique: Object) -> bool {
+fn is_of_set(clique: Metadata) -> bool {
     let metadata = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-        owner_references: clique.metadata.owner_references,
+        owner_references: clique.owner_references,
         ..Default::default()
     };
     is_controlled_by_set_or_group(&metadata)
 }
 
-#[expect(clippy::disallowed_methods, reason = "`Api::list_metadata` decodes the managed fields")]
-async fn list<K>(client: &Client, namespace: &str, replica: &Replica, fields: &str) -> Result<Vec<Object>, kube::Error>
+async fn list<K>(
+    client: &Client,
+    namespace: &str,
+    replica: &Replica,
+    fields: &str,
+) -> Result<Vec<Metadata>, kube::Error>
 where
     K: Resource<DynamicType = ()>,
 {
     let selector = labels::selector(&selector(&replica.set, replica.index));
     let params = ListParams::default().labels(&selector).fields(fields);
-    let path = K::url_path(&(), Some(namespace));
-    let mut request = Requests::new(path).list_metadata(&params).map_err(kube::Error::BuildRequest)?;
-    request.extensions_mut().insert("list_metadata");
-    let text = with_timeout(REQUEST_TIMEOUT, client.request_text(request)).await?;
-    let ObjectList { items } = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
-    Ok(items.unwrap_or_default())
+    live_list::metadata::<K, Metadata>(client, Some(namespace), &params).await
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::reconcile_error::ReconcileError;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::client::{self, REQUEST_TIMEOUT};
+use grove_runtime::live_list;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
@@ -21,19 +22,7 @@ use serde_json::{Value, json};
 
 use super::{PodGroup, PodGroups};
 
-/// The API server sends null in place of an empty list.
-#[derive(Deserialize)]
-struct ObjectList {
-    items: Option<Vec<Object>>,
-}
-
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
-#[derive(Deserialize)]
-struct Object {
-    #[serde(default)]
-    metadata: Metadata,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -115,25 +104,12 @@ async fn gangs_of<K>(client: &Client, set: &PodCliqueSet, fields: &str) -> Resul
 where
     K: Resource<DynamicType = ()>,
 {
-    let list = list::<K>(client, set, fields);
-    let objects = client::with_timeout(REQUEST_TIMEOUT, list).await.map_err(|error| ApiError::from(&error))?;
-    let active = objects.into_iter().filter(|object| object.metadata.deletion_timestamp.is_none());
-    Ok(Some(active.filter_map(|object| object.metadata.labels?.remove(labels::POD_GANG)).collect()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "`Api::list_metadata` decodes the managed fields")]
-async fn list<K>(client: &Client, set: &PodCliqueSet, fields: &str) -> Result<Vec<Object>, kube::Error>
-where
-    K: Resource<DynamicType = ()>,
-{
     let selector = labels::selector(&labels::base(&PodCliqueSetName::new(set.name_any())));
     let params = ListParams::default().labels(&selector).fields(fields);
-    let path = K::url_path(&(), set.metadata.namespace.as_deref());
-    let mut request = Requests::new(path).list_metadata(&params).map_err(kube::Error::BuildRequest)?;
-    request.extensions_mut().insert("list_metadata");
-    let text = client.request_text(request).await?;
-    let ObjectList { items } = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
-    Ok(items.unwrap_or_default())
+    let objects = live_list::metadata::<K, Metadata>(client, set.metadata.namespace.as_deref(), &params).await;
+    let objects = objects.map_err(|error| ApiError::from(&error))?;
+    let active = objects.into_iter().filter(|object| object.deletion_timestamp.is_none());
+    Ok(Some(active.filter_map(|object| object.labels?.remove(labels::POD_GANG)).collect()))
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ use kube::Client;
 use crate::informers::TopologyCaches;
 use crate::scheduler_topologies::{CHILD_KINDS_OF_CLUSTER_TOPOLOGIES, TopologyOwner, start_informers};
 
-/// Counts of sets and nodes change often in a busy cluster, and no controller waits for them.
-const POLICY: StatusPolicy = StatusPolicy {
-    progress_interval: Duration::from_secs(5),
-    max_progress_interval: Duration::from_secs(10),
+/// Counts of sets and nodes change often in a busy cluster, and no controller waits for them. The first change is written at once.
+pub(super) const POLICY: StatusPolicy = StatusPolicy {
+    progress_interval: Duration::ZERO,
+    max_progress_interval: Duration::ZERO,
+    min_write_interval: Duration::from_secs(15),
     ..StatusPolicy::DEFAULT
 };
 

@@ -1,10 +1,9 @@
 //! The live LIST of sets before the finalizer of a topology is removed: the cache may lack a set that was just created.
 
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
+use grove_runtime::live_list::{self, Page};
+use kube::Client;
 use kube::api::ListParams;
-use kube::{Client, Resource};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::observed::LiveReferences;
@@ -12,20 +11,6 @@ use crate::slim_set::SlimSet;
 
 /// The number of sets in one response.
 const PAGE: u32 = 500;
-
-/// Each set is decoded on its own: a set that cannot be decoded has no gangs, so it refers to nothing.
-#[derive(Deserialize)]
-struct SetList {
-    #[serde(default)]
-    metadata: ListMetadata,
-    items: Option<Vec<Box<RawValue>>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMetadata {
-    #[serde(rename = "continue")]
-    token: Option<String>,
-}
 
 /// Whether a set in any namespace refers to the topology `name`. `default` is the name of the configured default.
 pub(super) async fn live_references(client: &Client, name: &str, default: &str) -> LiveReferences {
@@ -39,28 +24,19 @@ pub(super) async fn live_references(client: &Client, name: &str, default: &str) 
     }
 }
 
+/// Each set is decoded on its own: a set that cannot be decoded has no gangs, so it refers to nothing.
 async fn first_referring_set(client: &Client, name: &str, default: &str) -> Result<Option<String>, kube::Error> {
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let SetList { metadata, items } = with_timeout(REQUEST_TIMEOUT, list(client, &params)).await?;
-        let sets = items.into_iter().flatten().filter_map(|item| serde_json::from_str::<SlimSet>(item.get()).ok());
-        if let Some(set) = sets.into_iter().find(|set| set.refers_to(name, default)) {
+        let Page { items, continue_token } =
+            live_list::page::<PodCliqueSet, Box<RawValue>>(client, None, &params).await?;
+        let mut sets = items.into_iter().filter_map(|item| serde_json::from_str::<SlimSet>(item.get()).ok());
+        if let Some(set) = sets.find(|set| set.refers_to(name, default)) {
             return Ok(Some(set.key()));
         }
-        match metadata.token.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(None),
-        }
+        let Some(token) = continue_token else { return Ok(None) };
+        params = params.continue_token(&token);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "`Api::list` fails if one set cannot be decoded")]
-async fn list(client: &Client, params: &ListParams) -> Result<SetList, kube::Error> {
-    let path = PodCliqueSet::url_path(&(), None);
-    let mut request = kube::core::Request::new(path).list(params).map_err(kube::Error::BuildRequest)?;
-    request.extensions_mut().insert("list");
-    let text = client.request_text(request).await?;
-    serde_json::from_str(&text).map_err(kube::Error::SerdeError)
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use grove_api_types::text::join_names;
 use grove_api_types::{events, finalizers};
 use grove_controller::children::StepFilter;
 use grove_controller::conditions::find_status_condition;
-use grove_controller::plan::{NormalEvent, Plan, Stage, Step, Waiting, WarningEvent};
+use grove_controller::plan::{Plan, Stage, Step, Waiting, WarningEvent};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::CHILD_KINDS;
 use super::observed::{LiveReferences, Observed};
-use crate::scheduler_topologies::drift_event;
+use crate::scheduler_topologies::with_drift_event;
 
 /// The time to the next live LIST after one that failed. No watch event would trigger it.
 const LIST_RETRY: Duration = Duration::from_secs(5);
@@ -43,21 +43,10 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         let of_children = CHILD_KINDS.plan(&observed.children, &expansion, filter);
         plan.stages.extend(of_children.stages);
         plan = Plan { stages: plan.stages, warnings: plan.warnings, ..of_children }.waiting(plan.waiting);
-        let has_steps = !plan.is_empty();
         let conditions = observed.topology.status.iter().flat_map(|status| &status.conditions);
-        let event = observed.drift().filter(|_| !has_steps).and_then(|drift| drift_event(conditions, &drift));
-        plan = with_event(plan, event);
+        plan = with_drift_event(plan, &observed.pending_creates, conditions, observed.drift());
     }
     plan.with_independent_stages()
-}
-
-/// The plan with a warning or an event.
-fn with_event(plan: Plan, event: Option<Result<NormalEvent, WarningEvent>>) -> Plan {
-    match event {
-        Some(Ok(event)) => plan.with_normal_events([event]),
-        Some(Err(warning)) => plan.with_warnings([warning]),
-        None => plan,
-    }
 }
 
 fn plan_of_terminating(observed: &Observed) -> Plan {

@@ -1,6 +1,7 @@
 //! The plan and the status of a topology for observed states.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use grove_api_types::admission::ReferencingSet;
@@ -9,13 +10,19 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::ClusterTopology;
 use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
-use grove_controller::executor::ExecutionResult;
+use grove_controller::events::EventBroadcaster;
+use grove_controller::executor::{ExecutionResult, Executor};
 use grove_controller::expectations::PendingCreates;
+use grove_controller::requeue::Requeue;
 use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_writer::{ExecutedPlan, StatusWriter};
 use grove_runtime::caches::Availability;
+use grove_runtime::metrics::Metrics;
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::context::POLICY;
 use super::observed::{LiveReferences, Nodes, Observed};
 use super::plan::plan;
 use super::status::{status, status_change};
@@ -283,4 +290,50 @@ fn the_status_counts_sets_and_nodes() {
     let second = status(&observed, &plan(&observed, now()), &ExecutionResult::default(), now());
     assert_ne!(first, second);
     assert_eq!(status_change(&observed, &second), StatusChange::Progress);
+}
+
+/// One reconcile without steps. If the status was written, the topology has it afterwards, as after its watch event.
+async fn reconcile(writer: &StatusWriter, observed: &mut Observed) -> Requeue {
+    let plan = plan(observed, now());
+    assert!(plan.is_empty(), "{plan}");
+    let mut new = None;
+    let status = |result: &ExecutionResult| {
+        let status = status(observed, &plan, result, now());
+        let change = status_change(observed, &status);
+        (new.insert(status).clone(), change)
+    };
+    let (result, pending_creates) = (ExecutionResult::default(), Some(&observed.pending_creates));
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: false };
+    let requeue = writer.write_after(&observed.topology, executed, status).await.expect("a reconcile");
+    if requeue == Requeue::AwaitChange {
+        observed.topology.status = new;
+    }
+    requeue
+}
+
+/// A film: sets are created one after the other, and each triggers a reconcile. Later, only the work queue triggers, when the status is due.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_new_sets_cause_few_status_writes() {
+    let interval = POLICY.min_write_interval;
+    assert_eq!(interval, Duration::from_secs(15));
+    for (pace, writes) in [(Duration::ZERO, 2), (Duration::from_millis(10), 2), (Duration::from_millis(250), 18)] {
+        let (client, log) = mock_api_server::client(|request: &RecordedRequest| MockResponse::ok(request.body.clone()));
+        let executor = Executor::new(client, EventBroadcaster::discarding(), Metrics::new().expect("metrics"));
+        let (writer, mut observed) = (StatusWriter::new(executor, POLICY), observed(ENABLED, &json!({})));
+        assert_eq!(reconcile(&writer, &mut observed).await, Requeue::AwaitChange);
+        tokio::time::advance(interval).await;
+        let before = log.requests().len();
+        for number in 0..1000 {
+            observed.referring_sets.push(set(&format!("s{number:03}"), false));
+            let requeue = reconcile(&writer, &mut observed).await;
+            assert!(number > 0 || requeue == Requeue::AwaitChange, "the first change is written at once");
+            tokio::time::advance(pace).await;
+        }
+        while let Requeue::ProgressAfter { due, .. } = reconcile(&writer, &mut observed).await {
+            assert!(due <= interval, "{due:?}");
+            tokio::time::advance(due).await;
+        }
+        assert_eq!(observed.topology.status.as_ref().and_then(|status| status.referring_sets), Some(1000));
+        assert_eq!(log.requests().len() - before, writes, "a set each {pace:?}");
+    }
 }

@@ -5,7 +5,8 @@ use grove_api_types::events;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::SchedulerTopologyStatus;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
-use grove_controller::plan::{NormalEvent, WarningEvent};
+use grove_controller::expectations::PendingCreates;
+use grove_controller::plan::{NormalEvent, Plan, WarningEvent};
 use grove_runtime::caches::Availability;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource, ResourceExt};
@@ -111,19 +112,23 @@ pub(crate) fn drift_condition(
     Some(ConditionUpdate { type_: SCHEDULER_TOPOLOGY_DRIFT, status, reason, message, observed_generation })
 }
 
-/// The event about another outcome of the condition: a warning if the levels begin to differ, otherwise a normal event.
-pub(crate) fn drift_event<'a>(
+/// The plan, with an event if the condition has another outcome than in `old`: a warning if the levels begin to differ, otherwise a normal event.
+/// While objects are created or deleted, the levels differ for a moment, so there is no event.
+pub(crate) fn with_drift_event<'a>(
+    plan: Plan,
+    pending_creates: &PendingCreates,
     old: impl IntoIterator<Item = &'a Condition>,
-    new: &ConditionUpdate,
-) -> Option<Result<NormalEvent, WarningEvent>> {
+    new: Option<ConditionUpdate>,
+) -> Plan {
+    let Some(new) = new.filter(|_| plan.is_empty() && pending_creates.is_empty()) else { return plan };
     let old = old.into_iter().find(|condition| condition.type_ == SCHEDULER_TOPOLOGY_DRIFT);
     if old.is_some_and(|old| old.status == new.status.as_str()) {
-        return None;
+        return plan;
     }
-    let note = new.message.clone();
+    let note = new.message;
     match new.status {
-        ConditionStatus::True => Some(Err(WarningEvent { reason: events::TOPOLOGY_DRIFT_DETECTED, note })),
-        ConditionStatus::False => Some(Ok(NormalEvent { reason: events::TOPOLOGY_IN_SYNC, note })),
-        ConditionStatus::Unknown => None,
+        ConditionStatus::True => plan.with_warnings([WarningEvent { reason: events::TOPOLOGY_DRIFT_DETECTED, note }]),
+        ConditionStatus::False => plan.with_normal_events([NormalEvent { reason: events::TOPOLOGY_IN_SYNC, note }]),
+        ConditionStatus::Unknown => plan,
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::CHILD_KINDS;
 use super::observed::Observed;
-use crate::scheduler_topologies::drift_event;
+use crate::scheduler_topologies::with_drift_event;
 
 /// The plan for one binding. A topology object that a binding names, or that it does not control, is not changed.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
@@ -23,11 +23,5 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let filter = StepFilter::new(observed.conflicts(&no_labels), &observed.backed_off, &observed.pending_creates);
     let plan = CHILD_KINDS.plan(children, &expansion, filter);
     let conditions = binding.status.iter().flat_map(|status| &status.conditions);
-    // While topology objects are created or deleted, the levels differ for a moment.
-    let drift = observed.drift().filter(|_| plan.is_empty() && observed.pending_creates.is_empty());
-    match drift.and_then(|drift| drift_event(conditions, &drift)) {
-        Some(Ok(event)) => plan.with_normal_events([event]),
-        Some(Err(warning)) => plan.with_warnings([warning]),
-        None => plan,
-    }
+    with_drift_event(plan, &observed.pending_creates, conditions, observed.drift())
 }

@@ -5,13 +5,19 @@ use std::time::Duration;
 use e2e::native_gangs::all_are_bound;
 use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures};
 use futures::future::join_all;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase, TopologyConstraint};
 use grove_api_types::v1alpha1::PodCliqueSet;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::referring_sets::{self, CONFIGURATION, TOPOLOGY, clique, constraint};
 
 const SETS: usize = 100;
 /// One set in this many has a scaling group and autoscalers; Kubernetes' autoscaler writes their status all the time.
 const GROUPED: usize = 10;
-/// Gangs with `PodGroup`s, of one pod each.
+/// Sets with one gang each. A gang has a `PodGroup`, eight pods, and constraints at three levels.
 const NATIVE_GANGS: usize = 200;
+const PODS_PER_GANG: usize = 8;
 /// Grove promises no writes in a settled minute, so the test watches for one.
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -40,41 +46,63 @@ async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_settled_native_gangs_cause_no_write_for_a_minute() {
-    let cluster = TestCluster::start_own_with("native-steady-state", &["--native-gangs"]).await;
-    let ns = &Namespace::create(&cluster.client().await, "e2e-native-steady-state").await;
-    let set = format!(
-        "
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {{name: llm}}
-spec:
-  replicas: {NATIVE_GANGS}
-  template:
-    cliques:
-    - name: w
-      spec:
-        roleName: w
-        replicas: 1
-        minAvailable: 1
-        podSpec: {{containers: [{{name: main, image: registry.k8s.io/pause:3.10}}]}}
-"
-    );
-    ns.create_yaml::<PodCliqueSet>(&set).await;
-    let is_settled = |state: &NamespaceState| {
-        let counts = [state.gangs.len(), state.active_pods().count(), state.reference_count()];
-        counts == [NATIVE_GANGS; 3]
-            && state.is_available("llm")
-            && state.status_is_current()
-            && state.active_pods().all(e2e::namespace_state::is_ready)
-            && all_are_bound(state)
-    };
-    ns.wait_for("all gangs are bound and their statuses are current", is_settled).await;
+    let flags = ["--native-gangs", "--nodes", "16", "--config", CONFIGURATION];
+    let cluster = TestCluster::start_own_with("native-steady-state", &flags).await;
+    let client = cluster.client().await;
+    let namespaces = referring_sets::create_sets(&client, NATIVE_GANGS, &constrained_template()).await;
+    join_all(namespaces.iter().map(|ns| async move {
+        let state = ns.wait_for("all gangs are bound and their statuses are current", is_bound).await;
+        let constrained = state.gangs.values().filter(|gang| has_three_levels(gang)).count();
+        assert_eq!(constrained, state.sets.len(), "the gangs have constraints at three levels");
+    }))
+    .await;
+    referring_sets::wait_until_counted(&client, NATIVE_GANGS).await;
+    referring_sets::assert_few_status_writes(&cluster);
     writes_end(cluster, &["(pcs-controller)", "(pclq-controller)", "(topology-controller)"]).await;
 }
 
-fn is_running(gang: &grove_api_types::scheduler_v1alpha1::PodGang) -> bool {
+/// A gang of two replicas of a scaling group. The gang is packed by zone, the replicas by rack, and the cliques by host.
+fn constrained_template() -> Value {
+    let cliques = ["prefill", "decode"].map(|name| {
+        let mut clique = clique(name, 2);
+        clique["topologyConstraint"] = constraint("host");
+        clique
+    });
+    let group = json!({ "name": "g", "cliqueNames": ["prefill", "decode"], "replicas": 2, "minAvailable": 2,
+        "topologyConstraint": constraint("rack") });
+    json!({ "topologyConstraint": constraint("zone"), "cliques": cliques, "podCliqueScalingGroups": [group] })
+}
+
+/// Whether all pods of all sets are bound, and no write of a status is outstanding.
+fn is_bound(state: &NamespaceState) -> bool {
+    let [sets, gangs] = [state.sets.len(), state.gangs.len()];
+    let counts = [state.active_pods().count(), state.reference_count()];
+    gangs == sets
+        && counts == [sets * PODS_PER_GANG; 2]
+        && state.sets.keys().all(|name| state.is_available(name))
+        && state.status_is_current()
+        && state.active_pods().all(e2e::namespace_state::is_ready)
+        && all_are_bound(state)
+}
+
+/// Whether the gang, each replica of its scaling group and each of its cliques have a required key.
+fn has_three_levels(gang: &PodGang) -> bool {
+    let required = |constraint: &Option<TopologyConstraint>| {
+        constraint.as_ref().and_then(|constraint| constraint.pack_constraint.as_ref()?.required.clone())
+    };
+    let of_replicas: Vec<_> =
+        gang.spec.topology_constraint_group_configs.iter().map(|group| required(&group.topology_constraint)).collect();
+    let of_cliques: Vec<_> = gang.spec.podgroups.iter().map(|group| required(&group.topology_constraint)).collect();
+    let key = |key: &str| Some(key.to_owned());
+    gang.annotations().get("grove.io/topology-name").is_some_and(|name| name == TOPOLOGY)
+        && required(&gang.spec.topology_constraint) == key("topology.kubernetes.io/zone")
+        && of_replicas == vec![key("topology.grove.io/rack"); 2]
+        && of_cliques == vec![key("kubernetes.io/hostname"); 4]
+}
+
+fn is_running(gang: &PodGang) -> bool {
     let phase = gang.status.as_ref().map(|status| status.phase);
-    phase == Some(grove_api_types::scheduler_v1alpha1::PodGangPhase::Running)
+    phase == Some(PodGangPhase::Running)
 }
 
 /// Waits until the services stop writing, and then stops the cluster. Each of the accounts has written before.
@@ -89,15 +117,10 @@ async fn writes_end(cluster: TestCluster, accounts: &[&str]) {
 
 /// Waits for a minute without writes. Outstanding status writes and asynchronous events come before it.
 async fn wait_for_quiet_minute(cluster: &TestCluster) {
-    let mut last = Vec::new();
-    let waiting = async {
-        loop {
-            last = audit::writes_during(cluster.dir(), WINDOW).await;
-            if last.is_empty() {
-                return;
-            }
-        }
-    };
-    let waited = tokio::time::timeout(e2e::namespace_state::TIMEOUT, waiting).await;
-    waited.unwrap_or_else(|_| panic!("the services do not stop writing; the writes of the last minute: {last:#?}"));
+    let waiting = audit::wait_until_quiet(cluster.dir(), WINDOW);
+    if tokio::time::timeout(e2e::namespace_state::TIMEOUT, waiting).await.is_err() {
+        let writes = audit::writes_since(cluster.dir(), 0);
+        let last: Vec<_> = writes.iter().rev().take(100).collect();
+        panic!("the services do not stop writing; the last writes, newest first: {last:#?}");
+    }
 }

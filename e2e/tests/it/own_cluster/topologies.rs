@@ -1,9 +1,13 @@
 //! Topologies of both kinds: the finalizer, the default topology of the configuration, the status, and the topology objects of KAI.
-//! topology-controller is restarted in the middle of the cases.
+//! topology-controller is killed in the middle of the cases.
+
+mod default_topology;
+mod deletion;
+mod switching;
 
 use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
-use e2e::standalone::run_to_exit;
+use e2e::service_replica::ServiceReplica;
 use e2e::{Namespace, NamespaceState, TestCluster};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -19,26 +23,84 @@ const HOST: &str = "kubernetes.io/hostname";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topologies_are_reconciled_into_statuses_and_topology_objects() {
-    let enabled =
-        json!({ "enabled": true, "levels": [{ "domain": "rack", "key": "r" }, { "domain": "host", "key": HOST }] });
-    let flags = configuration("first", &enabled);
-    let mut cluster = TestCluster::start_own_with("topologies", &flags.each_ref().map(String::as_str)).await;
+    let flags = configuration("first", &enabled());
+    let cluster = TestCluster::start_own_with("topologies", &flags.each_ref().map(String::as_str)).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-topologies").await;
 
-    the_default_topology_is_created_and_restored(&cluster, &client).await;
-    kubectl_on(&cluster, &["apply", "-f", "-"], include_str!("../../../crds/kai-scheduler.yaml"))
-        .await
-        .expect("the CRDs");
+    let mut services = Services::start(cluster).await;
+    default_topology::the_default_topology_is_created_and_restored(&mut services, &client).await;
+    services.apply(include_str!("../../../crds/kai-scheduler.yaml")).await;
     wait_for_levels(&client, DEFAULT, &["r", HOST]).await;
-    levels_of_topology_objects_follow(&client).await;
+    levels_of_topology_objects_follow(&mut services, &client).await;
     foreign_topology_objects_stay(&client).await;
     bindings_report_drift(&client).await;
-    referring_sets_delay_the_deletion(&cluster, &client, &ns).await;
-    configured_levels_wait_for_running_sets(&mut cluster, &client, &ns).await;
-    a_default_without_levels_is_an_ordinary_topology(&mut cluster, &client).await;
-    a_required_default_that_does_not_exist_ends_the_service(&cluster).await;
-    cluster.down().await;
+    referring_sets_delay_the_deletion(&mut services, &client, &ns).await;
+    deletion::a_topology_without_sets_is_deleted(&mut services, &client).await;
+    deletion::a_binding_with_sets_is_deleted(&mut services, &client, &ns).await;
+    deletion::topologies_are_deleted_while_sets_are_created(&mut services, &client, &ns).await;
+    switching::constraints_are_removed_and_return_while_sets_run(&mut services, &client, &ns).await;
+    default_topology::configured_levels_wait_for_running_sets(&mut services, &client, &ns).await;
+    default_topology::a_default_without_levels_is_an_ordinary_topology(&mut services, &client).await;
+    default_topology::a_topology_of_a_user_becomes_the_default(&mut services, &client).await;
+    default_topology::a_required_default_that_does_not_exist_ends_the_service(&mut services).await;
+    services.down().await;
+}
+
+/// A cluster, of which the test runs topology-controller itself, so that it restarts quickly.
+struct Services {
+    cluster: TestCluster,
+    /// `None` while the cluster starts the process.
+    controller: Option<ServiceReplica>,
+    /// The program of topology-controller, and its arguments.
+    command_line: Vec<String>,
+}
+
+impl Services {
+    async fn start(cluster: TestCluster) -> Self {
+        let command_line = cluster.command_line(SERVICE);
+        let controller = Some(ServiceReplica::take_over(&cluster, SERVICE, &[]).await);
+        Self { cluster, controller, command_line }
+    }
+
+    /// Runs a step of a user. Meanwhile, topology-controller is killed, and starts again.
+    async fn interrupt<T>(&mut self, step: impl Future<Output = T>) -> T {
+        let controller = self.controller.as_mut().expect("a process");
+        let (result, ()) = tokio::join!(step, controller.kill_and_restart());
+        result
+    }
+
+    /// Runs a step while topology-controller is stopped.
+    async fn while_stopped<T>(&mut self, step: impl Future<Output = T>) -> T {
+        self.controller.as_mut().expect("a process").while_stopped(step).await
+    }
+
+    /// Starts the services with another configuration, and restarts topology-controller after its start.
+    async fn up_with(&mut self, name: &str, topology: &Value) {
+        let flags = configuration(name, topology);
+        self.controller.take().expect("a process").stop().await;
+        self.cluster.up_with(&flags.each_ref().map(String::as_str)).await;
+        self.controller = Some(ServiceReplica::take_over(&self.cluster, SERVICE, &[]).await);
+    }
+
+    async fn apply(&self, manifests: &str) {
+        kubectl_on(&self.cluster, &["apply", "--filename=-"], manifests).await.expect("the manifests are applied");
+    }
+
+    async fn down(self) {
+        drop(self.controller);
+        self.cluster.down().await;
+    }
+}
+
+/// A configuration with the levels of the default topology.
+fn enabled() -> Value {
+    with_levels("r")
+}
+
+/// A configuration with these levels of the default topology.
+fn with_levels(rack: &str) -> Value {
+    json!({ "enabled": true, "levels": [{ "domain": "rack", "key": rack }, { "domain": "host", "key": HOST }] })
 }
 
 /// The flags for this section of the configuration.
@@ -52,11 +114,6 @@ fn configuration(name: &str, topology: &Value) -> [String; 2] {
     let file = TestCluster::shared().dir().join(format!("topologies-{name}.yaml"));
     std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
     ["--config".to_owned(), file.display().to_string()]
-}
-
-async fn up_with(cluster: &mut TestCluster, name: &str, topology: &Value) {
-    let flags = configuration(name, topology);
-    cluster.up_with(&flags.each_ref().map(String::as_str)).await;
 }
 
 fn topologies(client: &Client) -> Api<ClusterTopology> {
@@ -123,39 +180,10 @@ fn keys(topology: &ClusterTopology) -> Vec<&str> {
     topology.spec.levels.iter().map(|level| level.key.as_str()).collect()
 }
 
-async fn the_default_topology_is_created_and_restored(cluster: &TestCluster, client: &Client) {
-    let is_ready = |topology: &ClusterTopology| has_reason(topology, "Ready", "True", "TopologyAvailable");
-    let has_finalizer = |topology: &ClusterTopology| topology.finalizers().iter().any(|other| other == FINALIZER);
-    let created = wait_for(client, DEFAULT, |topology| is_ready(topology) && has_finalizer(topology)).await;
-    assert_eq!(created.labels().get("app.kubernetes.io/managed-by").map(String::as_str), Some("grove-operator"));
-    assert_eq!(keys(&created), ["r", HOST]);
-    let status = created.status.expect("a status");
-    let without: Vec<_> = status.nodes_without_key.iter().map(|level| (level.key.as_str(), level.nodes)).collect();
-    assert_eq!(without, [("r", status.nodes.expect("a number")), (HOST, 0)], "no node has the key r");
-    assert!(status.nodes > Some(0));
-
-    // The edit is observed while the service runs, and after its start.
-    for is_down in [false, true] {
-        if is_down {
-            cluster.stop(SERVICE).await;
-        }
-        let edit =
-            json!({ "metadata": { "labels": null }, "spec": { "levels": [{ "domain": "host", "key": "other" }] } });
-        let edited = topologies(client).patch(DEFAULT, &PatchParams::default(), &Patch::Merge(&edit)).await;
-        let generation = edited.expect("the edit").metadata.generation;
-        if is_down {
-            cluster.up().await;
-        }
-        let restored =
-            |topology: &ClusterTopology| topology.metadata.generation > generation && keys(topology) == ["r", HOST];
-        let restored = wait_for(client, DEFAULT, restored).await;
-        assert_eq!(restored.labels().len(), 1, "the label is restored with the levels");
-    }
-}
-
-async fn levels_of_topology_objects_follow(client: &Client) {
+async fn levels_of_topology_objects_follow(services: &mut Services, client: &Client) {
     let api = topologies(client);
-    api.create(&PostParams::default(), &topology("racks", &[("host", HOST)])).await.expect("the topology is created");
+    let (params, created) = (PostParams::default(), topology("racks", &[("host", HOST)]));
+    services.interrupt(api.create(&params, &created)).await.expect("the topology is created");
     let first = wait_for_levels(client, "racks", &[HOST]).await;
     let levels = json!({ "spec": topology("racks", &[("rack", "r"), ("host", HOST)]).spec });
     api.patch("racks", &PatchParams::default(), &Patch::Merge(&levels)).await.expect("new levels");
@@ -263,7 +291,7 @@ async fn create_set(ns: &Namespace, set: &PodCliqueSet) {
     ns.wait_for("the set is available", |state| state.is_available(&name)).await;
 }
 
-async fn referring_sets_delay_the_deletion(cluster: &TestCluster, client: &Client, ns: &Namespace) {
+async fn referring_sets_delay_the_deletion(services: &mut Services, client: &Client, ns: &Namespace) {
     create_set(ns, &set("user", Some("racks"))).await;
     let counts_set = |topology: &ClusterTopology| {
         let status = topology.status.clone().unwrap_or_default();
@@ -271,59 +299,21 @@ async fn referring_sets_delay_the_deletion(cluster: &TestCluster, client: &Clien
         (status.referring_sets, status.scheduled_sets) == (Some(1), Some(1)) && status.referring_set_names == names
     };
     wait_for(client, "racks", counts_set).await;
-    topologies(client).delete("racks", &DeleteParams::default()).await.expect("the delete is accepted");
+    let api = topologies(client);
+    services.interrupt(api.delete("racks", &DeleteParams::default())).await.expect("the delete is accepted");
     let waits = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "TopologyTerminating");
     wait_for(client, "racks", waits).await;
     let denied = ns.api::<PodCliqueSet>().create(&PostParams::default(), &set("late", Some("racks"))).await;
     assert!(denied.is_err(), "a terminating topology counts as not found");
 
-    cluster.stop(SERVICE).await;
-    ns.delete_object::<PodCliqueSet>("user").await;
-    ns.wait_for("no objects exist", NamespaceState::is_empty).await;
-    wait_for(client, "racks", |topology| topology.finalizers().len() == 1).await;
-    cluster.up().await;
+    // On the heap: it is a large future.
+    let deletion = Box::pin(async {
+        ns.delete_object::<PodCliqueSet>("user").await;
+        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
+        wait_for(client, "racks", |topology| topology.finalizers().len() == 1).await;
+    });
+    services.while_stopped(deletion).await;
     wait_until_deleted(client, "racks").await;
     let objects = scheduler_topologies(client);
     poll_until(async || objects.get_opt("racks").await.expect("an answer").is_none().then_some(())).await;
-}
-
-async fn configured_levels_wait_for_running_sets(cluster: &mut TestCluster, client: &Client, ns: &Namespace) {
-    create_set(ns, &set("running", None)).await;
-    let levels =
-        json!({ "enabled": true, "levels": [{ "domain": "rack", "key": "new" }, { "domain": "host", "key": HOST }] });
-    up_with(cluster, "second", &levels).await;
-    let is_blocked = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "LevelsInUse");
-    let blocked = wait_for(client, DEFAULT, is_blocked).await;
-    assert_eq!(keys(&blocked), ["r", HOST], "the levels stay");
-    ns.delete_object::<PodCliqueSet>("running").await;
-    wait_for(client, DEFAULT, |topology| keys(topology) == ["new", HOST]).await;
-    wait_for_levels(client, DEFAULT, &["new", HOST]).await;
-}
-
-async fn a_default_without_levels_is_an_ordinary_topology(cluster: &mut TestCluster, client: &Client) {
-    up_with(cluster, "third", &json!({ "enabled": true })).await;
-    wait_for(client, DEFAULT, |topology| topology.labels().is_empty()).await;
-    let levels = json!({ "spec": topology(DEFAULT, &[("host", HOST)]).spec });
-    topologies(client).patch(DEFAULT, &PatchParams::default(), &Patch::Merge(&levels)).await.expect("an edit");
-    wait_for_levels(client, DEFAULT, &[HOST]).await;
-    topologies(client).delete(DEFAULT, &DeleteParams::default()).await.expect("the delete is accepted");
-    let waits = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "TopologyTerminating");
-    wait_for(client, DEFAULT, waits).await;
-    up_with(cluster, "fourth", &json!({ "enabled": false })).await;
-    wait_until_deleted(client, DEFAULT).await;
-}
-
-/// The service ends with ENOENT.
-async fn a_required_default_that_does_not_exist_ends_the_service(cluster: &TestCluster) {
-    let mut arguments = cluster.command_line(SERVICE).split_off(1);
-    cluster.stop(SERVICE).await;
-    let [flag, file] = configuration("fifth", &json!({ "enabled": true, "name": "absent" }));
-    let at = arguments.iter().position(|argument| *argument == flag).expect("the flag");
-    arguments[at + 1] = file;
-    let output = run_to_exit(SERVICE, &arguments).await;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("create a ClusterTopology with the name absent"), "{text}");
-    cluster.up().await;
 }

@@ -1,7 +1,7 @@
 //! `bench admission`: CPU time per admission review and memory of the webhook server, under many small reviews and under
 //! reviews of the maximum size.
 
-use super::{exec_optimised, machine, report, usage};
+use super::{machine, report, usage};
 use crate::args::{Admission, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::suite::WEBHOOK_SERVER;
@@ -83,13 +83,7 @@ impl Server {
 
 /// Sends the reviews, writes the report, and fails if a threshold is not met.
 pub(crate) async fn run(source: &Source, args: &Admission) -> Result<()> {
-    if source.kubeconfig.is_some() {
-        bail!("the benchmark reads the processes of a dev cluster; omit --kubeconfig");
-    }
-    if cfg!(debug_assertions) {
-        return Err(exec_optimised()?);
-    }
-    let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
+    let dir = super::prepare(source, args.dir.clone())?;
     let up = UpArgs { dir: Some(dir), nodes: Some(1), ..UpArgs::default() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
         let running = cluster.processes.running();

@@ -5,7 +5,7 @@ use super::object_counts::ObjectCounts;
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::{KindObjects, RecordedObjects, Uids, set_owner_uids};
 use super::samples::{Phase, SampleKey, Samples, Variant};
-use super::workload::{NAMESPACE, PODS_PER_REPLICA, set};
+use super::workload::{NAMESPACE, Workload};
 use crate::dev_cluster::DevCluster;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -25,15 +25,17 @@ pub(super) async fn run(
     samples: &mut Samples,
 ) -> Result<()> {
     cluster.stop_controllers().await?;
-    let counts = ObjectCounts::start(client, cluster.workload_api.is_served()).await;
+    let workload = samples.workload;
+    let counts = ObjectCounts::start(client, workload).await;
     counts.wait_until_empty().await?;
-    let baseline = Baseline { cluster, counts, round, client: client.clone() };
+    let baseline = Baseline { cluster, counts, workload, round, client: client.clone() };
     cluster.while_alive(baseline.measure(recorded, samples)).await
 }
 
 struct Baseline<'a> {
     cluster: &'a DevCluster,
     counts: ObjectCounts,
+    workload: Workload,
     round: Round,
     client: Client,
 }
@@ -57,7 +59,7 @@ impl Baseline<'_> {
     /// Creates all objects, and returns them in the order of their creation.
     async fn deploy(&self, recorded: RecordedObjects, samples: &mut Samples) -> Result<Vec<StoredObject>> {
         let RecordedObjects { children, grandchildren } = recorded;
-        let set = set(self.round.replicas)?;
+        let set = self.workload.set(self.round.replicas)?;
         let meter = self.meter(Phase::Deploy)?;
         let sets = KindObjects {
             resource: ApiResource::erase::<PodCliqueSet>(&()),
@@ -85,7 +87,7 @@ impl Baseline<'_> {
 
     /// Measures until all pods of this many replicas are Ready.
     async fn measure_growth(&self, replicas: u32, mut meter: PhaseMeter, samples: &mut Samples) -> Result<()> {
-        let wanted = replicas * PODS_PER_REPLICA;
+        let wanted = replicas * self.workload.pods_per_replica();
         let exist = self.counts.wait_for("all pods exist", |counts| counts.pods == wanted).await?;
         meter.reached(samples, "created", exist);
         let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == wanted).await?;

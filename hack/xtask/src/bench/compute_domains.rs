@@ -2,14 +2,14 @@
 //! replica, and which writes the domains cause.
 
 use super::object_counts::{Counts, ObjectCounts};
-use super::workload::{self, NAMESPACE};
+use super::workload::{self, NAMESPACE, Workload};
 use super::writes::{Write, WriteLog};
-use super::{exec_optimised, machine, report, samples};
+use super::{machine, report, samples};
 use crate::args::{ComputeDomains, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::suite::CONTROLLERS;
 use crate::{proc, workspace};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -45,13 +45,7 @@ struct Measurement {
 
 /// Measures, writes the report, and fails if a threshold is not met.
 pub(crate) async fn run(source: &Source, args: &ComputeDomains) -> Result<()> {
-    if source.kubeconfig.is_some() {
-        bail!("the benchmark reads the audit log of a dev cluster; omit --kubeconfig");
-    }
-    if cfg!(debug_assertions) {
-        return Err(exec_optimised()?);
-    }
-    let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join("target/grove-bench"));
+    let dir = super::prepare(source, args.dir.clone())?;
     let up = UpArgs {
         dir: Some(dir),
         nodes: Some((args.sets * args.replicas).div_ceil(PER_NODE) + 1),
@@ -107,7 +101,7 @@ impl<'a> Bench<'a> {
             let name = format!("s{set}-{replica}");
             compute_domain_channels::create_claim_template(&client, NAMESPACE, &name, None).await?;
         }
-        let counts = ObjectCounts::start(&client, false).await;
+        let counts = ObjectCounts::start(&client, Workload::Individual).await;
         let (sets, domains) = (Api::namespaced(client.clone(), NAMESPACE), Api::namespaced(client, NAMESPACE));
         Ok(Self { cluster, args, counts, sets, domains })
     }

@@ -5,8 +5,7 @@ use super::object_counts::{Counts, ObjectCounts};
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::RecordedObjects;
 use super::samples::{Phase, SampleKey, Samples, Variant};
-use super::workload::{NAMESPACE, PODS_PER_REPLICA, SET, set};
-use crate::args::UpArgs;
+use super::workload::{NAMESPACE, SET, Workload};
 use crate::dev_cluster::DevCluster;
 use anyhow::Result;
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -22,7 +21,7 @@ pub(super) async fn run(
     double: bool,
     samples: &mut Samples,
 ) -> Result<()> {
-    let grove = start(cluster, client, round).await?;
+    let grove = start(cluster, client, samples.workload, round).await?;
     let phases = async {
         grove.deploy(samples).await?;
         grove.scale_in(round.replicas / 2, samples).await?;
@@ -38,12 +37,18 @@ pub(super) async fn run(
 
 /// Lets the services deploy and delete a set, without measuring, and records the objects that they create. This also warms up
 /// the API server: a server that has just started closes watches until it has sized their buffers.
-pub(super) async fn record(cluster: &mut DevCluster, client: &Client, replicas: u32) -> Result<RecordedObjects> {
+pub(super) async fn record(
+    cluster: &mut DevCluster,
+    client: &Client,
+    workload: Workload,
+    replicas: u32,
+) -> Result<RecordedObjects> {
     let mut discarded = Samples::default();
-    let grove = start(cluster, client, Round { replicas, repetition: 0 }).await?;
+    let grove = start(cluster, client, workload, Round { replicas, repetition: 0 }).await?;
     let phases = async {
         grove.deploy(&mut discarded).await?;
-        let recorded = Box::pin(RecordedObjects::read(client, grove.cluster.workload_api.is_served())).await?;
+        let recorded = Box::pin(RecordedObjects::read(client, workload.has_pod_groups())).await?;
+        workload.required_key().map_or(Ok(()), |key| recorded.check_packed(key))?;
         grove.delete(&mut discarded).await?;
         Ok(recorded)
     };
@@ -52,17 +57,23 @@ pub(super) async fn record(cluster: &mut DevCluster, client: &Client, replicas: 
     Ok(recorded)
 }
 
-async fn start<'a>(cluster: &'a mut DevCluster, client: &Client, round: Round) -> Result<Grove<'a>> {
+async fn start<'a>(
+    cluster: &'a mut DevCluster,
+    client: &Client,
+    workload: Workload,
+    round: Round,
+) -> Result<Grove<'a>> {
     cluster.stop_controllers().await?;
-    cluster.resume_services(&UpArgs::default()).await?;
-    let counts = ObjectCounts::start(client, cluster.workload_api.is_served()).await;
+    cluster.resume_services(&workload.up_args()).await?;
+    let counts = ObjectCounts::start(client, workload).await;
     counts.wait_until_empty().await?;
-    Ok(Grove { cluster, counts, round, sets: Api::namespaced(client.clone(), NAMESPACE) })
+    Ok(Grove { cluster, counts, workload, round, sets: Api::namespaced(client.clone(), NAMESPACE) })
 }
 
 struct Grove<'a> {
     cluster: &'a DevCluster,
     counts: ObjectCounts,
+    workload: Workload,
     round: Round,
     sets: Api<PodCliqueSet>,
 }
@@ -73,7 +84,7 @@ impl Grove<'_> {
     }
 
     async fn deploy(&self, samples: &mut Samples) -> Result<()> {
-        let set = set(self.round.replicas)?;
+        let set = self.workload.set(self.round.replicas)?;
         let meter = self.meter(Phase::Deploy)?;
         self.sets.create(&PostParams::default(), &set).await?;
         self.measure_growth(self.round.replicas, meter, samples).await
@@ -82,7 +93,7 @@ impl Grove<'_> {
     async fn scale_in(&self, replicas: u32, samples: &mut Samples) -> Result<()> {
         let meter = self.meter(Phase::ScaleIn)?;
         self.scale(replicas).await?;
-        let pods = replicas * PODS_PER_REPLICA;
+        let pods = replicas * self.workload.pods_per_replica();
         let deleted = self.counts.wait_for("the surplus pods are deleted", |counts| counts.pods == pods).await?;
         meter.reached(samples, "pods deleted", deleted);
         let deleted = self.counts.wait_until_surplus_is_deleted(replicas).await?;
@@ -107,7 +118,7 @@ impl Grove<'_> {
 
     /// Measures until all objects exist and every status is current.
     async fn measure_growth(&self, replicas: u32, mut meter: PhaseMeter, samples: &mut Samples) -> Result<()> {
-        let pods = replicas * PODS_PER_REPLICA;
+        let pods = replicas * self.workload.pods_per_replica();
         let created = self.counts.wait_for("all pods exist", |counts| counts.pods == pods).await?;
         meter.reached(samples, "created", created);
         let ready = self.counts.wait_for("all pods are Ready", |counts| counts.pods_ready == pods).await?;

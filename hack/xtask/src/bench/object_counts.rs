@@ -1,7 +1,7 @@
 //! Counts the objects of the benchmark's namespace, from watches of the benchmark's own, with the time of each change.
 
 use super::pod_group::PodGroup;
-use super::workload::{NAMESPACE, PODS_PER_REPLICA};
+use super::workload::{NAMESPACE, Workload};
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
@@ -51,8 +51,7 @@ pub(super) type Timeline = Vec<(Instant, Counts)>;
 
 /// Watches the benchmark's namespace until it is dropped.
 pub(super) struct ObjectCounts {
-    /// Whether each gang has a `PodGroup`.
-    has_pod_groups: bool,
+    workload: Workload,
     counts: watch::Receiver<(Instant, Counts)>,
     timeline: Arc<Mutex<Timeline>>,
     task: tokio::task::JoinHandle<()>,
@@ -65,9 +64,9 @@ impl Drop for ObjectCounts {
 }
 
 impl ObjectCounts {
-    /// Starts the watches, and returns when the counts contain all existing objects. The API server serves `PodGroup`s if
-    /// `has_pod_groups` is true.
-    pub(super) async fn start(client: &Client, has_pod_groups: bool) -> Self {
+    /// Starts the watches, and returns when the counts contain all existing objects. The API server serves `PodGroup`s if the
+    /// workload has them.
+    pub(super) async fn start(client: &Client, workload: Workload) -> Self {
         let mut kinds = SelectAll::from_iter([
             contributions(client, |pod: &Pod| Counts {
                 pods: 1,
@@ -93,7 +92,7 @@ impl ObjectCounts {
                 ..Counts::default()
             }),
         ]);
-        if has_pod_groups {
+        if workload.has_pod_groups() {
             kinds.push(contributions(client, |_: &PodGroup| Counts { pod_groups: 1, ..Counts::default() }));
         }
         let unlisted = kinds.len();
@@ -103,7 +102,7 @@ impl ObjectCounts {
         let task = tokio::spawn(count(kinds, sender, Arc::clone(&timeline), listed));
         // The sender outlives this call, so the wait ends only with the lists.
         _ = lists.wait_for(|lists| *lists == unlisted).await;
-        Self { has_pod_groups, counts, timeline, task }
+        Self { workload, counts, timeline, task }
     }
 
     /// Waits until `reached` is true, and returns the time at which it became true.
@@ -120,12 +119,11 @@ impl ObjectCounts {
 
     /// Waits until there are only the objects of this many replicas.
     pub(super) async fn wait_until_surplus_is_deleted(&self, replicas: u32) -> Result<Instant> {
-        let pod_groups = if self.has_pod_groups { replicas } else { 0 };
+        let pod_groups = if self.workload.has_pod_groups() { replicas } else { 0 };
+        let pods = replicas * self.workload.pods_per_replica();
         let is_exact = |counts: &Counts| {
             let [services, gangs, cliques] = [counts.services, counts.gangs, counts.cliques];
-            counts.pods == replicas * PODS_PER_REPLICA
-                && counts.pod_groups == pod_groups
-                && [services, gangs, cliques] == [replicas; 3]
+            counts.pods == pods && counts.pod_groups == pod_groups && [services, gangs, cliques] == [replicas; 3]
         };
         self.wait_for("all surplus objects are deleted", is_exact).await
     }

@@ -3,7 +3,6 @@
 use super::object_counts::Counts;
 use super::samples::{Phase, Samples, Variant};
 use super::thresholds;
-use super::workload::PODS_PER_REPLICA;
 use anyhow::{Result, anyhow};
 use plotters::prelude::{
     ChartBuilder, Color, IntoDrawingArea, LineSeries, PathElement, RGBColor, SVGBackend, SeriesLabelPosition, WHITE,
@@ -85,7 +84,8 @@ fn ratios(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
 }
 
 fn costs(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
-    let per_pod = |replicas: u32, value: f64| (f64::from(replicas), value / f64::from(replicas * PODS_PER_REPLICA));
+    let pods = |replicas: u32| f64::from(replicas * samples.workload.pods_per_replica());
+    let per_pod = |replicas: u32, value: f64| (f64::from(replicas), value / pods(replicas));
     let cpu = sizes.iter().map(|&size| per_pod(size, thresholds::cpu(samples, size) * 1000.0)).collect();
     let writes = sizes.iter().map(|&size| per_pod(size, thresholds::other_writes(samples, size))).collect();
     vec![

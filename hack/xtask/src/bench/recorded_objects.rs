@@ -2,7 +2,7 @@
 
 use super::pod_group::PodGroup;
 use super::workload::{NAMESPACE, SET};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -37,6 +37,11 @@ const CONTAINER_DEFAULTS: [&str; 4] =
 /// Fields of a Service that the API server sets.
 const SERVICE_DEFAULTS: [&str; 6] =
     ["clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity", "type"];
+
+/// The key of the first required term of the pod affinity of a pod.
+const AFFINITY_KEY: &str = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/topologyKey";
+/// The key by which the scheduler packs the pods of a `PodGroup`.
+const POD_GROUP_KEY: &str = "/spec/schedulingConstraints/topology/0/key";
 
 /// Objects of one kind.
 #[derive(Clone)]
@@ -76,6 +81,24 @@ impl RecordedObjects {
         }
         let grandchildren = pod_groups.into_iter().chain([pods]).collect();
         Ok(Self { children: vec![services, gangs, cliques], grandchildren })
+    }
+
+    /// Checks that the `PodGroup`s have this key and the pods have affinity by it, so that the scheduler packs the objects of the baseline
+    /// in the same way.
+    pub(super) fn check_packed(&self, key: &str) -> Result<()> {
+        for KindObjects { resource, objects } in &self.grandchildren {
+            let path = if resource.kind == "Pod" { AFFINITY_KEY } else { POD_GROUP_KEY };
+            for object in objects {
+                let found = object.data.pointer(path).and_then(Value::as_str);
+                ensure!(
+                    found == Some(key),
+                    "{} {} is packed by {found:?}, not {key}",
+                    resource.kind,
+                    object.name_any()
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Whether there are no objects.
@@ -170,7 +193,8 @@ pub(super) fn set_owner_uids(object: &mut DynamicObject, uids: &Uids) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::{Uids, replica, reset, set_owner_uids, without_pod_defaults};
+    use super::{KindObjects, RecordedObjects, Uids, replica, reset, set_owner_uids, without_pod_defaults};
+    use crate::bench::pod_group::PodGroup;
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{ApiResource, DynamicObject};
     use serde_json::{Value, json};
@@ -203,6 +227,29 @@ mod tests {
             "spec": { "hostname": "a-0", "containers": [{ "name": "main" }] },
         });
         assert_eq!(serde_json::to_value(pod).unwrap(), expected);
+    }
+
+    #[test]
+    fn objects_with_another_key_are_found() {
+        let term = json!({ "topologyKey": "rack", "labelSelector": {} });
+        let affinity = json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } });
+        let pod = json!({ "metadata": { "name": "a" }, "spec": { "affinity": affinity, "nodeName": "n" } });
+        let group = json!({ "metadata": { "name": "a" },
+            "spec": { "schedulingConstraints": { "topology": [{ "key": "rack" }] } } });
+        let kind = |resource: ApiResource, object: &Value| {
+            let object = serde_json::from_value(object.clone()).unwrap();
+            KindObjects { objects: vec![reset(object, &resource, without_pod_defaults).unwrap()], resource }
+        };
+        let check = |group: &Value, pod: &Value, key: &str| {
+            let (groups, pods) = (ApiResource::erase::<PodGroup>(&()), ApiResource::erase::<Pod>(&()));
+            let grandchildren = vec![kind(groups, group), kind(pods, pod)];
+            RecordedObjects { children: Vec::new(), grandchildren }.check_packed(key).is_ok()
+        };
+        let without = json!({ "metadata": { "name": "a" }, "spec": {} });
+        assert!(check(&group, &pod, "rack"));
+        assert!(!check(&group, &pod, "zone"));
+        assert!(!check(&group, &without, "rack"));
+        assert!(!check(&without, &pod, "rack"));
     }
 
     #[test]

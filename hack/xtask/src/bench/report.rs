@@ -3,7 +3,6 @@
 use super::plot;
 use super::samples::{Phase, Samples, Variant};
 use super::thresholds;
-use super::workload::PODS_PER_REPLICA;
 use crate::args::Scale;
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -21,12 +20,8 @@ const OF_NATIVE_GANGS: [&str; 3] = ["podgroups", "podgroups/status", "podgangs/s
 /// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
 pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, args: &Scale) -> Result<()> {
     let folder = folder(args.out.as_ref())?;
-    let name = match (samples.native, samples.sizes().len() > 1) {
-        (false, false) => "scale",
-        (false, true) => "growth",
-        (true, false) => "native",
-        (true, true) => "native-growth",
-    };
+    let [of_one_size, of_several_sizes] = samples.workload.report_names();
+    let name = if samples.sizes().len() > 1 { of_several_sizes } else { of_one_size };
     let plots = plot::draw(samples, &folder, name)?;
     let text = text(samples, conditions, rounds, &plots);
     println!("\n{text}");
@@ -76,7 +71,7 @@ fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String])
         text += &usage(samples, replicas);
         text += &writes(samples, replicas);
     }
-    for &replicas in sizes.iter().filter(|_| samples.native) {
+    for &replicas in sizes.iter().filter(|_| samples.workload.has_pod_groups()) {
         text += &writes_per_gang(samples, replicas);
     }
     for &replicas in sizes.iter().filter(|&&replicas| sizes.len() == 1 || thresholds::SIZES.contains(&replicas)) {
@@ -228,7 +223,7 @@ fn growth(samples: &Samples, sizes: &[u32]) -> String {
     ];
     let mut text = format!("| {} |\n|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
     for &replicas in sizes {
-        let pods = f64::from(replicas * PODS_PER_REPLICA);
+        let pods = f64::from(replicas * samples.workload.pods_per_replica());
         let ratio = |phase, figure| or_blank(samples.ratio(replicas, phase, figure));
         let seconds = |phase, figure| or_blank(samples.median(replicas, Variant::Grove, phase, figure));
         let creates = f64::from(replicas * thresholds::objects_per_replica(samples));
@@ -272,6 +267,7 @@ mod tests {
     use super::{Phase, Samples, Variant, replace_figures, writes_per_gang};
     use crate::bench::Round;
     use crate::bench::samples::SampleKey;
+    use crate::bench::workload::Workload;
 
     #[test]
     fn the_text_around_the_figures_stays() {
@@ -283,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_writes_per_gang_are_those_of_all_accounts() {
-        let mut samples = Samples { native: true, ..Samples::default() };
+        let mut samples = Samples { workload: Workload::Native, ..Samples::default() };
         let round = Round { replicas: 4, repetition: 1 };
         for (phase, figure, value) in [
             (Phase::Deploy, "accepted topology-controller create podgroups", 4.0),

@@ -2,6 +2,7 @@
 
 use super::Round;
 use super::object_counts::Counts;
+use super::workload::Workload;
 use std::collections::BTreeSet;
 
 /// Which client created the objects.
@@ -87,8 +88,7 @@ pub(super) struct Curve {
 
 #[derive(Default)]
 pub(super) struct Samples {
-    /// Whether each gang has a `PodGroup`.
-    pub(super) native: bool,
+    pub(super) workload: Workload,
     pub(super) all: Vec<Sample>,
     pub(super) curves: Vec<Curve>,
 }

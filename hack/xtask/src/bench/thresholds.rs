@@ -2,18 +2,17 @@
 
 use super::Round;
 use super::samples::{Phase, SampleKey, Samples, Variant};
-use super::workload::PODS_PER_REPLICA;
+use super::workload::Workload;
 use crate::suite::CONTROLLERS;
 use std::fmt::{self, Display, Formatter};
 
 /// The sizes with thresholds. The thresholds for CPU time and memory are for the smaller one.
 pub(super) const SIZES: [u32; 2] = [500, 2000];
 const SMALL: u32 = SIZES[0];
-/// The kinds that the services create for a set, by their plurals, and the number of objects per replica.
-const CHILDREN: [(&str, u32); 4] = [("services", 1), ("podgangs", 1), ("podcliques", 1), ("pods", PODS_PER_REPLICA)];
-
-/// The kind that they also create for native gangs.
-const NATIVE_CHILD: (&str, u32) = ("podgroups", 1);
+/// The kinds of which the services create one object per replica of a set, by their plurals, besides pods.
+const CHILDREN: [&str; 3] = ["services", "podgangs", "podcliques"];
+/// The kind of which they also create one object per replica for native gangs.
+const NATIVE_CHILD: &str = "podgroups";
 
 /// One threshold and the measured value.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +41,17 @@ pub(super) fn of(samples: &Samples, replicas: u32) -> Vec<Threshold> {
     let threshold = |figure, limit, measured| Threshold { figure, limit, measured };
     let ratio = |phase, figure| samples.ratio(replicas, phase, figure).unwrap_or(f64::INFINITY);
     let slowest = |figure| samples.max(replicas, Variant::Grove, Phase::Deploy, figure).unwrap_or(f64::INFINITY);
+    let wrong_creates = threshold("objects missing, created twice or rejected", 0.0, wrong_creates(samples, replicas));
+    let ready = |limit| threshold("all pods Ready, Grove / baseline", limit, ratio(Phase::Deploy, "ready s"));
+    if samples.workload == Workload::Packed {
+        return vec![wrong_creates, ready(1.5)];
+    }
     let deleted = ratio(Phase::Delete, "all deleted s");
     let mut thresholds = vec![
-        threshold("objects missing, created twice or rejected", 0.0, wrong_creates(samples, replicas)),
+        wrong_creates,
         threshold("other writes per PodClique", 5.0, other_writes(samples, replicas) / f64::from(replicas)),
         threshold("all pods created, Grove / baseline", 1.25, ratio(Phase::Deploy, "created s")),
-        threshold("all pods Ready, Grove / baseline", 1.3, ratio(Phase::Deploy, "ready s")),
+        ready(1.3),
         threshold("everything deleted, Grove / baseline", if is_small { 1.25 } else { 1.3 }, deleted),
         threshold(
             "Available after the last Ready pod in the slowest round, s",
@@ -92,7 +96,9 @@ fn creates(samples: &Samples, replicas: u32) -> f64 {
 
 /// The kinds that the services create, and the number of objects per replica.
 fn children(samples: &Samples) -> impl Iterator<Item = (&'static str, u32)> {
-    CHILDREN.into_iter().chain(samples.native.then_some(NATIVE_CHILD))
+    let workload = samples.workload;
+    let single = CHILDREN.into_iter().chain(workload.has_pod_groups().then_some(NATIVE_CHILD));
+    single.map(|kind| (kind, 1)).chain([("pods", workload.pods_per_replica())])
 }
 
 /// How many objects the services create for each replica.
@@ -133,7 +139,7 @@ pub(super) fn controller_write(figure: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Phase, Round, SampleKey, Samples, Variant, of};
+    use super::{Phase, Round, SampleKey, Samples, Variant, Workload, of};
 
     fn samples(writes: &[(&str, f64)]) -> Samples {
         rounds(&[writes])
@@ -186,9 +192,29 @@ mod tests {
     fn native_gangs_need_one_pod_group_each() {
         let complete = [COMPLETE.as_slice(), &[("accepted topology-controller create podgroups", 1.0)]].concat();
         for (writes, missing) in [(COMPLETE.as_slice(), 1.0), (complete.as_slice(), 0.0)] {
-            let samples = Samples { native: true, ..samples(writes) };
+            let samples = Samples { workload: Workload::Native, ..samples(writes) };
             check_wrong_creates(&samples, missing);
             assert_eq!(of(&samples, 1)[1].to_string(), "other writes per PodClique: 0.00, at most 5.00: met");
+        }
+    }
+
+    /// The scheduler needs most of the time of packed gangs, and it is the same one in both variants.
+    #[test]
+    fn packed_gangs_have_ten_pods_each_and_a_threshold_for_ready() {
+        for (seconds, is_met) in [(6.0, true), (6.1, false)] {
+            let mut samples = samples(&COMPLETE[..3]);
+            samples.workload = Workload::Packed;
+            let mut add = |variant, figure: &str, value| {
+                let round = Round { replicas: 1, repetition: 1 };
+                samples.add(SampleKey { round, variant, phase: Phase::Deploy }, figure, value);
+            };
+            add(Variant::Grove, "accepted topology-controller create podgroups", 1.0);
+            add(Variant::Grove, "accepted pclq-controller create pods", 10.0);
+            add(Variant::Grove, "ready s", seconds);
+            add(Variant::Baseline, "ready s", 4.0);
+            let [wrong_creates, ready] = of(&samples, 1).try_into().unwrap();
+            assert!(wrong_creates.is_met(), "{wrong_creates}");
+            assert_eq!(ready.is_met(), is_met, "{ready}");
         }
     }
 

@@ -72,7 +72,7 @@ struct Race {
     capacity: u32,
 }
 
-type PodChanges = BoxStream<'static, Vec<ObjectChange<Pod>>>;
+pub(super) type PodChanges = BoxStream<'static, Vec<ObjectChange<Pod>>>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn races_against_binding_end_in_one_incarnation() {
@@ -103,7 +103,7 @@ async fn series(cluster: &str, races: usize, seed: u64) {
     cluster.down().await;
 }
 
-fn choose<T: Copy>(numbers: &mut Numbers, all: &[T]) -> T {
+pub(super) fn choose<T: Copy>(numbers: &mut Numbers, all: &[T]) -> T {
     let count = u64::try_from(all.len()).expect("a small number");
     let at = numbers.next().expect("an endless sequence") % count;
     all[usize::try_from(at).expect("a small number")]
@@ -256,7 +256,7 @@ fn named_pod_groups(state: &NamespaceState) -> BTreeSet<Option<&str>> {
     annotations.map(|name| name.map(String::as_str)).chain(state.active_pods().map(pod_group)).collect()
 }
 
-fn has_one_incarnation(state: &NamespaceState) -> bool {
+pub(super) fn has_one_incarnation(state: &NamespaceState) -> bool {
     let names = named_pod_groups(state);
     names.len() == 1 && !names.contains(&None)
 }

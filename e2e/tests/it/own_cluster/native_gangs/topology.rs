@@ -1,14 +1,18 @@
 //! Gangs of the default scheduler with topology constraints, on 28 nodes in zones, blocks, racks and hosts. The tests check the node of each
 //! pod.
 
+mod architectures;
 mod changes;
+mod environments;
 mod placement;
+mod retries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use e2e::TestCluster;
+use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
-use grove_api_types::v1alpha1::{ClusterTopologyBinding, PodCliqueSet};
+use e2e::{NamespaceState, TestCluster};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -19,6 +23,9 @@ use super::case::{Case, GPU, set};
 const TOPOLOGY: &str = "e2e-native-topology";
 /// The key of a level that no node has.
 const MISSING_KEY: &str = "e2e.example/numa";
+const KAI_CRDS: &str = include_str!("../../../../crds/kai-scheduler.yaml");
+/// The annotation of a gang that names its topology.
+const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 const CONFIGURATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/configuration.yaml");
 
 /// The key of the node labels of a level.
@@ -32,9 +39,18 @@ fn key(level: &str) -> &'static str {
     }
 }
 
+/// The configuration of the shared cluster, with KAI as a second scheduler.
+fn configuration_with_kai() -> String {
+    let text = std::fs::read_to_string(CONFIGURATION).expect("the configuration of the shared cluster");
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/native-topology.yaml").to_owned();
+    let profiles = "scheduler: {profiles: [{name: default-scheduler}, {name: kai-scheduler}]}\n";
+    std::fs::write(&file, text + profiles).expect("the configuration is written");
+    file
+}
+
 /// A cluster with 28 nodes, and the topology of its nodes.
-async fn start(name: &str, native_gangs: &str) -> TestCluster {
-    let flags = ["--nodes", "28", "--config", CONFIGURATION, native_gangs];
+async fn start(name: &str, native_gangs: &str, configuration: &str) -> TestCluster {
+    let flags = ["--nodes", "28", "--config", configuration, native_gangs];
     let cluster = TestCluster::start_own_with(name, &flags).await;
     let level = |level: &str| json!({ "domain": level, "key": key(level) });
     let levels = ["zone", "block", "rack", "host", "numa"].map(level);
@@ -45,25 +61,40 @@ async fn start(name: &str, native_gangs: &str) -> TestCluster {
     cluster
 }
 
+/// The cases that run at the same time stop no service, and only those in `on_shared_nodes` need the 28 nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_are_packed_by_topology() {
-    let cluster = start("native-topology", "--native-gangs").await;
-    placement::each_replica_has_a_rack(&cluster).await;
-    placement::cliques_are_packed_by_host_in_racks_in_a_block(&cluster).await;
-    placement::pods_leave_a_full_preferred_domain(&cluster).await;
-    placement::a_rack_that_is_too_small_by_one_gpu_gets_no_pod(&cluster).await;
-    placement::scaled_replicas_have_a_rack_each(&cluster).await;
+    let cluster = start("native-topology", "--native-gangs", &configuration_with_kai()).await;
+    kubectl_on(&cluster, &["apply", "--server-side", "--filename=-"], KAI_CRDS).await.expect("the CRDs of KAI");
+    // On the heap: these are large futures.
+    tokio::join!(
+        Box::pin(on_shared_nodes(&cluster)),
+        Box::pin(architectures::each_architecture_has_its_topology(&cluster)),
+        Box::pin(environments::each_environment_has_its_topology(&cluster)),
+        Box::pin(retries::a_pending_set_runs_with_another_topology(&cluster)),
+        // The moments of this seed are between the creation of the set and the start of all pods.
+        Box::pin(retries::series(&cluster, 6, 38)),
+    );
     changes::a_restarted_gang_does_not_follow_its_terminating_pods(&cluster).await;
-    placement::a_key_that_no_node_has_leaves_pods_pending(&cluster).await;
-    changes::other_constraints_begin_the_next_incarnation(&cluster).await;
-    changes::only_pending_pods_follow_other_constraints(&cluster).await;
     cluster.down().await;
+}
+
+/// Each of these cases needs the nodes for itself.
+async fn on_shared_nodes(cluster: &TestCluster) {
+    placement::each_replica_has_a_rack(cluster).await;
+    placement::cliques_are_packed_by_host_in_racks_in_a_block(cluster).await;
+    placement::pods_leave_a_full_preferred_domain(cluster).await;
+    placement::a_rack_that_is_too_small_by_one_gpu_gets_no_pod(cluster).await;
+    placement::scaled_replicas_have_a_rack_each(cluster).await;
+    placement::a_key_that_no_node_has_leaves_pods_pending(cluster).await;
+    changes::other_constraints_begin_the_next_incarnation(cluster).await;
+    changes::only_pending_pods_follow_other_constraints(cluster).await;
 }
 
 /// The API server does not store the topology keys of `PodGroup`s, so pod affinity expresses all constraints.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_are_packed_by_affinity_without_topology_keys() {
-    let cluster = start("native-gangs-without-topology", "--native-gangs=without-topology").await;
+    let cluster = start("native-gangs-without-topology", "--native-gangs=without-topology", CONFIGURATION).await;
     placement::all_constraints_are_expressed_by_affinity(&cluster).await;
     cluster.down().await;
 }
@@ -120,7 +151,7 @@ async fn delete_set(case: &Case) {
         // A slow pod would occupy its node.
         pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await.ok();
     }
-    case.ns.wait_for("no objects exist", e2e::NamespaceState::is_empty).await;
+    case.ns.wait_for("no objects exist", NamespaceState::is_empty).await;
 }
 
 /// The labels of the nodes, by the names of the nodes.
@@ -134,14 +165,56 @@ impl Nodes {
 
     /// The domain of a bound pod at a level.
     fn domain(&self, pod: &Pod, level: &str) -> String {
+        self.label(pod, key(level))
+    }
+
+    /// The label of the node of a bound pod.
+    fn label(&self, pod: &Pod, key: &str) -> String {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).expect("a bound pod");
-        self.0[node].get(key(level)).unwrap_or_else(|| panic!("{node} has no {level}")).clone()
+        self.0[node].get(key).unwrap_or_else(|| panic!("{node} has no {key}")).clone()
+    }
+
+    /// The different labels of the nodes of these pods.
+    fn labels<'a>(&self, pods: impl IntoIterator<Item = &'a Pod>, key: &str) -> BTreeSet<String> {
+        pods.into_iter().map(|pod| self.label(pod, key)).collect()
     }
 
     /// The domains of these pods.
     fn domains<'a>(&self, pods: impl IntoIterator<Item = &'a Pod>, level: &str) -> BTreeSet<String> {
         pods.into_iter().map(|pod| self.domain(pod, level)).collect()
     }
+}
+
+/// Creates a `ClusterTopology` with these domains and keys.
+async fn create_topology(client: &Client, name: &str, levels: &[(&str, &str)]) {
+    let level = |(domain, key): &(&str, &str)| json!({ "domain": domain, "key": key });
+    let levels: Vec<Value> = levels.iter().map(level).collect();
+    let topology = ClusterTopology::new(name, serde_json::from_value(json!({ "levels": levels })).expect("a spec"));
+    let created = Api::all(client.clone()).create(&PostParams::default(), &topology).await;
+    created.expect("the topology is created");
+}
+
+/// Deletes a `ClusterTopology` that no set refers to, and waits for the end of the deletion.
+async fn delete_topology(client: &Client, name: &str) {
+    let topologies = Api::<ClusterTopology>::all(client.clone());
+    topologies.delete(name, &DeleteParams::default()).await.expect("the delete is accepted");
+    poll_until(async || topologies.get_opt(name).await.expect("an answer").is_none().then_some(())).await;
+}
+
+/// A set of these cliques in the form of the design of several topologies. Without a name, it refers to the default topology.
+fn set_of(name: &str, topology: Option<&str>, domain: &str, cliques: &[Value]) -> Value {
+    let mut set = set(name, cliques);
+    let template = &mut set["spec"]["template"];
+    template["topologyConstraint"] = json!({ "packDomain": domain });
+    if let Some(topology) = topology {
+        template["clusterTopologyName"] = json!(topology);
+    }
+    set
+}
+
+/// The name of the topology in the annotation of a gang.
+fn topology_of<'a>(state: &'a NamespaceState, gang: &str) -> Option<&'a str> {
+    state.gangs.get(gang)?.annotations().get(TOPOLOGY_NAME).map(String::as_str)
 }
 
 /// The pods by the value of a label.
