@@ -168,6 +168,8 @@ pub mod resource_claims_created {
     pub const RESOURCE_CLAIMS_INVALID: &str = "ResourceClaimsInvalid";
     /// The API server does not serve claims; the message contains the remedy.
     pub const RESOURCE_CLAIMS_NOT_SERVED: &str = "ResourceClaimsNotServed";
+    /// The service must not read claims or templates; the message contains the remedy.
+    pub const RESOURCE_CLAIMS_FORBIDDEN: &str = "ResourceClaimsForbidden";
 }
 
 /// Reasons of [`UNSUPPORTED_FIELDS`].

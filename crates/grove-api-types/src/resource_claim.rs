@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::labels::{COMPONENT, Component, GROVE_OPERATOR, MANAGED_BY, POD_CLIQUE, SCALING_GROUP};
+use crate::ownership::controller_of;
 use crate::raw::RawResourceClaimTemplateSpec;
 
 /// The version of the API. Grove uses no other version of the kinds.
@@ -22,7 +24,7 @@ const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 #[resource(inherit = v1::ResourceClaim)]
 pub struct ResourceClaim {
     /// The metadata.
-    #[serde(default, deserialize_with = "without_annotations")]
+    #[serde(default, deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
     /// The spec of a claim that is to be created.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
@@ -34,10 +36,55 @@ impl ResourceClaim {
     pub fn is_allocated(&self) -> bool {
         self.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == DELETE_PROTECTION)
     }
+
+    /// The level of a shared claim; `None` if the claim is no shared claim.
+    pub fn level(&self) -> Option<SharingLevel> {
+        let labels = self.metadata.labels.as_ref()?;
+        let is = |key: &str, value: &str| labels.get(key).is_some_and(|label| label == value);
+        if !is(MANAGED_BY, GROVE_OPERATOR) || !is(COMPONENT, Component::ResourceClaim.value()) {
+            return None;
+        }
+        Some(match (labels.contains_key(POD_CLIQUE), labels.contains_key(SCALING_GROUP)) {
+            (true, _) => SharingLevel::Clique,
+            (false, true) => SharingLevel::Group,
+            (false, false) => SharingLevel::Set,
+        })
+    }
 }
 
-fn without_annotations<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    ObjectMeta::deserialize(from).map(|metadata| ObjectMeta { annotations: None, ..metadata })
+/// The level at which pods share a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharingLevel {
+    /// Pods of a set.
+    Set,
+    /// Pods of a scaling group.
+    Group,
+    /// Pods of a clique.
+    Clique,
+}
+
+impl SharingLevel {
+    /// The value of the label `level` of the metric `grove_resource_claims`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Group => "group",
+            Self::Clique => "clique",
+        }
+    }
+}
+
+/// The metadata without annotations. Of a claim that Grove cannot own, only the identity and the owners count: it can have the name of a
+/// claim of Grove.
+fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = ObjectMeta { annotations: None, ..ObjectMeta::deserialize(from)? };
+    let manager = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
+    let is_labelled = manager.is_some_and(|manager| manager == GROVE_OPERATOR);
+    let is_owned = |owner: &OwnerReference| owner.api_version.starts_with("grove.io/");
+    if !is_labelled && !controller_of(&metadata).is_some_and(is_owned) {
+        (metadata.labels, metadata.finalizers) = (None, None);
+    }
+    Ok(metadata)
 }
 
 /// A `ResourceClaimTemplate` in a cache: only its identity. Its spec is read when a claim is created from it.

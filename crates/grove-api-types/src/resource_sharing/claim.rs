@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::labels::{self, Component, GROVE_PREFIX, LAST_APPLIED};
+use crate::labels::{self, Component, GROVE_PREFIX, LAST_APPLIED, is_grove_label};
 use crate::names::{ClaimOwner, PodCliqueSetName, ResourceClaimName};
 use crate::ownership::controller_owner_reference;
 use crate::resource_claim::{ClaimTemplate, ResourceClaim};
@@ -65,7 +65,10 @@ pub fn resource_claim(metadata: ObjectMeta, template: &ClaimTemplate) -> Resourc
 /// existing claim stays. The patch replaces the list of owner references, so send it with the observed resource version.
 pub fn drift(live: &ResourceClaim, desired: &ObjectMeta) -> Option<Value> {
     let mut metadata = serde_json::Map::new();
-    let differs = |(key, value): &(&String, &String)| live.labels().get(*key) != Some(*value);
+    // The template may have added this label, too; Grove sets it on no claim.
+    let is_own = |key: &str| is_grove_label(key) && key != labels::NAME;
+    let differs =
+        |(key, value): &(&String, &String)| is_own(key) && live.labels().get(*key) != Some(*value);
     let lost: BTreeMap<_, _> = desired.labels.iter().flatten().filter(differs).collect();
     if !lost.is_empty() {
         metadata.insert("labels".to_owned(), json!(lost));

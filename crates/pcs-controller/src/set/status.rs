@@ -15,8 +15,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use crate::children::TemplateHashes;
-use crate::children::{clique, rejections, too_large};
+use crate::children::{claims_condition, clique, rejections, too_large};
 
+mod claims;
 mod outdated;
 mod topology;
 
@@ -43,6 +44,10 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
+    match claims::condition(observed, &expansion.claims, result, &conflicts) {
+        Some(condition) => set_status_condition(&mut conditions, condition, now),
+        None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
+    }
     match topology::condition(observed) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::TOPOLOGY_LEVELS_UNAVAILABLE),
@@ -65,12 +70,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     }
 }
 
-/// Why the plan creates nothing, if the namespace is terminating, or which compute domains are awaited. The other reasons to wait are name
+/// Why the plan creates nothing, if the namespace is terminating, which compute domains are awaited, or why a claim is not created. The other reasons to wait are name
 /// conflicts. Those that a user has to resolve are among the rejections. The others end by themselves one after the other, and each end
 /// would be a further status write.
 fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, String)> {
     let terminating = plan.waiting.iter().find(|waiting| waiting.reason == available::NAMESPACE_TERMINATING).cloned();
-    let waiting = terminating.or_else(|| observed.awaited_domains.waiting_of_set())?;
+    let waiting = terminating.or_else(|| observed.awaited_domains.waiting_of_set());
+    let waiting = waiting.or_else(|| claims_condition::first_waiting(plan).cloned())?;
     Some((waiting.reason, waiting.message))
 }
 
