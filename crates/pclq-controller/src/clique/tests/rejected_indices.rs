@@ -8,6 +8,7 @@ use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::labels::POD_INDEX;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
+use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::Cache;
 use grove_runtime::client::Clients;
@@ -48,8 +49,11 @@ impl Fixture {
         });
         let clients = Clients { requests: client.clone(), watches: client };
         let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
-        let cliques = Cache::from_objects([]);
+        let (cliques, informers) = (Cache::from_objects([]), SharedInformerFactory::new(&runtime));
         let caches = PclqCaches {
+            claims: informers.cache(),
+            claim_templates: informers.cache(),
+            informers,
             tombstones: Tombstones::new(&cliques),
             cliques,
             pods: Cache::from_objects([]),
