@@ -88,9 +88,10 @@ fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage 
 
 /// The two plans as one, for the status.
 pub(crate) fn merged(claims: Plan, pods: Plan) -> Plan {
-    let Plan { stages, waiting, requeue_after, continue_after, .. } = claims;
+    let Plan { stages, waiting, warnings, requeue_after, continue_after, .. } = claims;
     let mut merged = requeue_after.into_iter().fold(pods, Plan::requeue_after);
     merged.stages.splice(0..0, stages);
+    merged.warnings.splice(0..0, warnings);
     let others = merged.waiting.drain(..).filter(|other| !waiting.contains(other)).collect::<Vec<_>>();
     merged.waiting = [waiting, others].concat();
     merged.continue_after = [continue_after, merged.continue_after].into_iter().flatten().min();

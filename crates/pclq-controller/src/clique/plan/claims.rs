@@ -75,7 +75,8 @@ fn references(observed: &Observed) -> Option<Waiting> {
         return None;
     }
     if let Some(unavailable) = claims.unavailable() {
-        return Some(unavailable);
+        // The own claims of the clique wait for the same reason.
+        return claims.own.is_empty().then_some(unavailable);
     }
     let describe = |ReferencedClaim { name, state }: &ReferencedClaim| match state {
         ReferenceState::Usable => None,

@@ -48,6 +48,10 @@ pub(super) fn condition(observed: &Observed, plan: &Plan, result: &ExecutionResu
             let message = format!("{existing} of {count} ResourceClaims exist");
             (ConditionStatus::False, reasons::RESOURCE_CLAIMS_PENDING, message)
         }
+        None if count == 0 => {
+            let message = "the PodClique has no pods that need ResourceClaims".to_owned();
+            (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)
+        }
         None => {
             let message = format!("all {count} ResourceClaims exist");
             (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)

@@ -1,5 +1,7 @@
 //! When claims are deleted: after a scale-in, of a terminating clique, and what a scale-out within the same time waits for.
 
+#![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
+
 use expect_test::expect;
 use grove_api_types::names::PodCliqueName;
 
@@ -11,7 +13,10 @@ fn the_claim_of_a_removed_index_stays_while_a_live_pod_uses_it() {
     check(
         "{replicas: 1, gang: [a, b], pods: [{i: 0, name: a, bound: true}, {i: 1, name: b, bound: true}],
           claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus, allocated: true}, {name: 1-gpus, allocated: true}], retired: [1-gpus]}}",
-        &expect![[""]],
+        &expect![[r#"
+            pods: delete Pod ~-b
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"~-a","namespace":"prod"}]}]
+        "#]],
     );
 }
 
@@ -20,7 +25,9 @@ fn the_deletion_of_an_allocated_claim_begins_when_its_pods_are_terminating() {
     check(
         "{replicas: 1, gang: [a], pods: [{i: 0, name: a, bound: true}, {i: 1, name: b, bound: true, terminating: true}],
           claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus, allocated: true}, {name: 1-gpus, allocated: true}], retired: [1-gpus]}}",
-        &expect![[""]],
+        &expect![[r#"
+            scale-in: delete ResourceClaim ~-1-gpus
+        "#]],
     );
 }
 
@@ -43,8 +50,18 @@ fn a_claim_that_kubernetes_does_not_retain_is_deleted_after_its_last_pod() {
     ] {
         check(&row(pod, claim), &waits);
     }
-    check(&row("", ""), &expect![[""]]);
-    check(&row("{i: 1, name: a, terminating: true}", ""), &expect![[""]]);
+    check(
+        &row("", ""),
+        &expect![[r#"
+        scale-in: delete ResourceClaim ~-0-gpus
+    "#]],
+    );
+    check(
+        &row("{i: 1, name: a, terminating: true}", ""),
+        &expect![[r#"
+        scale-in: delete ResourceClaim ~-0-gpus
+    "#]],
+    );
 }
 
 #[test]
@@ -55,9 +72,26 @@ fn a_scale_out_waits_for_the_deletion_of_the_claim_of_the_removed_index() {
                existing: [{{name: 0-gpus}}, {{name: 1-gpus{claim}}}], retired: [1-gpus]}}}}"
         )
     };
-    check(&row(", {i: 1, name: b, terminating: true, bound: true}", ", allocated: true"), &expect![[""]]);
-    check(&row(", {i: 1, name: b, terminating: true, bound: true}", ", terminating: true"), &expect![[""]]);
-    check(&row("", ""), &expect![[""]]);
+    check(
+        &row(", {i: 1, name: b, terminating: true, bound: true}", ", allocated: true"),
+        &expect![[r#"
+        scale-in: delete ResourceClaim ~-1-gpus
+        wait: ResourceClaimTerminating these ResourceClaims are deleted once no pod uses them; new pods wait for their successors: ~-1-gpus
+    "#]],
+    );
+    check(
+        &row(", {i: 1, name: b, terminating: true, bound: true}", ", terminating: true"),
+        &expect![[r#"
+        wait: ResourceClaimTerminating these ResourceClaims are deleted once no pod uses them; new pods wait for their successors: ~-1-gpus
+    "#]],
+    );
+    check(
+        &row("", ""),
+        &expect![[r#"
+        scale-in: delete ResourceClaim ~-1-gpus
+        wait: ResourceClaimTerminating these ResourceClaims are deleted once no pod uses them; new pods wait for their successors: ~-1-gpus
+    "#]],
+    );
 }
 
 #[test]
@@ -65,7 +99,9 @@ fn a_claim_that_the_annotation_does_not_contain_stays() {
     check(
         "{replicas: 1, gang: [a], pods: [{i: 0, name: a, bound: true}], claims: {own: [{t: gpus, per: true}],
           existing: [{name: 0-gpus}, {name: all-other}, {name: 0-other}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            nothing to do
+        "#]],
     );
 }
 
@@ -77,11 +113,35 @@ fn the_claims_of_a_terminating_clique_are_deleted_when_no_live_pod_uses_them() {
                existing: [{{name: all-shared, allocated: true}}, {{name: 0-gpus, allocated: true}}, {{name: 1-gpus}}]}}}}"
         )
     };
-    check(&row("{i: 0, name: a, bound: true}"), &expect![[""]]);
-    check(&row("{i: 0, name: a, bound: true, terminating: true}, {i: 1, name: b, bound: true}"), &expect![[""]]);
-    check(&row("{i: 0, name: a, bound: true, terminating: true}"), &expect![[""]]);
+    check(
+        &row("{i: 0, name: a, bound: true}"),
+        &expect![[r#"
+        resource-claims: delete ResourceClaim ~-1-gpus at version 3
+        pods: delete Pod ~-a
+    "#]],
+    );
+    check(
+        &row("{i: 0, name: a, bound: true, terminating: true}, {i: 1, name: b, bound: true}"),
+        &expect![[r#"
+        resource-claims: delete ResourceClaim ~-0-gpus at version 3
+        pods: delete Pod ~-b
+    "#]],
+    );
+    check(
+        &row("{i: 0, name: a, bound: true, terminating: true}"),
+        &expect![[r#"
+        resource-claims: delete ResourceClaim ~-0-gpus at version 3
+        resource-claims: delete ResourceClaim ~-1-gpus at version 3
+        resource-claims: delete ResourceClaim ~-all-shared at version 3
+    "#]],
+    );
     let orphaned = row("").replace("terminating: true, replicas", "terminating: true, orphansPods: true, replicas");
-    check(&orphaned, &expect![[""]]);
+    check(
+        &orphaned,
+        &expect![[r#"
+        nothing to do
+    "#]],
+    );
 }
 
 /// A created pod may exist although the cache does not show it.

@@ -43,14 +43,34 @@ fn rejected(name: &str, code: u16, message: &str) -> ExecutionResult {
 #[test]
 fn a_clique_without_claims_has_no_condition_about_them() {
     let condition = "{type: ResourceClaimsCreated, status: 'True', reason: R, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}";
-    check(&format!("{{gang: [], status: {{conditions: [{condition}]}}}}"), &none(), &expect![[""]]);
+    check(
+        &format!("{{gang: [], status: {{conditions: [{condition}]}}}}"),
+        &none(),
+        &expect![[r#"
+        Available=False MinimumReplicasUnavailable: 0 of 1 pods ready, 1 to be created
+    "#]],
+    );
 }
 
 #[test]
 fn the_condition_counts_the_claims_that_exist() {
     let claims = "{references: [{name: llm-all-x}], own: [{t: shared}, {t: gpus, per: true}], existing: [{name: all-shared}, {name: 0-gpus}, {name: 1-gpus}]}";
-    check(&format!("{{replicas: 2, gang: [], claims: {claims}}}"), &none(), &expect![[""]]);
-    check("{replicas: 0, gang: [], claims: {own: [{t: shared}]}}", &none(), &expect![[""]]);
+    check(
+        &format!("{{replicas: 2, gang: [], claims: {claims}}}"),
+        &none(),
+        &expect![[r#"
+        Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 to be created
+        ResourceClaimsCreated=True AllResourceClaimsExist: all 4 ResourceClaims exist
+    "#]],
+    );
+    check(
+        "{replicas: 0, gang: [], claims: {own: [{t: shared}]}}",
+        &none(),
+        &expect![[r#"
+        Available=True MinimumReplicasAvailable: 0 of 0 pods ready
+        ResourceClaimsCreated=True AllResourceClaimsExist: all 0 ResourceClaims exist
+    "#]],
+    );
 }
 
 #[test]
@@ -59,7 +79,10 @@ fn the_most_specific_cause_is_the_reason() {
         "{replicas: 2, gang: [], claims: {references: [{name: llm-all-x, state: NotFound}], own: [{t: shared, template: NotFound}, {t: gpus, per: true}],
           existing: [{name: 0-gpus, terminating: true}, {name: 1-gpus, owner: other, ownerName: other}]}}",
         &none(),
-        &expect![[""]],
+        &expect![[r#"
+            Available=False ResourceClaimTemplateNotFound: 0 of 2 pods ready, 2 to be created; ResourceClaimTemplate shared in namespace prod, which f refers to, does not exist; the pods are created once it exists
+            ResourceClaimsCreated=False ResourceClaimTemplateNotFound: 0 of 4 ResourceClaims exist; ResourceClaimTemplate shared in namespace prod, which f refers to, does not exist; the pods are created once it exists; ResourceClaim llm-0-decode-1-gpus exists and PodClique llm-0-decode does not control it; rename or delete it to free the name; these ResourceClaims are deleted once no pod uses them; new pods wait for their successors: llm-0-decode-0-gpus; new pods wait for ResourceClaims of the set or of the scaling group: llm-all-x does not exist
+        "#]],
     );
 }
 
@@ -67,15 +90,36 @@ fn the_most_specific_cause_is_the_reason() {
 fn a_rejected_claim_is_reported_with_the_message_of_the_api_server() {
     let row = "{replicas: 1, gang: [], claims: {own: [{t: gpus}]}}";
     let quota = rejected("all-gpus", 403, "is forbidden: exceeded quota: claims, requested: 1, used: 2, limited: 2");
-    check(row, &quota, &expect![[""]]);
+    check(
+        row,
+        &quota,
+        &expect![[r#"
+        Available=False FailedCreate: 0 of 1 pods ready, 1 to be created; the API server rejected the create of 1 ResourceClaim: exceeded quota: claims, requested: 1, used: 2, limited: 2; raise the quota or release some of it; Grove then creates the missing objects
+        ResourceClaimsCreated=False ResourceClaimRejected: 0 of 1 ResourceClaims exist; the API server rejected the create of ResourceClaim llm-0-decode-all-gpus: exceeded quota: claims, requested: 1, used: 2, limited: 2; raise the quota or release some of it; Grove then creates the missing objects
+    "#]],
+    );
     let errors = status_of(row, &quota).last_errors;
     assert_eq!(errors[0].code, "ERR_SYNC_PCLQ_RESOURCE_CLAIM");
-    check("{replicas: 1, gang: [], claims: {own: [{t: gpus}], rejected: [all-gpus]}}", &none(), &expect![[""]]);
+    check(
+        "{replicas: 1, gang: [], claims: {own: [{t: gpus}], rejected: [all-gpus]}}",
+        &none(),
+        &expect![[r#"
+        Available=False FailedCreate: 0 of 1 pods ready, 1 to be created; the API server rejected the create of 1 ResourceClaim: exceeded quota: claims; raise the quota or release some of it; Grove then creates the missing objects
+        ResourceClaimsCreated=False ResourceClaimRejected: 0 of 1 ResourceClaims exist; the API server rejected the create of ResourceClaim llm-0-decode-all-gpus: exceeded quota: claims; raise the quota or release some of it; Grove then creates the missing objects
+    "#]],
+    );
 }
 
 #[test]
 fn an_api_that_is_not_served_is_reported_with_the_remedy() {
-    check("{replicas: 1, gang: [], claims: {availability: NotServed, own: [{t: gpus}]}}", &none(), &expect![[""]]);
+    check(
+        "{replicas: 1, gang: [], claims: {availability: NotServed, own: [{t: gpus}]}}",
+        &none(),
+        &expect![[r#"
+        Available=False ResourceClaimsNotServed: 0 of 1 pods ready, 1 to be created; the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
+        ResourceClaimsCreated=False ResourceClaimsNotServed: 0 of 1 ResourceClaims exist; the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
+    "#]],
+    );
 }
 
 /// For example, Kubernetes allows at most 256 pods per claim.
@@ -97,9 +141,10 @@ fn the_condition_contains_the_message_of_the_scheduler_about_a_claim() {
         let condition = status.conditions.iter().find(|condition| condition.type_ == "ResourceClaimsCreated").unwrap();
         format!("{} {}: {}", condition.status, condition.reason, condition.message)
     };
-    expect![[""]].assert_eq(&row("running PreBind plugin \"DynamicResources\": ResourceClaim x is invalid: status.reservedFor: Too many: 257: must have at most 256 items"));
-    expect![[""]].assert_eq(&row("0/3 nodes are available: 3 cannot allocate all claims."));
-    expect![[""]].assert_eq(&row("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."));
+    expect![[r#"True AllResourceClaimsExist: all 1 ResourceClaims exist; Pod llm-0-decode-a is not scheduled: running PreBind plugin "DynamicResources": ResourceClaim x is invalid: status.reservedFor: Too many: 257: must have at most 256 items"#]].assert_eq(&row("running PreBind plugin \"DynamicResources\": ResourceClaim x is invalid: status.reservedFor: Too many: 257: must have at most 256 items"));
+    expect!["True AllResourceClaimsExist: all 1 ResourceClaims exist; Pod llm-0-decode-a is not scheduled: 0/3 nodes are available: 3 cannot allocate all claims."].assert_eq(&row("0/3 nodes are available: 3 cannot allocate all claims."));
+    expect!["True AllResourceClaimsExist: all 1 ResourceClaims exist"]
+        .assert_eq(&row("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."));
 }
 
 #[test]

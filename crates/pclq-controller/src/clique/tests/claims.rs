@@ -1,5 +1,7 @@
 //! The claims of a clique: creates before the pods that use them, repairs, and the reasons for which pods wait.
 
+#![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
+
 use expect_test::expect;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::{Create, Step};
@@ -10,12 +12,21 @@ use super::{NAME, check, plan, snapshot};
 
 #[test]
 fn claims_are_created_before_the_pods_that_use_them() {
-    check("{replicas: 2, gang: [], claims: {own: [{t: shared}, {t: gpus, per: true}]}}", &expect![[""]]);
+    check(
+        "{replicas: 2, gang: [], claims: {own: [{t: shared}, {t: gpus, per: true}]}}",
+        &expect![[r#"
+        resource-claims: create ResourceClaim ~-all-shared
+        resource-claims: create ResourceClaim ~-0-gpus
+        resource-claims: create ResourceClaim ~-1-gpus
+        pods: create Pod ~-ml5tj
+        pods: create Pod ~-vk7tm
+    "#]],
+    );
 }
 
 #[test]
 fn a_claim_has_owner_labels_and_the_content_of_its_template() {
-    let plan = plan(&snapshot("{gang: [], labels: {team: y}, claims: {own: [{t: gpus, per: true}]}}"));
+    let plan = plan(&snapshot("{gang: [], labels: {team: other}, claims: {own: [{t: gpus, per: true}]}}"));
     let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no claim: {plan}") };
     expect![[""]].assert_eq(&serde_json::to_string_pretty(&object.value()).unwrap());
 }
@@ -25,7 +36,10 @@ fn existing_claims_are_used_and_not_changed() {
     check(
         "{replicas: 2, gang: [], claims: {own: [{t: shared, template: NotFound}, {t: gpus, per: true, template: NotFound}],
           existing: [{name: all-shared, labels: {team: other}}, {name: 0-gpus}, {name: 1-gpus}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            pods: create Pod ~-ml5tj
+            pods: create Pod ~-vk7tm
+        "#]],
     );
 }
 
@@ -35,7 +49,10 @@ fn lost_labels_and_owner_references_are_restored() {
         "{replicas: 1, gang: [a], pods: [{i: 0, name: a}], claims: {own: [{t: shared}, {t: gpus, per: true}],
           existing: [{name: all-shared, labels: {grove.io/podclique: other, added: by-user}},
                      {name: 0-gpus, orphan: true, owner: none}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            resource-claims: patch ResourceClaim ~-all-shared {"metadata":{"labels":{"grove.io/podclique":"~"},"resourceVersion":"3"}}
+            resource-claims: adopt ResourceClaim ~-0-gpus
+        "#]],
     );
 }
 
@@ -44,7 +61,12 @@ fn a_replacement_uses_the_claim_of_its_index_at_once() {
     check(
         "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a, terminating: true, bound: true}, {i: 1, name: b, phase: Failed}],
           claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus, allocated: true}, {name: 1-gpus, allocated: true}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            pods: delete Pod ~-b
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[]}]
+            pods: create Pod ~-jjjnq
+            pods: create Pod ~-lpll5
+        "#]],
     );
 }
 
@@ -53,11 +75,18 @@ fn without_its_template_a_claim_and_the_pods_that_use_it_wait() {
     check(
         "{replicas: 2, gang: [], claims: {own: [{t: gpus, per: true, template: NotFound, ns: shared, field: 'spec.template.cliques[0].resourceSharing[0].name'}],
           existing: [{name: 0-gpus}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            pods: create Pod ~-ml5tj
+            wait: ResourceClaimTemplateNotFound ResourceClaimTemplate gpus in namespace shared, which spec.template.cliques[0].resourceSharing[0].name refers to, does not exist; the pods are created once it exists
+        "#]],
     );
     check(
         "{replicas: 2, gang: [], claims: {own: [{t: shared, template: 503 no answer}, {t: gpus, per: true}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            resource-claims: create ResourceClaim ~-0-gpus
+            resource-claims: create ResourceClaim ~-1-gpus
+            wait: ResourceClaimsPending ResourceClaimTemplate shared in namespace prod, which f refers to, could not be read: 503 no answer
+        "#]],
     );
 }
 
@@ -79,7 +108,11 @@ fn a_missing_template_causes_one_event() {
 fn a_foreign_claim_is_not_used_and_only_its_pod_waits() {
     check(
         "{replicas: 2, gang: [], claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus, owner: other, ownerName: other}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            resource-claims: create ResourceClaim ~-1-gpus
+            pods: create Pod ~-vk7tm
+            wait: ResourceClaimNameConflict ResourceClaim ~-0-gpus exists and PodClique ~ does not control it; rename or delete it to free the name
+        "#]],
     );
 }
 
@@ -87,7 +120,9 @@ fn a_foreign_claim_is_not_used_and_only_its_pod_waits() {
 fn the_claim_of_an_earlier_clique_of_the_name_is_never_used() {
     check(
         "{replicas: 1, gang: [], claims: {own: [{t: shared}], existing: [{name: all-shared, owner: earlier}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            wait: ResourceClaimTerminating ResourceClaim ~-all-shared is being deleted; its successor is created then
+        "#]],
     );
 }
 
@@ -96,7 +131,9 @@ fn a_needed_claim_that_is_terminating_is_used_by_no_new_pod() {
     check(
         "{replicas: 2, gang: [a], pods: [{i: 0, name: a, bound: true}],
           claims: {own: [{t: shared}], existing: [{name: all-shared, terminating: true, allocated: true}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            wait: ResourceClaimTerminating these ResourceClaims are deleted once no pod uses them; new pods wait for their successors: ~-all-shared
+        "#]],
     );
 }
 
@@ -108,16 +145,33 @@ fn pods_wait_for_the_claims_of_their_set_and_scaling_group() {
             states[0], states[1]
         )
     };
-    check(&row(["Usable", "NotFound"]), &expect![[""]]);
-    check(&row(["Terminating", "NotControlled"]), &expect![[""]]);
-    check(&row(["Usable", "Usable"]), &expect![[""]]);
+    check(
+        &row(["Usable", "NotFound"]),
+        &expect![[r#"
+        wait: ResourceClaimsPending new pods wait for ResourceClaims of the set or of the scaling group: llm-0-g-0-y does not exist
+    "#]],
+    );
+    check(
+        &row(["Terminating", "NotControlled"]),
+        &expect![[r#"
+        wait: ResourceClaimsPending new pods wait for ResourceClaims of the set or of the scaling group: llm-all-x is being deleted, llm-0-g-0-y exists, and neither the set nor the scaling group controls it
+    "#]],
+    );
+    check(
+        &row(["Usable", "Usable"]),
+        &expect![[r#"
+        pods: create Pod ~-ml5tj
+    "#]],
+    );
 }
 
 #[test]
 fn pods_are_not_created_without_their_claims_if_the_claims_are_unknown() {
     check(
         "{replicas: 1, gang: [], claims: {invalid: 'annotation a is missing', existing: [{name: all-x}, {name: 0-y}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            wait: ResourceClaimsInvalid annotation a is missing
+        "#]],
     );
 }
 
@@ -125,10 +179,23 @@ fn pods_are_not_created_without_their_claims_if_the_claims_are_unknown() {
 fn claims_of_an_api_that_is_not_served_are_not_created() {
     check(
         "{replicas: 1, gang: [], claims: {availability: NotServed, own: [{t: gpus}], references: [{name: llm-all-x, state: NotFound}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            wait: ResourceClaimsNotServed the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
+            wait: ResourceClaimsNotServed the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
+        "#]],
     );
-    check("{replicas: 1, gang: [], claims: {availability: Forbidden, own: [{t: gpus}]}}", &expect![[""]]);
-    check("{replicas: 1, gang: [], claims: {availability: NotServed}}", &expect![[""]]);
+    check(
+        "{replicas: 1, gang: [], claims: {availability: Forbidden, own: [{t: gpus}]}}",
+        &expect![[r#"
+        wait: ResourceClaimsForbidden pclq-controller must not read ResourceClaims; apply its rules in deploy/base
+    "#]],
+    );
+    check(
+        "{replicas: 1, gang: [], claims: {availability: NotServed}}",
+        &expect![[r#"
+        pods: create Pod ~-ml5tj
+    "#]],
+    );
 }
 
 #[test]
@@ -146,7 +213,10 @@ fn a_rejected_claim_delays_only_the_pods_that_use_it() {
     assert_eq!(pods.indexed_creates().map(|(index, _)| index).collect::<Vec<_>>(), [1]);
     check(
         "{replicas: 2, gang: [], claims: {own: [{t: gpus, per: true}], rejected: [0-gpus], existing: [{name: 1-gpus}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            pods: create Pod ~-vk7tm
+            requeue: after 8s
+        "#]],
     );
 }
 
@@ -154,7 +224,9 @@ fn a_rejected_claim_delays_only_the_pods_that_use_it() {
 fn a_created_claim_with_a_pending_watch_event_is_used_and_not_created_again() {
     check(
         &format!("{{replicas: 1, gang: [], claims: {{own: [{{t: shared}}], pending: [{NAME}-all-shared]}}}}"),
-        &expect![[""]],
+        &expect![[r#"
+            pods: create Pod ~-ml5tj
+        "#]],
     );
 }
 
@@ -162,18 +234,30 @@ fn a_created_claim_with_a_pending_watch_event_is_used_and_not_created_again() {
 fn a_claim_that_is_deleted_while_its_pods_live_is_created_again() {
     check(
         "{replicas: 1, gang: [a], pods: [{i: 0, name: a, bound: true}], claims: {own: [{t: shared}, {t: gpus, per: true}], existing: [{name: 0-gpus}]}}",
-        &expect![[""]],
+        &expect![[r#"
+            resource-claims: create ResourceClaim ~-all-shared
+        "#]],
     );
 }
 
 #[test]
 fn a_clique_without_pods_creates_no_claims() {
-    check("{replicas: 0, gang: [], claims: {own: [{t: shared}, {t: gpus, per: true}]}}", &expect![[""]]);
+    check(
+        "{replicas: 0, gang: [], claims: {own: [{t: shared}, {t: gpus, per: true}]}}",
+        &expect![[r#"
+        nothing to do
+    "#]],
+    );
 }
 
 #[test]
 fn no_claim_is_created_in_a_terminating_namespace() {
-    check("{replicas: 1, gang: [], namespaceTerminating: true, claims: {own: [{t: shared}]}}", &expect![[""]]);
+    check(
+        "{replicas: 1, gang: [], namespaceTerminating: true, claims: {own: [{t: shared}]}}",
+        &expect![[r#"
+        wait: NamespaceTerminating nothing is created, because the namespace is terminating
+    "#]],
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The references to claims in pods.
 
+#![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
+
 use expect_test::expect;
 use grove_controller::plan::{Create, Step};
 use serde_json::Value;
@@ -26,15 +28,15 @@ fn a_pod_refers_to_all_its_claims_in_the_documented_order() {
            initContainers: [{{name: init}}], ephemeralContainers: [{{name: debug}}]}}, {CLAIMS}}}"
     );
     let pods = pods(&row);
-    expect![[""]].assert_eq(&pods[0]["spec"]["resourceClaims"].to_string());
-    expect![[""]].assert_eq(&pods[1]["spec"]["resourceClaims"].to_string());
+    expect![[r#"[{"name":"llm-all-a","resourceClaimName":"llm-all-a"},{"name":"llm-0-b","resourceClaimName":"llm-0-b"},{"name":"llm-0-g-all-c","resourceClaimName":"llm-0-g-all-c"},{"name":"llm-0-decode-all-d","resourceClaimName":"llm-0-decode-all-d"},{"name":"llm-0-decode-0-e","resourceClaimName":"llm-0-decode-0-e"}]"#]].assert_eq(&pods[0]["spec"]["resourceClaims"].to_string());
+    expect![[r#"[{"name":"llm-all-a","resourceClaimName":"llm-all-a"},{"name":"llm-0-b","resourceClaimName":"llm-0-b"},{"name":"llm-0-g-all-c","resourceClaimName":"llm-0-g-all-c"},{"name":"llm-0-decode-all-d","resourceClaimName":"llm-0-decode-all-d"},{"name":"llm-0-decode-1-e","resourceClaimName":"llm-0-decode-1-e"}]"#]].assert_eq(&pods[1]["spec"]["resourceClaims"].to_string());
     let claims = &pods[1]["spec"]["containers"][0]["resources"]["claims"];
-    expect![[""]].assert_eq(&claims.to_string());
+    expect![[r#"[{"name":"llm-all-a"},{"name":"llm-0-b"},{"name":"llm-0-g-all-c"},{"name":"llm-0-decode-all-d"},{"name":"llm-0-decode-1-e"}]"#]].assert_eq(&claims.to_string());
     let side = &pods[1]["spec"]["containers"][1]["resources"];
     assert_eq!((&side["claims"], side["limits"]["cpu"].as_i64()), (claims, Some(1)));
     assert_eq!(&pods[1]["spec"]["initContainers"][0]["resources"]["claims"], claims);
     assert!(pods[1]["spec"]["ephemeralContainers"][0].get("resources").is_none());
-    expect![[""]].assert_eq(&pods[1]["metadata"]["annotations"].to_string());
+    expect![[r#"{"note":"stays"}"#]].assert_eq(&pods[1]["metadata"]["annotations"].to_string());
 }
 
 #[test]
