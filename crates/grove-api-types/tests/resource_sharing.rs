@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
 use grove_api_types::labels::RESOURCE_CLAIMS;
-use grove_api_types::names::{ClaimOwner, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName, ResourceClaimName};
+use grove_api_types::names::{
+    ClaimOwner, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName, ResourceClaimName,
+};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim, ResourceClaimTemplate, SharingLevel};
 use grove_api_types::resource_sharing::claim::{claim_labels, claim_metadata, drift, resource_claim};
@@ -99,7 +101,8 @@ fn a_set_without_sharing_has_no_claims() {
 #[test]
 fn the_annotation_round_trips_and_a_broken_one_is_an_error() {
     let claims = claims_of(&yaml(SET), "p").expect("claims");
-    let read = |text: &str| CliqueClaims::from_annotations(&BTreeMap::from([(RESOURCE_CLAIMS.to_owned(), text.to_owned())]));
+    let read =
+        |text: &str| CliqueClaims::from_annotations(&BTreeMap::from([(RESOURCE_CLAIMS.to_owned(), text.to_owned())]));
     assert_eq!(read(&claims.annotation()), Ok(Some(claims)));
     assert_eq!(CliqueClaims::from_annotations(&BTreeMap::new()), Ok(None));
     assert_eq!(read("{}"), Ok(Some(CliqueClaims::default())));
@@ -116,10 +119,14 @@ fn claims_are_named_by_owner_and_replica() {
     let (set_name, group) = (PodCliqueSetName::new("s"), PodCliqueScalingGroupName::new("s-0-g"));
     let of_set = sources_of_set(template);
     let of_group = sources_of_group(template, &template.pod_clique_scaling_groups[0]);
-    let lines = |sources: &[grove_api_types::resource_sharing::claim_source::ClaimSource<'_>], owner: ClaimOwner<'_>| {
-        let claims = sources.iter().flat_map(|source| source.claims(owner, 2).map(|(replica, name)| {
-            format!("{name} {replica:?} {}\n", source.field)
-        }).collect::<Vec<_>>());
+    let lines = |sources: &[grove_api_types::resource_sharing::claim_source::ClaimSource<'_>],
+                 owner: ClaimOwner<'_>| {
+        let claims = sources.iter().flat_map(|source| {
+            source
+                .claims(owner, 2)
+                .map(|(replica, name)| format!("{name} {replica:?} {}\n", source.field))
+                .collect::<Vec<_>>()
+        });
         claims.collect::<String>()
     };
     expect![[""]].assert_eq(&lines(&of_set, ClaimOwner::Set(&set_name)));
@@ -196,7 +203,8 @@ fn the_labels_of_a_claim_show_its_level_and_replica() {
 #[test]
 fn lost_labels_and_a_lost_owner_reference_are_restored_and_nothing_else() {
     let (set, owner): (_, PodCliqueSet) = (PodCliqueSetName::new("s"), yaml(SET));
-    let metadata = claim_metadata(&owner, &ResourceClaimName::new("s-all-t"), claim_labels(&set, ClaimOwner::Set(&set), None));
+    let metadata =
+        claim_metadata(&owner, &ResourceClaimName::new("s-all-t"), claim_labels(&set, ClaimOwner::Set(&set), None));
     let desired = resource_claim(metadata, &ClaimTemplate::default());
     let drift_after = |change: fn(&mut ResourceClaim)| {
         let mut live = desired.clone();

@@ -80,19 +80,21 @@ impl ResourceClaims {
         Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", levels)?)
     }
 
-    /// Why no claim can be created or read.
+    /// Why no claim can be created or read. A change of the availability triggers all sets and groups.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        let availabilities = [self.claims.availability(), self.templates.availability()];
-        if availabilities.contains(&Availability::NotServed) {
-            let message = format!(
-                "the API server does not serve {API_VERSION}; run Kubernetes 1.34 or later, and enable dynamic resource allocation"
-            );
-            return Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_NOT_SERVED, message));
+        match self.claims.availability() {
+            Availability::Served => None,
+            Availability::NotServed => {
+                let message = format!(
+                    "the API server does not serve {API_VERSION}; run Kubernetes 1.34 or later, and enable dynamic resource allocation"
+                );
+                Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_NOT_SERVED, message))
+            }
+            Availability::Forbidden => {
+                let message = "pcs-controller must not read ResourceClaims; apply its rules in deploy/base";
+                Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_FORBIDDEN, message))
+            }
         }
-        availabilities.contains(&Availability::Forbidden).then(|| {
-            let message = "pcs-controller must not read ResourceClaims or ResourceClaimTemplates; apply its rules in deploy/base";
-            Waiting::new(resource_claims_created::RESOURCE_CLAIMS_FORBIDDEN, message)
-        })
     }
 
     /// The sets that share claims of a template that was created.

@@ -67,8 +67,7 @@ pub fn drift(live: &ResourceClaim, desired: &ObjectMeta) -> Option<Value> {
     let mut metadata = serde_json::Map::new();
     // The template may have added this label, too; Grove sets it on no claim.
     let is_own = |key: &str| is_grove_label(key) && key != labels::NAME;
-    let differs =
-        |(key, value): &(&String, &String)| is_own(key) && live.labels().get(*key) != Some(*value);
+    let differs = |(key, value): &(&String, &String)| is_own(key) && live.labels().get(*key) != Some(*value);
     let lost: BTreeMap<_, _> = desired.labels.iter().flatten().filter(differs).collect();
     if !lost.is_empty() {
         metadata.insert("labels".to_owned(), json!(lost));

@@ -138,9 +138,7 @@ fn sources<'a>(
         name: share.template,
         template: match internal(&share) {
             Some(internal) => TemplateReference::Internal(&internal.template_spec),
-            None => {
-                TemplateReference::External(ExternalTemplate { namespace: share.namespace, name: share.template })
-            }
+            None => TemplateReference::External(ExternalTemplate { namespace: share.namespace, name: share.template }),
         },
         scope: share.scope,
         field: format!("{level}.{}", share.field),

@@ -42,9 +42,11 @@ fn the_object_count_equals_the_size_of_the_expansion() {
 #[test]
 fn the_claims_of_all_levels_count() {
     let mut shared = set("s", SPEC);
-    let claims = |name: &str, scope: ResourceSharingScope| ResourceSharingSpec { name: name.to_owned(), namespace: None, scope };
+    let claims =
+        |name: &str, scope: ResourceSharingScope| ResourceSharingSpec { name: name.to_owned(), namespace: None, scope };
     let template = &mut shared.spec.template;
-    let at_set = |name: &str, scope| PcsResourceSharingSpec { name: name.to_owned(), namespace: None, scope, filter: None };
+    let at_set =
+        |name: &str, scope| PcsResourceSharingSpec { name: name.to_owned(), namespace: None, scope, filter: None };
     template.resource_sharing =
         vec![at_set("a", ResourceSharingScope::AllReplicas), at_set("b", ResourceSharingScope::PerReplica)];
     let group = &mut template.pod_clique_scaling_groups[0];

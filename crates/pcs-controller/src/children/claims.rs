@@ -143,12 +143,10 @@ impl<'a> OwnedClaims<'a> {
     pub(crate) fn template(&self, claim: &RequiredClaim<'_, '_>) -> Arc<ClaimTemplate> {
         match claim.source.template {
             TemplateReference::Internal(spec) => Arc::new(spec.into()),
-            TemplateReference::External(external) => {
-                match self.inputs.templates.get(&self.template_key(external)) {
-                    Some(ReadTemplate::Found(template)) => Arc::clone(template),
-                    Some(ReadTemplate::NotFound | ReadTemplate::Unreadable(_)) | None => Arc::default(),
-                }
-            }
+            TemplateReference::External(external) => match self.inputs.templates.get(&self.template_key(external)) {
+                Some(ReadTemplate::Found(template)) => Arc::clone(template),
+                Some(ReadTemplate::NotFound | ReadTemplate::Unreadable(_)) | None => Arc::default(),
+            },
         }
     }
 

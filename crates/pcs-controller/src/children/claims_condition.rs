@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::conditions::{self, resource_claims_created as reasons};
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::events;
 use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::text::join_names;
+use grove_api_types::{error_codes, events};
 use grove_controller::children::ObservedChildren;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, find_status_condition};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -47,8 +47,7 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
     /// The condition of the owner.
     pub(crate) fn condition(&self, owner: &Owner) -> ConditionUpdate {
         let is_existing = |claim: &RequiredClaim<'_, '_>| self.live(claim).is_some_and(|live| !is_terminating(live));
-        let (count, existing) =
-            (self.claims.required().count(), self.claims.required().filter(is_existing).count());
+        let (count, existing) = (self.claims.required().count(), self.claims.required().filter(is_existing).count());
         let causes: Vec<Waiting> = self.causes().into_iter().chain(self.of_children.iter().cloned()).collect();
         let (status, reason, message) = match causes.first() {
             Some(first) => {
@@ -84,11 +83,11 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
         let (not_found, unreadable): (Vec<_>, Vec<_>) =
             blocked.into_iter().partition(|cause| cause.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND);
         let conflicts: BTreeMap<_, _> = self.conflicts.waiting_of_kind::<ResourceClaim>().collect();
-        let (foreign, of_earlier): (Vec<_>, Vec<_>) = conflicts
-            .values()
-            .partition(|waiting| waiting.reason != conditions::available::NAME_TERMINATING);
+        let (foreign, of_earlier): (Vec<_>, Vec<_>) =
+            conflicts.values().partition(|waiting| waiting.reason != conditions::available::NAME_TERMINATING);
         let rejection = rejection_message_of_kind::<ResourceClaim>(self.result, self.backed_off);
-        let terminating: Vec<_> = self.claims.required().filter(|claim| self.live(claim).is_some_and(is_terminating)).collect();
+        let terminating: Vec<_> =
+            self.claims.required().filter(|claim| self.live(claim).is_some_and(is_terminating)).collect();
         let mut causes = merged(not_found.iter());
         causes.extend(with_reason(reasons::RESOURCE_CLAIM_NAME_CONFLICT, foreign));
         causes.extend(rejection.map(|message| Waiting::new(reasons::RESOURCE_CLAIM_REJECTED, message)));
@@ -143,7 +142,12 @@ where
         let Some(condition) = condition.filter(|condition| condition.status == "False") else { continue };
         let reason = REPORTED_BY_OWNER.into_iter().find(|reason| *reason == condition.reason);
         let Some(reason) = reason else { continue };
-        by_reason.entry(reason).or_default().push(format!("{} {}: {}", K::kind(&()), child.name_any(), condition.message));
+        by_reason.entry(reason).or_default().push(format!(
+            "{} {}: {}",
+            K::kind(&()),
+            child.name_any(),
+            condition.message
+        ));
     }
     let problem = |(reason, messages): (&'static str, Vec<String>)| {
         let (first, rest) = messages.split_first()?;
@@ -156,8 +160,7 @@ where
 /// The warning about templates that do not exist, unless the condition reports them: then an earlier warning did, too.
 pub(crate) fn template_warning(plan: &Plan, conditions: &[Condition]) -> Option<WarningEvent> {
     let is_missing = |waiting: &&Waiting| waiting.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND;
-    let messages: Vec<_> =
-        plan.waiting.iter().filter(is_missing).map(|waiting| waiting.message.as_str()).collect();
+    let messages: Vec<_> = plan.waiting.iter().filter(is_missing).map(|waiting| waiting.message.as_str()).collect();
     let condition = find_status_condition(conditions, conditions::RESOURCE_CLAIMS_CREATED);
     let is_reported = |message: &&str| condition.is_some_and(|condition| condition.message.contains(*message));
     let named = messages.iter().take(MAX_NAMED);
@@ -165,6 +168,15 @@ pub(crate) fn template_warning(plan: &Plan, conditions: &[Condition]) -> Option<
         return None;
     }
     Some(WarningEvent { reason: events::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND, note: join_messages(&messages) })
+}
+
+/// The code and the description of each template that does not exist, for `lastErrors`.
+pub(crate) fn template_errors<Owner: Resource<DynamicType = ()>>(
+    plan: &Plan,
+) -> impl Iterator<Item = (String, String)> {
+    let code = error_codes::for_write(&Owner::kind(&()), &ResourceClaim::kind(&()), "create");
+    let is_missing = |waiting: &&Waiting| waiting.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND;
+    plan.waiting.iter().filter(is_missing).map(move |waiting| (code.to_owned(), waiting.message.clone()))
 }
 
 /// The first reason why a claim cannot be created, for the condition `Available`.

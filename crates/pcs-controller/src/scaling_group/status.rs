@@ -5,7 +5,7 @@ use grove_api_types::expansion::Clique;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroupStatus};
+use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
 use grove_controller::conditions::{
     ConditionStatus, ConditionUpdate, find_status_condition, is_status_condition_true, remove_status_condition,
     set_status_condition,
@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observed::{GroupExpansion, Observed};
-use crate::children::{clique, rejections, too_large};
+use crate::children::{claims_condition, clique, rejections, too_large};
 
 mod claims;
 
@@ -48,7 +48,8 @@ pub(crate) fn status(
     let expansion = observed.expand();
     let counts = expansion.as_ref().map(|expansion| replica_counts(observed, expansion)).unwrap_or_default();
     let base_labels = observed.base_labels();
-    let errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
+    let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
+    errors.extend(claims_condition::template_errors::<PodCliqueScalingGroup>(plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);

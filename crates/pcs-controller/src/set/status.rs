@@ -3,7 +3,7 @@
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};
-use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
@@ -34,7 +34,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let (available, updated) = (as_count(available.len()), as_count(updated));
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
-    let errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
+    let mut errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
+    errors.extend(claims_condition::template_errors::<PodCliqueSet>(plan));
     let rejection =
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();

@@ -20,7 +20,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{change, child, executed, new, plan, status_of};
-use crate::children::{ClaimInputs, ReadTemplate, TemplateKey};
+use crate::children::{ClaimInputs, ReadTemplate, TemplateKey, referenced_claims};
 use crate::set::observed::Observed;
 
 /// A set with a claim of an internal template per replica, and with one of an external template for all replicas.
@@ -93,7 +93,9 @@ fn claims_are_created_before_cliques_from_internal_and_external_templates() {
     let manifests: Vec<String> = plan(&observed)
         .steps()
         .filter_map(|step| match step {
-            Step::Create(create) if create.target.resource.kind == "ResourceClaim" => Some(create.object.text().to_string()),
+            Step::Create(create) if create.target.resource.kind == "ResourceClaim" => {
+                Some(create.object.text().to_string())
+            }
             _ => None,
         })
         .collect();
@@ -110,6 +112,9 @@ fn without_its_template_a_claim_waits_and_nothing_else_does() {
     assert!(creates_cliques(&missing));
     check_condition(&missing, &expect![[""]]);
     let status = status_of(&missing, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+    let errors: Vec<_> =
+        status.last_errors.iter().map(|error| format!("{}: {}", error.code, error.description)).collect();
+    expect![[""]].assert_eq(&errors.join("\n"));
     missing.set.status = Some(status);
     assert!(plan(&missing).warnings.is_empty(), "the condition reports it");
     let unreadable = with_template(ReadTemplate::Unreadable("forbidden".to_owned()));
@@ -229,6 +234,21 @@ fn a_claim_that_is_not_allocated_is_deleted_after_the_cliques_that_refer_to_it()
 }
 
 #[test]
+fn references_of_cliques_matter_only_for_claims_of_removed_replicas_that_are_not_allocated() {
+    let mut observed = complete();
+    let cliques: Vec<Arc<PodClique>> = observed.children.of_kind::<PodClique>().cloned().collect();
+    let referenced = |observed: &Observed| {
+        let cliques = || cliques.iter().map(AsRef::as_ref).collect();
+        referenced_claims(&observed.owned_claims(), &observed.children, cliques).into_iter().collect::<Vec<_>>()
+    };
+    assert!(referenced(&observed).is_empty(), "all claims are required");
+    observed.set.spec.replicas = 1;
+    assert_eq!(referenced(&observed), ["llm-0-inner", "llm-1-inner", "llm-all-outer"]);
+    allocate(&mut observed, "llm-1-inner");
+    assert!(referenced(&observed).is_empty(), "Kubernetes protects the claim");
+}
+
+#[test]
 fn a_terminating_claim_is_created_again_after_its_deletion() {
     let mut observed = complete();
     change::<ResourceClaim>(&mut observed, "llm-1-inner", |claim| {
@@ -273,13 +293,18 @@ fn a_set_that_shares_no_claims_has_no_condition() {
 #[test]
 fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
     let mut observed = complete();
-    let claims = |observed: &Observed, name: &str| child::<PodClique>(observed, name).annotations().get(RESOURCE_CLAIMS).cloned();
+    let claims = |observed: &Observed, name: &str| {
+        child::<PodClique>(observed, name).annotations().get(RESOURCE_CLAIMS).cloned()
+    };
     expect![[""]].assert_eq(&["llm-0-a", "llm-1-a"].map(|name| claims(&observed, name).unwrap_or_default()).join("\n"));
     let without = executed(new(&SHARING.replace("    resourceSharing: ", "    # ")));
     assert_eq!(claims(&without, "llm-0-a"), None);
     let hash = |observed: &Observed| {
         let clique = child::<PodClique>(observed, "llm-0-a");
-        (clique.labels().get("grove.io/pod-template-hash").cloned(), clique.annotations().get("grove.io/podcliqueset-generation-hash").cloned())
+        (
+            clique.labels().get("grove.io/pod-template-hash").cloned(),
+            clique.annotations().get("grove.io/podcliqueset-generation-hash").cloned(),
+        )
     };
     assert_eq!(hash(&observed), hash(&without));
     change::<PodClique>(&mut observed, "llm-0-a", |clique| {
