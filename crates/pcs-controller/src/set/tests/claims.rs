@@ -123,7 +123,7 @@ fn without_its_template_a_claim_waits_and_nothing_else_does() {
 }
 
 #[test]
-fn a_claim_whose_template_was_not_read_is_not_created() {
+fn a_claim_is_not_created_before_its_template_was_read() {
     let creates = |observed: &Observed| of_claims(&plan(observed)).matches("create").count();
     assert_eq!((creates(&new(SHARING)), creates(&with_template(found()))), (2, 3));
 }
