@@ -32,7 +32,7 @@ pub(crate) const CLAIMS_BY_LEVEL: Sum<ResourceClaim> =
 pub(crate) fn register_metric(manager: &Manager, claims: &Cache<ResourceClaim>) -> anyhow::Result<()> {
     let (claims, level) = (claims.clone(), SharingLevel::Clique.as_str());
     let count = move || claims.sum(&CLAIMS_BY_LEVEL, level);
-    let metric = ("grove_resource_claims", "Resource claims that pods share, per level: set, group or clique.");
+    let metric = ("grove_resource_claims", "Number of ResourceClaims that pods share, per level.");
     Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", vec![(level, Box::new(count))])?)
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
     let backed_off = observed.all_backed_off();
-    let errors = backed_off.last_errors::<PodClique>(result);
+    let errors = backed_off.last_errors::<PodClique>(result).chain(claims::template_errors(plan));
     let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);

@@ -163,8 +163,8 @@ impl ObservedClaims {
             Availability::NotServed => Some(Waiting::new(
                 reasons::RESOURCE_CLAIMS_NOT_SERVED,
                 format!(
-                    "the API server does not serve ResourceClaims of {API_VERSION}; use Kubernetes 1.34 or later, or enable \
-                     this version of the API"
+                    "the API server does not serve {API_VERSION}; run Kubernetes 1.34 or later, and enable dynamic resource \
+                     allocation"
                 ),
             )),
             Availability::Forbidden => Some(Waiting::new(

@@ -87,6 +87,13 @@ fn the_most_specific_cause_is_the_reason() {
 }
 
 #[test]
+fn a_missing_template_is_in_the_errors_of_the_clique() {
+    let errors = status_of("{gang: [], claims: {own: [{t: gpus, template: NotFound}]}}", &none()).last_errors;
+    let errors: Vec<_> = errors.iter().map(|error| format!("{}: {}", error.code, error.description)).collect();
+    expect![[""]].assert_eq(&errors.join("\n"));
+}
+
+#[test]
 fn a_rejected_claim_is_reported_with_the_message_of_the_api_server() {
     let row = "{replicas: 1, gang: [], claims: {own: [{t: gpus}]}}";
     let quota = rejected("all-gpus", 403, "is forbidden: exceeded quota: claims, requested: 1, used: 2, limited: 2");
