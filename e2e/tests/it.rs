@@ -52,6 +52,7 @@ mod it {
         mod native_gangs;
         mod oversized_sets;
         mod pod_groups;
+        mod resource_claims;
         mod restarts;
         mod restore;
         mod rotation;

@@ -60,6 +60,8 @@ struct State {
     cliques: BTreeMap<String, PodClique>,
     claims: BTreeMap<String, ResourceClaim>,
     pods: BTreeMap<String, Pod>,
+    /// The UIDs of claims whose owner was not active or whose replica or index was not desired at some time. No later pod uses them.
+    retired: BTreeSet<String>,
     /// The names of deleted claims, also of terminating ones.
     deleted: BTreeSet<String>,
     /// The number of checked references of pods to claims.
@@ -85,6 +87,12 @@ impl State {
                 replace(&mut self.pods, *pod, is_deleted);
             }
         }
+        let retired = self.claims.values().filter(|claim| is_shared(claim) && !self.is_needed(claim));
+        self.retired.extend(retired.filter_map(ResourceExt::uid).collect::<Vec<_>>());
+    }
+
+    fn is_retired(&self, claim: &ResourceClaim) -> bool {
+        claim.uid().is_some_and(|uid| self.retired.contains(&uid))
     }
 
     fn check_claim(&mut self, claim: &ResourceClaim, is_deleted: bool) {
@@ -95,7 +103,8 @@ impl State {
         }
         let is_active = |before: &ResourceClaim| !is_terminating(before);
         if (is_deleted || is_terminating(claim)) && self.claims.get(&name).is_some_and(is_active) {
-            assert!(!self.is_needed(claim), "{name} was deleted while its owner and its replica existed");
+            let is_removed = !self.is_needed(claim) || self.is_retired(claim);
+            assert!(is_removed, "{name} was deleted while its owner and its replica existed");
             self.deleted.insert(name);
         }
     }
@@ -123,8 +132,8 @@ impl State {
             let Some(found) = self.claims.get(&claim) else { panic!("{name} has {claim}, which does not exist") };
             if is_shared(found) {
                 assert!(self.has_owner_of(found, pod), "{name} has {claim} of another owner: {found:?}");
-                let is_deleted_while_needed = is_terminating(found) && self.is_needed(found);
-                assert!(!is_deleted_while_needed, "{name} was created with the terminating {claim}");
+                let is_old = self.is_needed(found) && (is_terminating(found) || self.is_retired(found));
+                assert!(!is_old, "{name} was created with {claim} of an earlier replica, index or owner");
                 self.references += 1;
             }
         }

@@ -31,38 +31,19 @@ impl Devices {
     /// # Errors
     /// If the API server rejects a request.
     pub async fn install(&self, client: &Client, per_node: usize) -> Result<()> {
-        self.create_class(client).await?;
+        let Self { class, driver, prefix } = self;
+        let selector = json!({ "cel": { "expression": format!("device.driver == '{driver}'") } });
+        let class = json!({ "metadata": { "name": class }, "spec": { "selectors": [selector] } });
+        create(&Api::<DeviceClass>::all(client.clone()), class).await?;
+        let slices = Api::<ResourceSlice>::all(client.clone());
+        let devices: Vec<_> = (0..per_node).map(|number| json!({ "name": format!("{prefix}-{number}") })).collect();
         for node in Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items {
             let name = node.name_any();
-            self.create_slice(client, &name, per_node, ("nodeName", json!(name))).await?;
+            let pool = json!({ "name": name, "generation": 1, "resourceSliceCount": 1 });
+            let spec = json!({ "driver": driver, "nodeName": name, "pool": pool, "devices": devices });
+            create(&slices, json!({ "metadata": { "name": format!("{prefix}-{name}") }, "spec": spec })).await?;
         }
         Ok(())
-    }
-
-    /// Creates the class, and this many devices that pods of all nodes can use.
-    ///
-    /// # Errors
-    /// If the API server rejects a request.
-    pub async fn install_for_all_nodes(&self, client: &Client, count: usize) -> Result<()> {
-        self.create_class(client).await?;
-        self.create_slice(client, "all", count, ("allNodes", json!(true))).await
-    }
-
-    async fn create_class(&self, client: &Client) -> Result<()> {
-        let selector = json!({ "cel": { "expression": format!("device.driver == '{}'", self.driver) } });
-        let class = json!({ "metadata": { "name": self.class }, "spec": { "selectors": [selector] } });
-        create(&Api::<DeviceClass>::all(client.clone()), class).await
-    }
-
-    /// Creates the only slice of a pool. `nodes` is the field about the nodes that have access to the devices.
-    async fn create_slice(&self, client: &Client, pool: &str, count: usize, nodes: (&str, Value)) -> Result<()> {
-        let Self { class: _, driver, prefix } = self;
-        let devices: Vec<_> = (0..count).map(|number| json!({ "name": format!("{prefix}-{number}") })).collect();
-        let name = format!("{prefix}-{pool}");
-        let pool = json!({ "name": pool, "generation": 1, "resourceSliceCount": 1 });
-        let (field, value) = nodes;
-        let spec = json!({ "driver": driver, field: value, "pool": pool, "devices": devices });
-        create(&Api::<ResourceSlice>::all(client.clone()), json!({ "metadata": { "name": name }, "spec": spec })).await
     }
 }
 
