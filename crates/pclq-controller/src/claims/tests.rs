@@ -38,28 +38,34 @@ fn names(cliques: &[ObjectRef<PodClique>]) -> Vec<&str> {
     cliques.iter().map(|clique| clique.name.as_str()).collect()
 }
 
-fn claim(change: impl FnOnce(&mut ResourceClaim)) -> Option<Arc<ResourceClaim>> {
+fn claim(change: impl FnOnce(&mut ResourceClaim)) -> Arc<ResourceClaim> {
     let owner = json!([{ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "llm", "uid": "u", "controller": true }]);
     let metadata = json!({ "name": "llm-all-x", "namespace": "prod", "uid": "1", "ownerReferences": owner });
     let mut claim: ResourceClaim = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
     change(&mut claim);
-    Some(Arc::new(claim))
+    Arc::new(claim)
 }
 
 #[test]
 fn a_claim_triggers_the_cliques_that_refer_to_it_if_its_use_may_change() {
     let cliques = cliques();
-    let triggered = |old, new| names(&cliques_of_claim(&cliques, &Delta { old, new })).join(" ");
-    let same = || claim(|_| {});
+    let triggered = |old: Option<Arc<ResourceClaim>>, new: Option<Arc<ResourceClaim>>| {
+        names(&cliques_of_claim(&cliques, &Delta { old, new })).join(" ")
+    };
+    let same = || Some(claim(|_| {}));
     assert_eq!(triggered(None, same()), "a b");
     assert_eq!(triggered(same(), None), "a b");
     let deleted_at = serde_json::from_value(json!("2026-01-01T00:00:00Z")).ok();
-    assert_eq!(triggered(same(), claim(|claim| claim.metadata.deletion_timestamp = deleted_at)), "a b");
-    assert_eq!(triggered(same(), claim(|claim| claim.metadata.owner_references = None)), "a b");
-    assert_eq!(triggered(same(), claim(|claim| claim.metadata.uid = Some("2".to_owned()))), "a b");
+    let terminating = claim(|claim| claim.metadata.deletion_timestamp = deleted_at);
+    let orphan = claim(|claim| claim.metadata.owner_references = None);
+    let successor = claim(|claim| claim.metadata.uid = Some("2".to_owned()));
+    for changed in [terminating, orphan, successor] {
+        assert_eq!(triggered(same(), Some(changed)), "a b");
+    }
     let allocated = claim(|claim| claim.metadata.finalizers = Some(vec!["f".to_owned()]));
-    assert_eq!(triggered(same(), allocated), "");
-    assert_eq!(triggered(None, claim(|claim| claim.metadata.namespace = Some("other".to_owned()))), "");
+    assert_eq!(triggered(same(), Some(allocated)), "");
+    let in_other_namespace = claim(|claim| claim.metadata.namespace = Some("other".to_owned()));
+    assert_eq!(triggered(None, Some(in_other_namespace)), "");
 }
 
 #[test]

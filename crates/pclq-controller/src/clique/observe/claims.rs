@@ -81,10 +81,10 @@ pub(super) fn observe_conflicts(ctx: &Context, observed: &mut Observed) {
 }
 
 /// The claims in the annotation of the clique. Users may edit it: a clique that has or had claims does not create pods without them.
-pub(in crate::clique) fn in_annotation(clique: &PodClique, has_claims: bool) -> Result<CliqueClaims, String> {
+pub(in crate::clique) fn in_annotation(clique: &PodClique, owns_claims: bool) -> Result<CliqueClaims, String> {
     let claims = CliqueClaims::from_annotations(clique.annotations())?;
     let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let had_claims = has_claims || find_status_condition(conditions, RESOURCE_CLAIMS_CREATED).is_some();
+    let had_claims = owns_claims || find_status_condition(conditions, RESOURCE_CLAIMS_CREATED).is_some();
     match claims {
         None if had_claims => Err(format!(
             "the annotation {} is missing; pcs-controller restores it; if the PodCliqueSet shares no resources any more, delete the \

@@ -148,7 +148,9 @@ impl Cluster {
 
     fn delete_live_pod(&mut self) {
         let live = self.pods.stored.iter().rposition(|pod| !is_terminating(pod));
-        live.into_iter().for_each(|at| self.delete_pod(at));
+        if let Some(at) = live {
+            self.delete_pod(at);
+        }
     }
 
     /// The API server deletes a pod without a node at once.
@@ -162,7 +164,9 @@ impl Cluster {
 
     fn end_terminating_pod(&mut self) {
         let ending = self.pods.stored.iter().position(is_terminating);
-        ending.into_iter().for_each(|at| self.pods.remove(at));
+        if let Some(at) = ending {
+            self.pods.remove(at);
+        }
     }
 
     /// Kubernetes deallocates the claims that no pod uses, and deletes the terminating ones among them.
@@ -234,7 +238,10 @@ impl Cluster {
     fn delete(&mut self, Delete { target, .. }: &Delete) {
         if target.resource.kind == "Pod" {
             let pod = self.pods.stored.iter().position(|pod| pod.uid() == target.uid && !is_terminating(pod));
-            return pod.into_iter().for_each(|at| self.delete_pod(at));
+            if let Some(at) = pod {
+                self.delete_pod(at);
+            }
+            return;
         }
         let uid = target.uid.clone().expect("a uid");
         assert!(self.removed.contains(&uid), "{} belongs to an index that was never removed", target.name);
@@ -247,9 +254,9 @@ impl Cluster {
         }
     }
 
-    fn new_uid(&mut self) -> Option<String> {
+    fn new_uid(&mut self) -> String {
         self.uids += 1;
-        Some(format!("u{}", self.uids))
+        format!("u{}", self.uids)
     }
 
     fn create_claim(&mut self, Create { target, object }: &Create) -> Option<String> {
@@ -257,7 +264,7 @@ impl Cluster {
             return there.uid();
         }
         let mut claim: ResourceClaim = serde_json::from_value(object.value()).expect("a claim");
-        claim.metadata.uid = self.new_uid();
+        claim.metadata.uid = Some(self.new_uid());
         self.claims.add(claim);
         self.claims.stored.last().and_then(ResourceExt::uid)
     }
@@ -277,7 +284,7 @@ impl Cluster {
         let spec = json!({ "hostname": object["spec"]["hostname"] });
         let mut pod: SlimPod =
             serde_json::from_value(json!({ "metadata": object["metadata"], "spec": spec })).expect("a pod");
-        pod.metadata.uid = self.new_uid();
+        pod.metadata.uid = Some(self.new_uid());
         self.pods.add(pod);
         self.pods.stored.last().and_then(ResourceExt::uid)
     }

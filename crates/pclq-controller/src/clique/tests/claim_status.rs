@@ -68,7 +68,7 @@ fn the_condition_counts_the_claims_that_exist() {
         &none(),
         &expect![[r#"
         Available=True MinimumReplicasAvailable: 0 of 0 pods ready
-        ResourceClaimsCreated=True AllResourceClaimsExist: all 0 ResourceClaims exist
+        ResourceClaimsCreated=True AllResourceClaimsExist: the PodClique has no pods that need ResourceClaims
     "#]],
     );
 }
@@ -90,7 +90,7 @@ fn the_most_specific_cause_is_the_reason() {
 fn a_missing_template_is_in_the_errors_of_the_clique() {
     let errors = status_of("{gang: [], claims: {own: [{t: gpus, template: NotFound}]}}", &none()).last_errors;
     let errors: Vec<_> = errors.iter().map(|error| format!("{}: {}", error.code, error.description)).collect();
-    expect![[""]].assert_eq(&errors.join("\n"));
+    expect!["ERR_SYNC_PCLQ_RESOURCE_CLAIM: ResourceClaimTemplate gpus in namespace prod, which f refers to, does not exist; the pods are created once it exists"].assert_eq(&errors.join("\n"));
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn an_api_that_is_not_served_is_reported_with_the_remedy() {
         "{replicas: 1, gang: [], claims: {availability: NotServed, own: [{t: gpus}]}}",
         &none(),
         &expect![[r#"
-        Available=False ResourceClaimsNotServed: 0 of 1 pods ready, 1 to be created; the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
-        ResourceClaimsCreated=False ResourceClaimsNotServed: 0 of 1 ResourceClaims exist; the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
+        Available=False ResourceClaimsNotServed: 0 of 1 pods ready, 1 to be created; the API server does not serve resource.k8s.io/v1; run Kubernetes 1.34 or later, and enable dynamic resource allocation
+        ResourceClaimsCreated=False ResourceClaimsNotServed: 0 of 1 ResourceClaims exist; the API server does not serve resource.k8s.io/v1; run Kubernetes 1.34 or later, and enable dynamic resource allocation
     "#]],
     );
 }

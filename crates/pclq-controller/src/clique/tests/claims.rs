@@ -28,7 +28,46 @@ fn claims_are_created_before_the_pods_that_use_them() {
 fn a_claim_has_owner_labels_and_the_content_of_its_template() {
     let plan = plan(&snapshot("{gang: [], labels: {team: other}, claims: {own: [{t: gpus, per: true}]}}"));
     let Some(Step::Create(Create { target: _, object })) = plan.steps().next() else { panic!("no claim: {plan}") };
-    expect![[""]].assert_eq(&serde_json::to_string_pretty(&object.value()).unwrap());
+    expect![[r#"
+        {
+          "apiVersion": "resource.k8s.io/v1",
+          "kind": "ResourceClaim",
+          "metadata": {
+            "annotations": {
+              "note": "n"
+            },
+            "labels": {
+              "app.kubernetes.io/component": "resource-claim",
+              "app.kubernetes.io/managed-by": "grove-operator",
+              "app.kubernetes.io/part-of": "llm",
+              "grove.io/podclique": "llm-0-decode",
+              "grove.io/podclique-pod-index": "0",
+              "team": "x"
+            },
+            "name": "llm-0-decode-0-gpus",
+            "namespace": "prod",
+            "ownerReferences": [
+              {
+                "apiVersion": "grove.io/v1alpha1",
+                "blockOwnerDeletion": true,
+                "controller": true,
+                "kind": "PodClique",
+                "name": "llm-0-decode",
+                "uid": "clique-uid"
+              }
+            ]
+          },
+          "spec": {
+            "devices": {
+              "requests": [
+                {
+                  "name": "gpu"
+                }
+              ]
+            }
+          }
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&object.value()).unwrap());
 }
 
 #[test]
@@ -180,8 +219,7 @@ fn claims_of_an_api_that_is_not_served_are_not_created() {
     check(
         "{replicas: 1, gang: [], claims: {availability: NotServed, own: [{t: gpus}], references: [{name: llm-all-x, state: NotFound}]}}",
         &expect![[r#"
-            wait: ResourceClaimsNotServed the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
-            wait: ResourceClaimsNotServed the API server does not serve ResourceClaims of resource.k8s.io/v1; use Kubernetes 1.34 or later, or enable this version of the API
+            wait: ResourceClaimsNotServed the API server does not serve resource.k8s.io/v1; run Kubernetes 1.34 or later, and enable dynamic resource allocation
         "#]],
     );
     check(

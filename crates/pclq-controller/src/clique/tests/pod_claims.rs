@@ -16,7 +16,7 @@ fn pods(row: &str) -> Vec<Value> {
     let plan = plan(&snapshot(row));
     let manifest = |step: &Step| match step {
         Step::Create(Create { target, object }) if target.resource.kind == "Pod" => Some(object.value()),
-        _ => None,
+        Step::Create(_) | Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => None,
     };
     plan.steps().filter_map(manifest).collect()
 }
