@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::children::ChildTracker;
+use grove_controller::children::{ChildKinds, ChildTracker};
 use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
@@ -15,7 +15,6 @@ use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 use kube::Client;
 
-use crate::clique::CLAIM_KINDS;
 use crate::clique_owner::CliqueOwner;
 use crate::gang_pods::LimitedCliques;
 use crate::gating_gangs::GatingGangs;
@@ -48,18 +47,19 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The context of the reconciler `controller`, which publishes its events under that name. The stage `references` of its plans writes the
-    /// pod references.
+    /// The context of the reconciler `controller`, which publishes its events under that name. Claims are children of these `kinds`. The
+    /// stage `references` of its plans writes the pod references.
     pub(crate) fn new(
         manager: &Manager,
         caches: PclqCaches,
+        kinds: ChildKinds<CliqueOwner>,
         controller: &'static str,
         references: &'static str,
     ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
         let policy = StatusPolicy::DEFAULT;
         Arc::new(Self {
-            claims: ChildTracker::new(CLAIM_KINDS, &caches.informers, &caches.cliques),
+            claims: ChildTracker::new(kinds, &caches.informers, &caches.cliques),
             retired_claims: RetiredClaims::default(),
             caches,
             creates: CreateState::new(CreateBackoff::of_alike_children()),

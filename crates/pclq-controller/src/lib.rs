@@ -34,7 +34,7 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = informers::start(manager);
     claims::register_metric(manager, &caches.claims)?;
-    let ctx = Context::new(manager, caches, clique::CONTROLLER, clique::REFERENCES_STAGE);
+    let ctx = Context::new(manager, caches, clique::CLAIM_KINDS, clique::CONTROLLER, clique::REFERENCES_STAGE);
     // On the heap: it is a large future.
     let cliques = Box::pin(clique::run(manager, ctx));
     manager

@@ -211,7 +211,7 @@ pub(crate) fn pod_index_of_claim(clique: &PodCliqueName, claim: &str) -> Option<
 struct PodsByIndex<'a> {
     by_index: BTreeMap<i32, Vec<&'a SlimPod>>,
     others: Vec<&'a SlimPod>,
-    /// The indices with a created pod whose watch event is pending.
+    /// The indices of created pods with pending watch events.
     pending: BTreeSet<i32>,
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::snapshot;
 use crate::clique::observe::{in_annotation, reference_state};
 use crate::clique::observed::claims::ReferenceState;
-use crate::clique::{CONTROLLER, REFERENCES_STAGE, reconcile};
+use crate::clique::{CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE, reconcile};
 use crate::context::Context;
 use crate::informers;
 
@@ -73,7 +73,7 @@ fn own(template: &str) -> Value {
 /// The single requests of one reconcile, and whether it succeeded.
 async fn reconciled(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -> (Vec<RecordedRequest>, bool) {
     let (manager, log) = manager(clique, templates);
-    let ctx = Context::new(&manager, informers::start(&manager), CONTROLLER, REFERENCES_STAGE);
+    let ctx = Context::new(&manager, informers::start(&manager), CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();
     let result = reconcile(Arc::new(clique.clone()), Arc::clone(&ctx)).await;

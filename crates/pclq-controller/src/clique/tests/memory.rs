@@ -20,7 +20,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::json;
 
 use super::{gang, pod, snapshot};
-use crate::clique::{CONTROLLER, REFERENCES_STAGE, STATE_MAPS, cleanup_plan, reconcile};
+use crate::clique::{CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE, STATE_MAPS, cleanup_plan, reconcile};
 use crate::context::Context;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
@@ -85,7 +85,7 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
         terminating_namespaces,
         informers,
     };
-    let ctx = Context::new(&manager, caches, CONTROLLER, REFERENCES_STAGE);
+    let ctx = Context::new(&manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
     assert!(manager.wait_for_cache_sync().await);
 
     let clique = Arc::new(
@@ -142,7 +142,7 @@ async fn the_pods_and_claims_of_a_deleted_clique_stay_if_its_deletion_orphaned_t
         terminating_namespaces,
         informers,
     };
-    let ctx = Context::new(&manager, caches, CONTROLLER, REFERENCES_STAGE);
+    let ctx = Context::new(&manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
     assert!(manager.wait_for_cache_sync().await);
     let stages = cleanup_plan(&ctx, &clique).stages;
     let kinds: Vec<_> =
