@@ -72,13 +72,28 @@ fn check(clique: &str, expected: &Expect) {
 
 #[test]
 fn a_standalone_clique_has_the_claims_of_the_set_that_apply_to_it_and_its_own() {
-    check("f", &expect![[""]]);
+    check(
+        "f",
+        &expect![[
+            r#"{"references":["s-all-all","s-all-for-f","s-1-inner"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[0].resourceClaimTemplateNames[0]"},{"template":"own","scope":"PerReplica","field":"spec.template.cliques[0].resourceSharing[0].name"}]}"#
+        ]],
+    );
 }
 
 #[test]
 fn a_clique_of_a_group_has_the_claims_of_all_three_levels_in_the_order_of_the_levels() {
-    check("p", &expect![[""]]);
-    check("d", &expect![[""]]);
+    check(
+        "p",
+        &expect![[
+            r#"{"references":["s-all-all","s-all-for-p","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[1].resourceSharing[0].name","templateSpec":{"metadata":{"labels":{"team":"x"}},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","later":1},"name":"gpu"}]}}}}]}"#
+        ]],
+    );
+    check(
+        "d",
+        &expect![[
+            r#"{"references":["s-all-all","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared","s-1-g-2-of-d"]}"#
+        ]],
+    );
 }
 
 #[test]
@@ -129,8 +144,24 @@ fn claims_are_named_by_owner_and_replica() {
         });
         claims.collect::<String>()
     };
-    expect![[""]].assert_eq(&lines(&of_set, ClaimOwner::Set(&set_name)));
-    expect![[""]].assert_eq(&lines(&of_group, ClaimOwner::Group(&group)));
+    expect![[r"
+        s-0-inner Some(0) spec.template.resourceSharing[0].name
+        s-1-inner Some(1) spec.template.resourceSharing[0].name
+        s-all-all None spec.template.resourceSharing[1].name
+        s-all-for-f None spec.template.resourceSharing[2].name
+        s-0-for-g Some(0) spec.template.resourceSharing[3].name
+        s-1-for-g Some(1) spec.template.resourceSharing[3].name
+        s-all-for-p None spec.template.resourceSharing[4].name
+    "]]
+    .assert_eq(&lines(&of_set, ClaimOwner::Set(&set_name)));
+    expect![[r"
+        s-0-g-0-shared Some(0) spec.template.podCliqueScalingGroups[0].resourceSharing[0].name
+        s-0-g-1-shared Some(1) spec.template.podCliqueScalingGroups[0].resourceSharing[0].name
+        s-0-g-all-inner None spec.template.podCliqueScalingGroups[0].resourceSharing[1].name
+        s-0-g-0-of-d Some(0) spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs[0].names[0]
+        s-0-g-1-of-d Some(1) spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs[0].names[0]
+    "]]
+    .assert_eq(&lines(&of_group, ClaimOwner::Group(&group)));
 }
 
 #[test]
@@ -163,8 +194,8 @@ fn a_claim_has_the_spec_and_the_metadata_of_its_template_and_the_labels_of_grove
 metadata: {name: t, labels: {of: template}}
 spec:
   metadata:
-    labels: {team: x, app.kubernetes.io/part-of: mine, grove.io/podclique: mine, app.kubernetes.io/name: n}
-    annotations: {note: y, grove.io/note: z, kubectl.kubernetes.io/last-applied-configuration: '{}'}
+    labels: {team: x, app.kubernetes.io/part-of: mine, grove.io/podclique: mine, app.kubernetes.io/name: of-template}
+    annotations: {note: copied, grove.io/note: dropped, kubectl.kubernetes.io/last-applied-configuration: '{}'}
     finalizers: [f]
   spec: {devices: {requests: [{name: gpu}]}, later: {field: [1, null]}}
 ",
@@ -173,7 +204,50 @@ spec:
     let name = ResourceClaimName::new("s-1-t");
     let labels = claim_labels(&set, ClaimOwner::Set(&set), Some(1));
     let claim = resource_claim(claim_metadata(&owner, &name, labels), &ClaimTemplate::from(&template));
-    expect![[""]].assert_eq(&serde_json::to_string_pretty(&claim).expect("JSON"));
+    expect![[r#"
+        {
+          "metadata": {
+            "annotations": {
+              "note": "copied"
+            },
+            "labels": {
+              "app.kubernetes.io/component": "resource-claim",
+              "app.kubernetes.io/managed-by": "grove-operator",
+              "app.kubernetes.io/name": "of-template",
+              "app.kubernetes.io/part-of": "s",
+              "grove.io/podcliqueset-replica-index": "1",
+              "team": "x"
+            },
+            "name": "s-1-t",
+            "namespace": "prod",
+            "ownerReferences": [
+              {
+                "apiVersion": "grove.io/v1alpha1",
+                "blockOwnerDeletion": true,
+                "controller": true,
+                "kind": "PodCliqueSet",
+                "name": "s",
+                "uid": "u-set"
+              }
+            ]
+          },
+          "spec": {
+            "devices": {
+              "requests": [
+                {
+                  "name": "gpu"
+                }
+              ]
+            },
+            "later": {
+              "field": [
+                1,
+                null
+              ]
+            }
+          }
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&claim).expect("JSON"));
     assert_eq!(drift(&claim, &claim.metadata), None);
 }
 
@@ -193,10 +267,19 @@ fn the_labels_of_a_claim_show_its_level_and_replica() {
             assert_eq!(claim.level(), Some(level));
             let own = claim.metadata.labels.iter().flatten().filter(|(key, _)| key.starts_with("grove.io/"));
             let own: Vec<_> = own.map(|(key, value)| format!("{key}={value}")).collect();
-            text += &format!("{} {replica:?}: {}\n", level.as_str(), own.join(" "));
+            text += format!("{} {replica:?}: {}", level.as_str(), own.join(" ")).trim_end();
+            text.push('\n');
         }
     }
-    expect![[""]].assert_eq(&text);
+    expect![[r"
+        set None:
+        set Some(3): grove.io/podcliqueset-replica-index=3
+        group None: grove.io/podcliquescalinggroup=s-0-g
+        group Some(3): grove.io/podcliquescalinggroup=s-0-g grove.io/podcliquescalinggroup-replica-index=3
+        clique None: grove.io/podclique=s-0-f
+        clique Some(3): grove.io/podclique=s-0-f grove.io/podclique-pod-index=3
+    "]]
+    .assert_eq(&text);
     assert_eq!(ResourceClaim::default().level(), None);
 }
 
@@ -236,7 +319,13 @@ fn lost_labels_and_a_lost_owner_reference_are_restored_and_nothing_else() {
     for (what, change) in changes {
         text += &format!("{what}: {}\n", drift_after(change));
     }
-    expect![[""]].assert_eq(&text);
+    expect![[r#"
+        a foreign label: null
+        a lost label: {"metadata":{"labels":{"app.kubernetes.io/component":"resource-claim"}}}
+        an edited label: {"metadata":{"labels":{"app.kubernetes.io/part-of":"s"}}}
+        no owner: {"metadata":{"ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"s","uid":"u-set"}]}}
+        a reference that is no controller, and one of another owner: {"metadata":{"ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"kind":"PodCliqueSet","name":"s","uid":"other"},{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"s","uid":"u-set"}]}}
+    "#]].assert_eq(&text);
 }
 
 #[test]
@@ -269,7 +358,91 @@ initContainers: [{name: i, resources: null}]
     let long = format!("s-all-{}", "x".repeat(80));
     let claims = ["s-all-t", long.as_str(), "s-0-a.b"].map(ResourceClaimName::new);
     inject(&mut pod, &claims);
-    expect![[""]].assert_eq(&serde_json::to_string_pretty(&pod).expect("JSON"));
+    expect![[r#"
+        {
+          "containers": [
+            {
+              "name": "a",
+              "resources": {
+                "claims": [
+                  {
+                    "name": "own",
+                    "request": "r"
+                  },
+                  {
+                    "name": "s-all-t"
+                  },
+                  {
+                    "name": "s-all-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-e3cb2588"
+                  },
+                  {
+                    "name": "s-0-a-b-45df084d"
+                  }
+                ],
+                "limits": {
+                  "cpu": 1
+                }
+              }
+            },
+            {
+              "name": "b",
+              "resources": {
+                "claims": [
+                  {
+                    "name": "s-all-t"
+                  },
+                  {
+                    "name": "s-all-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-e3cb2588"
+                  },
+                  {
+                    "name": "s-0-a-b-45df084d"
+                  }
+                ]
+              }
+            },
+            7
+          ],
+          "initContainers": [
+            {
+              "name": "i",
+              "resources": {
+                "claims": [
+                  {
+                    "name": "s-all-t"
+                  },
+                  {
+                    "name": "s-all-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-e3cb2588"
+                  },
+                  {
+                    "name": "s-0-a-b-45df084d"
+                  }
+                ]
+              }
+            }
+          ],
+          "resourceClaims": [
+            {
+              "name": "own",
+              "resourceClaimTemplateName": "t"
+            },
+            {
+              "name": "mnnvl-claim",
+              "resourceClaimTemplateName": "s-0"
+            },
+            {
+              "name": "s-all-t",
+              "resourceClaimName": "s-all-t"
+            },
+            {
+              "name": "s-all-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-e3cb2588",
+              "resourceClaimName": "s-all-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+            },
+            {
+              "name": "s-0-a-b-45df084d",
+              "resourceClaimName": "s-0-a.b"
+            }
+          ]
+        }"#]].assert_eq(&serde_json::to_string_pretty(&pod).expect("JSON"));
     let once = pod.clone();
     inject(&mut pod, &[]);
     assert_eq!(pod, once);

@@ -53,10 +53,19 @@ fn check_condition(observed: &Observed, expected: &Expect) {
 #[test]
 fn claims_are_created_before_cliques_and_only_those_of_the_group() {
     let observed = found();
-    expect![[""]].assert_eq(&plan(&observed).to_string());
+    expect![[r"
+        resource-claims: create ResourceClaim m-0-g-all-all
+        resource-claims: create ResourceClaim m-0-g-0-of-d
+        resource-claims: create ResourceClaim m-0-g-1-of-d
+        cliques: create PodClique m-0-g-0-p
+        cliques: create PodClique m-0-g-0-d
+        cliques: create PodClique m-0-g-1-p
+        cliques: create PodClique m-0-g-1-d
+    "]]
+    .assert_eq(&plan(&observed).to_string());
     let complete = executed(observed);
     assert_eq!(plan(&complete).to_string(), "nothing to do\n");
-    check_condition(&complete, &expect![[""]]);
+    check_condition(&complete, &expect!["True AllResourceClaimsExist: all 3 ResourceClaims of this level exist"]);
 }
 
 #[test]
@@ -66,7 +75,11 @@ fn claims_have_the_labels_of_their_group_and_replica() {
         let labels: Vec<_> = claim.labels().iter().map(|(key, value)| format!("{key}={value}")).collect();
         format!("{} of {}: {}\n", claim.name_any(), claim.owner_references()[0].name, labels.join(" "))
     };
-    expect![[""]].assert_eq(&complete.children.of_kind::<ResourceClaim>().map(line).collect::<String>());
+    expect![[r"
+        m-0-g-0-of-d of m-0-g: app.kubernetes.io/component=resource-claim app.kubernetes.io/managed-by=grove-operator app.kubernetes.io/part-of=m grove.io/podcliquescalinggroup=m-0-g grove.io/podcliquescalinggroup-replica-index=0
+        m-0-g-1-of-d of m-0-g: app.kubernetes.io/component=resource-claim app.kubernetes.io/managed-by=grove-operator app.kubernetes.io/part-of=m grove.io/podcliquescalinggroup=m-0-g grove.io/podcliquescalinggroup-replica-index=1
+        m-0-g-all-all of m-0-g: app.kubernetes.io/component=resource-claim app.kubernetes.io/managed-by=grove-operator app.kubernetes.io/part-of=m grove.io/podcliquescalinggroup=m-0-g
+    "]].assert_eq(&complete.children.of_kind::<ResourceClaim>().map(line).collect::<String>());
 }
 
 #[test]
@@ -75,7 +88,13 @@ fn the_cliques_of_a_group_refer_to_the_claims_of_the_set_and_of_the_group() {
     let line = |clique: &Arc<PodClique>| {
         format!("{}: {}\n", clique.name_any(), clique.annotations().get(RESOURCE_CLAIMS).cloned().unwrap_or_default())
     };
-    expect![[""]].assert_eq(&complete.children.of_kind::<PodClique>().map(line).collect::<String>());
+    expect![[r#"
+        m-0-g-0-d: {"references":["m-all-of-set","m-0-g-all-all","m-0-g-0-of-d"]}
+        m-0-g-0-p: {"references":["m-all-of-set","m-0-g-all-all"]}
+        m-0-g-1-d: {"references":["m-all-of-set","m-0-g-all-all","m-0-g-1-of-d"]}
+        m-0-g-1-p: {"references":["m-all-of-set","m-0-g-all-all"]}
+    "#]]
+    .assert_eq(&complete.children.of_kind::<PodClique>().map(line).collect::<String>());
 }
 
 #[test]
@@ -89,7 +108,12 @@ fn a_scale_in_deletes_the_claims_of_the_removed_replica() {
     let claim = scaled.children.by_name_mut::<ResourceClaim>().get_mut("m-0-g-1-of-d").unwrap();
     let protection = vec!["resource.kubernetes.io/delete-protection".to_owned()];
     Arc::make_mut(claim).metadata.finalizers = Some(protection);
-    expect![[""]].assert_eq(&plan(&scaled).to_string());
+    expect![[r"
+        scale-in: delete PodClique m-0-g-1-d
+        scale-in: delete PodClique m-0-g-1-p
+        scale-in: delete ResourceClaim m-0-g-1-of-d
+    "]]
+    .assert_eq(&plan(&scaled).to_string());
 }
 
 #[test]
@@ -98,8 +122,21 @@ fn missing_templates_are_read_and_reported_with_their_fields() {
     let keys = observed.templates_to_read();
     assert_eq!(keys.keys().map(ToString::to_string).collect::<Vec<_>>(), ["prod/all", "prod/of-d"]);
     observed.claims.templates = keys.into_keys().map(|key| (key, ReadTemplate::NotFound)).collect();
-    expect![[""]].assert_eq(&plan(&observed).to_string());
-    check_condition(&observed, &expect![[""]]);
+    expect![[r"
+        cliques: create PodClique m-0-g-0-p
+        cliques: create PodClique m-0-g-0-d
+        cliques: create PodClique m-0-g-1-p
+        cliques: create PodClique m-0-g-1-d
+        wait: ResourceClaimTemplateNotFound ResourceClaimTemplate prod/all of spec.template.podCliqueScalingGroups[0].resourceSharing[0].name does not exist; create it
+        wait: ResourceClaimTemplateNotFound ResourceClaimTemplate prod/of-d of spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs[0].names[0] does not exist; create it
+        warn: ResourceClaimTemplateNotFound ResourceClaimTemplate prod/all of spec.template.podCliqueScalingGroups[0].resourceSharing[0].name does not exist; create it; ResourceClaimTemplate prod/of-d of spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs[0].names[0] does not exist; create it
+    "]].assert_eq(&plan(&observed).to_string());
+    check_condition(
+        &observed,
+        &expect![
+            "False ResourceClaimTemplateNotFound: 0 of 3 ResourceClaims exist; ResourceClaimTemplate prod/all of spec.template.podCliqueScalingGroups[0].resourceSharing[0].name does not exist; create it; ResourceClaimTemplate prod/of-d of spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs[0].names[0] does not exist; create it"
+        ],
+    );
 }
 
 #[test]
@@ -110,11 +147,14 @@ fn a_group_without_own_claims_reports_its_cliques_and_one_without_sharing_nothin
         set.spec.template.cliques[1].resource_claim_template_names = vec!["t".to_owned()];
     }
     let mut observed = executed(observed);
-    check_condition(&observed, &expect![[""]]);
+    check_condition(&observed, &expect!["True AllResourceClaimsExist: all 0 ResourceClaims of this level exist"]);
     change(&mut observed, "m-0-g-0-p", |clique| {
         let conditions = json!([{ "type": "ResourceClaimsCreated", "status": "False", "message": "prod/t",
             "reason": "ResourceClaimTemplateNotFound", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
         clique.status = serde_json::from_value(json!({ "conditions": conditions })).ok();
     });
-    check_condition(&observed, &expect![[""]]);
+    check_condition(
+        &observed,
+        &expect!["False ResourceClaimTemplateNotFound: 0 of 0 ResourceClaims exist; PodClique m-0-g-0-p: prod/t"],
+    );
 }

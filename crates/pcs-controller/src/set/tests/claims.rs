@@ -89,7 +89,20 @@ fn creates_cliques(observed: &Observed) -> bool {
 #[test]
 fn claims_are_created_before_cliques_from_internal_and_external_templates() {
     let observed = with_template(found());
-    expect![[""]].assert_eq(&plan(&observed).to_string());
+    expect![[r"
+        services: create Service llm-0
+        services: create Service llm-1
+        resource-claims: create ResourceClaim llm-0-inner
+        resource-claims: create ResourceClaim llm-1-inner
+        resource-claims: create ResourceClaim llm-all-outer
+        gangs: create PodGang llm-0
+        gangs: create PodGang llm-1
+        groups: create PodCliqueScalingGroup llm-0-g
+        groups: create PodCliqueScalingGroup llm-1-g
+        cliques: create PodClique llm-0-a
+        cliques: create PodClique llm-1-a
+    "]]
+    .assert_eq(&plan(&observed).to_string());
     let manifests: Vec<String> = plan(&observed)
         .steps()
         .filter_map(|step| match step {
@@ -99,27 +112,45 @@ fn claims_are_created_before_cliques_from_internal_and_external_templates() {
             _ => None,
         })
         .collect();
-    expect![[""]].assert_eq(&manifests.join("\n"));
+    expect![[r#"
+        {"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"labels":{"app.kubernetes.io/component":"resource-claim","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/part-of":"llm","grove.io/podcliqueset-replica-index":"0"},"name":"llm-0-inner","namespace":"prod","ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}]},"spec":{"devices":{"requests":[{"name":"gpu"}]}}}
+        {"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"labels":{"app.kubernetes.io/component":"resource-claim","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/part-of":"llm","grove.io/podcliqueset-replica-index":"1"},"name":"llm-1-inner","namespace":"prod","ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}]},"spec":{"devices":{"requests":[{"name":"gpu"}]}}}
+        {"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"labels":{"app.kubernetes.io/component":"resource-claim","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/part-of":"llm"},"name":"llm-all-outer","namespace":"prod","ownerReferences":[{"apiVersion":"grove.io/v1alpha1","blockOwnerDeletion":true,"controller":true,"kind":"PodCliqueSet","name":"llm","uid":"u-set"}]},"spec":{"devices":{"requests":[{"name":"outer"}]}}}"#]].assert_eq(&manifests.join("\n"));
     let complete = complete();
     assert_eq!(plan(&complete).to_string(), "nothing to do\n");
-    check_condition(&complete, &expect![[""]]);
+    check_condition(&complete, &expect!["True AllResourceClaimsExist: all 3 ResourceClaims of this level exist"]);
 }
 
 #[test]
 fn without_its_template_a_claim_waits_and_nothing_else_does() {
     let mut missing = with_template(ReadTemplate::NotFound);
-    expect![[""]].assert_eq(&of_claims(&plan(&missing)));
+    expect![[r"
+        resource-claims: create ResourceClaim llm-0-inner
+        resource-claims: create ResourceClaim llm-1-inner
+        wait: ResourceClaimTemplateNotFound ResourceClaimTemplate shared/outer of spec.template.resourceSharing[1].name does not exist; create it
+        warn: ResourceClaimTemplateNotFound ResourceClaimTemplate shared/outer of spec.template.resourceSharing[1].name does not exist; create it
+    "]].assert_eq(&of_claims(&plan(&missing)));
     assert!(creates_cliques(&missing));
-    check_condition(&missing, &expect![[""]]);
+    check_condition(
+        &missing,
+        &expect![
+            "False ResourceClaimTemplateNotFound: 0 of 3 ResourceClaims exist; ResourceClaimTemplate shared/outer of spec.template.resourceSharing[1].name does not exist; create it"
+        ],
+    );
     let status = status_of(&missing, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     let errors: Vec<_> =
         status.last_errors.iter().map(|error| format!("{}: {}", error.code, error.description)).collect();
-    expect![[""]].assert_eq(&errors.join("\n"));
+    expect!["ERR_SYNC_PCS_RESOURCE_CLAIM: ResourceClaimTemplate shared/outer of spec.template.resourceSharing[1].name does not exist; create it"].assert_eq(&errors.join("\n"));
     missing.set.status = Some(status);
     assert!(plan(&missing).warnings.is_empty(), "the condition reports it");
     let unreadable = with_template(ReadTemplate::Unreadable("forbidden".to_owned()));
     assert!(plan(&unreadable).warnings.is_empty() && creates_cliques(&unreadable));
-    check_condition(&unreadable, &expect![[""]]);
+    check_condition(
+        &unreadable,
+        &expect![
+            "False ResourceClaimsPending: 0 of 3 ResourceClaims exist; ResourceClaimTemplate shared/outer of spec.template.resourceSharing[1].name cannot be read: forbidden"
+        ],
+    );
 }
 
 #[test]
@@ -152,8 +183,14 @@ fn while_the_api_is_not_served_only_claims_wait() {
     let claims = ClaimInputs { unavailable: Some(unavailable), ..ClaimInputs::default() };
     let observed = Observed { claims, ..new(SHARING) };
     assert!(creates_cliques(&observed) && observed.owned_claims().templates_to_read(&observed.children).is_empty());
-    expect![[""]].assert_eq(&of_claims(&plan(&observed)));
-    check_condition(&observed, &expect![[""]]);
+    expect![[r"
+        wait: ResourceClaimsNotServed not served; upgrade
+    "]]
+    .assert_eq(&of_claims(&plan(&observed)));
+    check_condition(
+        &observed,
+        &expect!["False ResourceClaimsNotServed: 0 of 3 ResourceClaims exist; not served; upgrade"],
+    );
 }
 
 #[test]
@@ -163,12 +200,26 @@ fn an_object_of_another_owner_blocks_only_its_claim() {
     (foreign.metadata.name, foreign.metadata.namespace) = (Some("llm-0-inner".to_owned()), Some("prod".to_owned()));
     observed.name_conflicts = vec![NameConflict::with(&foreign)];
     observed.claims.conflicting = ClaimInputs::conflicting(&observed.name_conflicts);
-    expect![[""]].assert_eq(&of_claims(&plan(&observed)));
+    expect![[r"
+        resource-claims: create ResourceClaim llm-1-inner
+        resource-claims: create ResourceClaim llm-all-outer
+        wait: NameConflict ResourceClaim llm-0-inner exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+    "]].assert_eq(&of_claims(&plan(&observed)));
     assert!(creates_cliques(&observed));
-    check_condition(&observed, &expect![[""]]);
+    check_condition(
+        &observed,
+        &expect![
+            "False ResourceClaimNameConflict: 0 of 3 ResourceClaims exist; ResourceClaim llm-0-inner exists and PodCliqueSet llm does not control it; rename or delete it to free the name"
+        ],
+    );
     foreign.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     observed.name_conflicts = vec![NameConflict::with(&foreign)];
-    check_condition(&observed, &expect![[""]]);
+    check_condition(
+        &observed,
+        &expect![
+            "False ResourceClaimTerminating: 0 of 3 ResourceClaims exist; ResourceClaim llm-0-inner is being deleted; its successor is created then"
+        ],
+    );
 }
 
 #[test]
@@ -180,7 +231,10 @@ fn a_claim_that_lost_its_owner_is_adopted_although_its_template_is_deleted() {
     observed.name_conflicts = vec![NameConflict::with(&lost)];
     observed.claims.conflicting = ClaimInputs::conflicting(&observed.name_conflicts);
     observed.claims.templates.insert(key(), ReadTemplate::NotFound);
-    expect![[""]].assert_eq(&plan(&observed).to_string());
+    expect![[r"
+        resource-claims: adopt ResourceClaim llm-all-outer
+    "]]
+    .assert_eq(&plan(&observed).to_string());
 }
 
 #[test]
@@ -190,9 +244,18 @@ fn a_rejected_claim_is_quoted_and_blocks_nothing_else() {
     (claim.metadata.name, claim.metadata.namespace) = (Some("llm-0-inner".to_owned()), Some("prod".to_owned()));
     let quota = "resourceclaims.resource.k8s.io \"llm-0-inner\" is forbidden: exceeded quota: small, requested: 1";
     observed.backed_off.children = vec![(Target::of(&claim), ApiError::new(403, "Forbidden", quota))];
-    expect![[""]].assert_eq(&of_claims(&plan(&observed)));
+    expect![[r"
+        resource-claims: create ResourceClaim llm-1-inner
+        resource-claims: create ResourceClaim llm-all-outer
+    "]]
+    .assert_eq(&of_claims(&plan(&observed)));
     assert!(creates_cliques(&observed));
-    check_condition(&observed, &expect![[""]]);
+    check_condition(
+        &observed,
+        &expect![
+            "False ResourceClaimRejected: 0 of 3 ResourceClaims exist; the API server rejected the create of ResourceClaim llm-0-inner: exceeded quota: small, requested: 1; raise the quota or release some of it; Grove then creates the missing objects"
+        ],
+    );
 }
 
 #[test]
@@ -203,7 +266,9 @@ fn lost_labels_are_restored_and_other_metadata_stays() {
         labels.remove("app.kubernetes.io/component");
         labels.insert("team".to_owned(), "x".to_owned());
     });
-    expect![[""]].assert_eq(&plan(&observed).to_string());
+    expect![[r#"
+        resource-claims: patch ResourceClaim llm-1-inner {"metadata":{"labels":{"app.kubernetes.io/component":"resource-claim"},"resourceVersion":"7"}}
+    "#]].assert_eq(&plan(&observed).to_string());
 }
 
 fn allocate(observed: &mut Observed, name: &str) {
@@ -218,7 +283,14 @@ fn the_claim_of_a_removed_replica_is_deleted_and_the_shared_one_stays() {
     ["llm-0-inner", "llm-1-inner", "llm-all-outer"].iter().for_each(|name| allocate(&mut observed, name));
     observed.set.spec.replicas = 1;
     observed.claims.referenced.insert("llm-1-inner".to_owned());
-    expect![[""]].assert_eq(&plan(&observed).to_string());
+    expect![[r"
+        scale-in: delete PodClique llm-1-a
+        scale-in: delete PodCliqueScalingGroup llm-1-g
+        scale-in: delete PodGang llm-1
+        scale-in: delete ResourceClaim llm-1-inner
+        scale-in: delete Service llm-1
+    "]]
+    .assert_eq(&plan(&observed).to_string());
     observed.set.spec.replicas = 0;
     assert_eq!(of_claims(&plan(&observed)).matches("delete").count(), 2);
 }
@@ -255,7 +327,12 @@ fn a_terminating_claim_is_created_again_after_its_deletion() {
         claim.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     });
     assert_eq!(plan(&observed).to_string(), "nothing to do\n");
-    check_condition(&observed, &expect![[""]]);
+    check_condition(
+        &observed,
+        &expect![
+            "False ResourceClaimTerminating: 2 of 3 ResourceClaims exist; these claims are being deleted, and are created again after the pods that use them have ended: llm-1-inner"
+        ],
+    );
     observed.children.by_name_mut::<ResourceClaim>().remove("llm-1-inner");
     assert_eq!(plan(&observed).to_string(), "resource-claims: create ResourceClaim llm-1-inner\n");
 }
@@ -282,7 +359,12 @@ fn the_set_reports_what_only_a_user_can_correct_at_the_levels_below() {
             group.status = serde_json::from_value(json!({ "conditions": rejected })).ok();
         });
     }
-    check_condition(&observed, &expect![[""]]);
+    check_condition(
+        &observed,
+        &expect![
+            "False ResourceClaimRejected: 3 of 3 ResourceClaims exist; PodCliqueScalingGroup llm-0-g: no quota (and 1 more); PodClique llm-1-a: prod/t does not exist"
+        ],
+    );
 }
 
 #[test]
@@ -296,7 +378,10 @@ fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
     let claims = |observed: &Observed, name: &str| {
         child::<PodClique>(observed, name).annotations().get(RESOURCE_CLAIMS).cloned()
     };
-    expect![[""]].assert_eq(&["llm-0-a", "llm-1-a"].map(|name| claims(&observed, name).unwrap_or_default()).join("\n"));
+    expect![[r#"
+        {"references":["llm-all-outer","llm-0-inner"]}
+        {"references":["llm-all-outer","llm-1-inner"]}"#]]
+    .assert_eq(&["llm-0-a", "llm-1-a"].map(|name| claims(&observed, name).unwrap_or_default()).join("\n"));
     let without = executed(new(&SHARING.replace("    resourceSharing: ", "    # ")));
     assert_eq!(claims(&without, "llm-0-a"), None);
     let hash = |observed: &Observed| {
@@ -310,7 +395,9 @@ fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
     change::<PodClique>(&mut observed, "llm-0-a", |clique| {
         clique.annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), CliqueClaims::default().annotation());
     });
-    expect![[""]].assert_eq(&plan(&observed).to_string());
+    expect![[r#"
+        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-all-outer\",\"llm-0-inner\"]}"}}}
+    "#]].assert_eq(&plan(&observed).to_string());
 }
 
 #[test]
