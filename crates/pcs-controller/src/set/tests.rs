@@ -24,6 +24,7 @@ use crate::incarnations::PodGroups;
 use crate::tests::yaml;
 
 mod children;
+mod claim_annotations;
 mod claims;
 mod compute_domains;
 mod deletion;

@@ -1,13 +1,11 @@
-//! The claims of a set: creates, templates, conflicts, rejections, scale-in, restored metadata, and the annotation of cliques.
+//! The claims of a set: creates, templates, conflicts, rejections, scale-in and restored metadata.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use grove_api_types::conditions::{RESOURCE_CLAIMS_CREATED, resource_claims_created};
-use grove_api_types::labels::RESOURCE_CLAIMS;
 use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim};
-use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::conditions::find_status_condition;
 use grove_controller::executor::ExecutionResult;
@@ -16,7 +14,6 @@ use grove_controller::plan::{Plan, Step, Target, Waiting};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use serde_json::json;
 
 use super::{change, child, executed, new, plan, status_of};
@@ -24,7 +21,7 @@ use crate::children::{ClaimInputs, ReadTemplate, TemplateKey, referenced_claims}
 use crate::set::observed::Observed;
 
 /// A set with a claim of an internal template per replica, and with one of an external template for all replicas.
-const SHARING: &str = "
+pub(super) const SHARING: &str = "
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
 metadata: {name: llm, namespace: prod, uid: u-set, generation: 3}
@@ -56,7 +53,7 @@ fn with_template(read: ReadTemplate) -> Observed {
 }
 
 /// The set with all children.
-fn complete() -> Observed {
+pub(super) fn complete() -> Observed {
     let mut observed = executed(with_template(found()));
     // Reads show templates of missing claims only.
     observed.claims.templates.clear();
@@ -370,41 +367,6 @@ fn the_set_reports_what_only_a_user_can_correct_at_the_levels_below() {
 #[test]
 fn a_set_that_shares_no_claims_has_no_condition() {
     assert_eq!(condition_after(&new(super::SET), &ExecutionResult::default()), "none");
-}
-
-#[test]
-fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
-    let mut observed = complete();
-    let claims = |observed: &Observed, name: &str| {
-        child::<PodClique>(observed, name).annotations().get(RESOURCE_CLAIMS).cloned()
-    };
-    expect![[r#"
-        {"references":["llm-all-outer","llm-0-inner"]}
-        {"references":["llm-all-outer","llm-1-inner"]}"#]]
-    .assert_eq(&["llm-0-a", "llm-1-a"].map(|name| claims(&observed, name).unwrap_or_default()).join("\n"));
-    let without = executed(new(&SHARING.replace("    resourceSharing: ", "    # ")));
-    assert_eq!(claims(&without, "llm-0-a"), None);
-    let hash = |observed: &Observed| {
-        let clique = child::<PodClique>(observed, "llm-0-a");
-        (
-            clique.labels().get("grove.io/pod-template-hash").cloned(),
-            clique.annotations().get("grove.io/podcliqueset-generation-hash").cloned(),
-        )
-    };
-    assert_eq!(hash(&observed), hash(&without));
-    change::<PodClique>(&mut observed, "llm-0-a", |clique| {
-        clique.annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), CliqueClaims::default().annotation());
-    });
-    expect![[r#"
-        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-all-outer\",\"llm-0-inner\"]}"}}}
-    "#]].assert_eq(&plan(&observed).to_string());
-}
-
-#[test]
-fn a_template_cannot_set_the_claims_of_a_clique() {
-    let own = "{name: a, annotations: {grove.io/resource-claims: '{\"references\":[\"x\"]}'}, spec:";
-    let observed = executed(new(&super::SET.replace("{name: decode, spec:", &own.replace("name: a", "name: decode"))));
-    assert_eq!(child::<PodClique>(&observed, "llm-0-decode").annotations().get(RESOURCE_CLAIMS), None);
 }
 
 #[test]
