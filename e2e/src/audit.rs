@@ -34,6 +34,22 @@ pub fn creates_since(dir: &Path, mark: usize, namespace: &str) -> Vec<String> {
     read(dir).iter().skip(mark).filter_map(create).collect()
 }
 
+/// The accepted deletes of our accounts in a namespace: the name of the object, which is empty for a deletecollection, and the account.
+///
+/// # Panics
+/// If the log cannot be read.
+pub fn deletes(dir: &Path, resource: &str, namespace: &str) -> Vec<(String, String)> {
+    let delete = |event: &Event| {
+        let (account, object) = (event.service_account()?, event.object_ref.clone()?);
+        let is_of_kind = object.resource == resource && object.namespace == namespace;
+        let is_delete = is_of_kind && event.verb.starts_with("delete") && event.is_accepted();
+        is_delete.then(|| (object.name, account.to_owned()))
+    };
+    // Most lines are about other namespaces.
+    let events = audit_log::read_with(dir, namespace).expect("the audit log");
+    events.iter().filter_map(delete).collect()
+}
+
 /// Waits until the API server has received no write, as of [`writes_since`], for this long. Only the end of this time shows that there are
 /// none, so this is the one fixed wait of the tests.
 ///

@@ -3,7 +3,7 @@
 
 use futures::StreamExt;
 use grove_api_types::compute_domain::ComputeDomain;
-use grove_dev_harness::compute_domain_channels;
+use grove_dev_harness::compute_domain_channels::{self, CHANNELS};
 use grove_dev_harness::live_objects::changes;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -28,7 +28,7 @@ pub const GROVE_FINALIZER: &str = "grove.io/computedomain-finalizer";
 /// # Panics
 /// If the API server rejects one of the objects.
 pub async fn install_channels(client: &Client) {
-    compute_domain_channels::install(client, 1).await.expect("the channels");
+    CHANNELS.install(client, 1).await.expect("the channels");
 }
 
 /// The driver of one namespace. It stops when the value is dropped.

@@ -8,6 +8,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::namespace::Namespace;
 use crate::namespace_state::TIMEOUT;
+use crate::poll::poll_until;
 
 /// Waits for an event about the object with this reason, and returns all events of the namespace. They include all events
 /// that the same service published before.
@@ -31,6 +32,16 @@ pub async fn wait_for(ns: &Namespace, name: &str, reason: &str) -> Vec<Event> {
     let known = all.list(&ListParams::default()).await.expect("the events").items;
     assert!(found.is_ok(), "no event {reason} about {name}; events: {known:#?}");
     known
+}
+
+/// Waits for an event about the object with this reason, and a note that contains the text.
+pub async fn wait_for_note(ns: &Namespace, name: &str, reason: &str, text: &str) {
+    let has_text = |event: &Event| event.note.as_ref().is_some_and(|note| note.contains(text));
+    poll_until(async || {
+        let events = ns.api::<Event>().list(&ListParams::default()).await.ok()?.items;
+        events.iter().any(|event| is_about(event, name, reason) && has_text(event)).then_some(())
+    })
+    .await;
 }
 
 /// Whether the event is about an object with this name and has this reason.

@@ -21,11 +21,13 @@ pub mod normalized;
 pub mod poll;
 pub mod propagation;
 pub mod proxy;
+pub mod resource_claims;
 pub mod schema;
 pub mod service_replica;
 pub mod snapshot;
 pub mod standalone;
 pub mod test_cluster;
+pub mod watch_history;
 
 pub use namespace::{Namespace, in_namespace};
 pub use namespace_state::NamespaceState;

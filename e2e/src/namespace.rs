@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::namespace_state::{NamespaceState, NamespaceWatcher};
+use crate::namespace_state::{NamespaceState, NamespaceWatcher, is_ready};
 use crate::test_cluster::TestCluster;
 
 /// A namespace, its watched objects, and a client with full permissions.
@@ -85,6 +85,19 @@ impl Namespace {
         holds: impl Fn(&NamespaceState) -> bool,
     ) -> Result<NamespaceState, Box<NamespaceState>> {
         self.watcher.try_wait_for(holds).await
+    }
+
+    /// Waits until the set has exactly this many pods, and all of them are ready.
+    pub async fn wait_for_ready_pods(&self, set: &str, count: usize) -> NamespaceState {
+        let ready = |state: &NamespaceState| state.pods_of(set).filter(|pod| is_ready(pod)).count();
+        let are_ready = |state: &NamespaceState| ready(state) == count && state.pods_of(set).count() == count;
+        self.wait_for(&format!("{count} pods of {set} are ready"), are_ready).await
+    }
+
+    /// Waits for a condition as of [`NamespaceState::has_condition`].
+    pub async fn wait_for_condition(&self, name: &str, type_: &str, reason: &str, text: &str) -> NamespaceState {
+        let what = format!("{name} has {type_} with {reason}: {text}");
+        self.wait_for(&what, |state| state.has_condition(name, type_, reason, text)).await
     }
 
     /// Waits until no object changes for this duration, and returns the objects.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels::PART_OF;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -86,6 +87,21 @@ impl NamespaceState {
             self.active_pods().filter(of_clique).filter(|pod| is_ready(pod)).filter_map(index).collect();
         indices.sort_unstable();
         indices
+    }
+
+    /// The pods of a set.
+    pub fn pods_of<'s>(&'s self, set: &'s str) -> impl Iterator<Item = &'s Pod> {
+        self.pods.values().filter(move |pod| pod.labels().get(PART_OF).is_some_and(|of| of == set))
+    }
+
+    /// Whether a set, scaling group or clique of this name has a condition with this reason, and with a message that contains the text.
+    pub fn has_condition(&self, name: &str, type_: &str, reason: &str, text: &str) -> bool {
+        let set = self.sets.get(name).and_then(|set| set.status.as_ref()).map(|status| &status.conditions);
+        let group = self.groups.get(name).and_then(|group| group.status.as_ref()).map(|status| &status.conditions);
+        let clique = self.cliques.get(name).and_then(|clique| clique.status.as_ref()).map(|status| &status.conditions);
+        let mut conditions = set.into_iter().chain(group).chain(clique).flatten();
+        conditions
+            .any(|condition| condition.type_ == type_ && condition.reason == reason && condition.message.contains(text))
     }
 
     /// Whether the condition Available of the set is true for its current generation.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_dev_harness::live_objects::LiveObjects;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -23,7 +24,7 @@ const RUN_SPECIFIC_FIELDS: [&str; 5] = ["uid", "resourceVersion", "creationTimes
 /// If an object cannot be serialised.
 pub fn lines(state: &NamespaceState) -> BTreeSet<String> {
     let aliases = Aliases::of(state);
-    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, pods } = &state.objects;
+    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, claims, pods } = &state.objects;
     let mut lines = BTreeSet::new();
     lines.extend(sets.values().map(|object| aliases.object_line(object)));
     lines.extend(groups.values().map(|object| aliases.object_line(object)));
@@ -31,6 +32,8 @@ pub fn lines(state: &NamespaceState) -> BTreeSet<String> {
     lines.extend(gangs.values().map(|object| aliases.object_line(object)));
     lines.extend(services.values().map(|object| aliases.object_line(object)));
     lines.extend(autoscalers.values().map(|object| aliases.object_line(&without_status(object.clone()))));
+    let without_allocation = |claim: &ResourceClaim| ResourceClaim { status: None, ..claim.clone() };
+    lines.extend(claims.values().map(|claim| aliases.object_line(&without_allocation(claim))));
     lines.extend(pods.values().map(|pod| aliases.pod_line(pod)));
     lines
 }

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -45,9 +46,13 @@ pub struct Interceptor {
     pub kill: Box<dyn Fn() + Send + Sync>,
 }
 
+/// The begin of the path of requests, and its replacement.
+type Rewrite = (&'static str, &'static str);
+
 /// A running proxy. It stops when it is dropped.
 pub struct Proxy {
     port: u16,
+    rewrite: Arc<Mutex<Option<Rewrite>>>,
     connection_state: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
@@ -71,7 +76,9 @@ impl Proxy {
             connector: connector(ca),
             interceptor: Arc::new(interceptor),
             progress: watch::Sender::default(),
+            rewrite: Arc::default(),
         };
+        let rewrite = Arc::clone(&forwarder.rewrite);
         let (connection_state, disconnected) = watch::channel(false);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -86,7 +93,7 @@ impl Proxy {
                 });
             }
         });
-        Self { port, connection_state, accepting }
+        Self { port, rewrite, connection_state, accepting }
     }
 
     /// The URL for the kubeconfig of the service.
@@ -97,6 +104,16 @@ impl Proxy {
     /// Closes all connections, and closes each new one until [`Proxy::reconnect`].
     pub fn disconnect(&self) {
         self.connection_state.send_replace(true);
+    }
+
+    /// Replaces the begin of the path of each request by one of the same length, for example by an API version that is not served.
+    pub fn set_unserved(&self, served: &'static str, unserved: &'static str) {
+        *self.rewrite.lock() = Some((served, unserved));
+    }
+
+    /// Forwards each request with its own path.
+    pub fn serve_all(&self) {
+        *self.rewrite.lock() = None;
     }
 
     /// Accepts connections again.
@@ -121,6 +138,7 @@ struct Forwarder {
     connector: TlsConnector,
     interceptor: Arc<Interceptor>,
     progress: watch::Sender<Progress>,
+    rewrite: Arc<Mutex<Option<Rewrite>>>,
 }
 
 /// Counts since the start of the proxy. Each kill starts a new process of the service.
@@ -159,7 +177,10 @@ impl Forwarder {
     ) -> io::Result<()> {
         let process = self.progress.borrow().kills;
         let mut received = Vec::new();
-        while let Some(request) = next_request(&mut client, &mut received).await? {
+        while let Some(mut request) = next_request(&mut client, &mut received).await? {
+            if let Some(rewrite) = *self.rewrite.lock() {
+                replace_path(&mut request.bytes, rewrite);
+            }
             let fate = if is_write(&request.first_line) {
                 (self.interceptor.decide)(&request.first_line)
             } else {
@@ -247,6 +268,14 @@ fn read_head(head: &[u8]) -> io::Result<(String, usize)> {
     Ok((first_line, length))
 }
 
+/// Replaces the begin of the path in the first line.
+fn replace_path(bytes: &mut [u8], (from, to): Rewrite) {
+    let path = bytes.iter().position(|byte| *byte == b' ').map_or(0, |space| space + 1);
+    if bytes[path..].starts_with(from.as_bytes()) && from.len() == to.len() {
+        bytes[path..path + to.len()].copy_from_slice(to.as_bytes());
+    }
+}
+
 /// Lease renewals depend on the clock and access reviews change nothing, so neither counts as a write.
 fn is_write(first_line: &str) -> bool {
     let (method, path) = first_line.split_once(' ').unwrap_or_default();
@@ -255,7 +284,7 @@ fn is_write(first_line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{head_end, is_write, read_head};
+    use super::{head_end, is_write, read_head, replace_path};
 
     #[test]
     fn a_request_is_parsed_from_the_stream() {
@@ -266,6 +295,20 @@ mod tests {
         assert_eq!(&bytes[end + body..], b"GET /");
         assert!(head_end(&bytes[..20]).is_none());
         assert!(read_head(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn the_begin_of_a_path_is_replaced() {
+        let rewrite = ("/apis/a/v1/", "/apis/a/v0/");
+        for (request, replaced) in [
+            ("GET /apis/a/v1/b?watch=1 HTTP/1.1", "GET /apis/a/v0/b?watch=1 HTTP/1.1"),
+            ("GET /apis/a/v1beta1/b HTTP/1.1", "GET /apis/a/v1beta1/b HTTP/1.1"),
+            ("GET /x?/apis/a/v1/ HTTP/1.1", "GET /x?/apis/a/v1/ HTTP/1.1"),
+        ] {
+            let mut bytes = request.as_bytes().to_vec();
+            replace_path(&mut bytes, rewrite);
+            assert_eq!(bytes, replaced.as_bytes());
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ mod it {
         mod oversized_sets;
         mod pod_groups;
         mod referring_sets;
+        mod resource_claims;
         mod restarts;
         mod restore;
         mod rotation;

@@ -18,6 +18,9 @@ pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
 pub const PODS_OUTDATED: &str = "PodsOutdated";
 /// `PodCliqueSet`: whether all compute domains that the set needs exist. It does not report whether they are ready.
 pub const COMPUTE_DOMAINS_CREATED: &str = "ComputeDomainsCreated";
+/// `PodCliqueSet`, `PodCliqueScalingGroup`, `PodClique`: whether all claims exist that Grove creates for the object, and that the pods of the
+/// clique use. Absent on objects without claims.
+pub const RESOURCE_CLAIMS_CREATED: &str = "ResourceClaimsCreated";
 /// `PodGang`: whether all pods of the gang have been created.
 pub const INITIALIZED: &str = "Initialized";
 /// `PodGang`: whether the minimum of each clique is scheduled.
@@ -145,6 +148,28 @@ pub mod compute_domains_created {
     pub const COMPUTE_DOMAIN_SPEC_DIFFERS: &str = "ComputeDomainSpecDiffers";
     /// A domain is being deleted although the set needs it.
     pub const COMPUTE_DOMAIN_TERMINATING: &str = "ComputeDomainTerminating";
+}
+
+/// Reasons of [`RESOURCE_CLAIMS_CREATED`], from the least to the most specific one.
+pub mod resource_claims_created {
+    /// All claims exist.
+    pub const ALL_RESOURCE_CLAIMS_EXIST: &str = "AllResourceClaimsExist";
+    /// Claims do not exist yet. Of a clique: its pods wait for claims of the set or of the scaling group.
+    pub const RESOURCE_CLAIMS_PENDING: &str = "ResourceClaimsPending";
+    /// An earlier claim of the same name is being deleted; it is never used again.
+    pub const RESOURCE_CLAIM_TERMINATING: &str = "ResourceClaimTerminating";
+    /// The API server rejected a claim; the message contains the error of the API server.
+    pub const RESOURCE_CLAIM_REJECTED: &str = "ResourceClaimRejected";
+    /// An object of another owner has the name of a claim; a user must delete or rename one of the two.
+    pub const RESOURCE_CLAIM_NAME_CONFLICT: &str = "ResourceClaimNameConflict";
+    /// A template does not exist; the message contains its namespace, its name and the field that refers to it.
+    pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";
+    /// The claims of a clique are unknown, because its annotation cannot be decoded.
+    pub const RESOURCE_CLAIMS_INVALID: &str = "ResourceClaimsInvalid";
+    /// The API server does not serve claims; the message contains the remedy.
+    pub const RESOURCE_CLAIMS_NOT_SERVED: &str = "ResourceClaimsNotServed";
+    /// The service must not read claims or templates; the message contains the remedy.
+    pub const RESOURCE_CLAIMS_FORBIDDEN: &str = "ResourceClaimsForbidden";
 }
 
 /// Reasons of [`UNSUPPORTED_FIELDS`].

@@ -24,6 +24,12 @@ pub fn for_write(owner: &str, child: &str, verb: &str) -> &'static str {
         (_, "Service", _) => "ERR_SYNC_PODCLIQUESET_SERVICE",
         (_, "HorizontalPodAutoscaler", "delete") => "ERR_DELETE_HPA",
         (_, "HorizontalPodAutoscaler", _) => "ERR_SYNC_HPA",
+        ("PodCliqueSet", "ResourceClaim", "delete") => "ERR_DELETE_PCS_RESOURCE_CLAIM",
+        ("PodCliqueSet", "ResourceClaim", _) => "ERR_SYNC_PCS_RESOURCE_CLAIM",
+        ("PodClique", "ResourceClaim", "delete") => "ERR_DELETE_PCLQ_RESOURCE_CLAIM",
+        ("PodClique", "ResourceClaim", _) => "ERR_SYNC_PCLQ_RESOURCE_CLAIM",
+        // The Go operator has no code for deletes of claims of scaling groups.
+        (_, "ResourceClaim", _) => "ERR_SYNC_PCSG_RESOURCE_CLAIM",
         _ => ERR_SYNC_CHILD,
     }
 }
@@ -69,6 +75,17 @@ mod tests {
                 ["ERR_SYNC_PODCLIQUESET_SERVICE", "ERR_SYNC_PODCLIQUESET_SERVICE", "ERR_DELETE_PODCLIQUESET_SERVICE"],
             ),
             ("PodCliqueSet", "HorizontalPodAutoscaler", ["ERR_SYNC_HPA", "ERR_SYNC_HPA", "ERR_DELETE_HPA"]),
+            (
+                "PodCliqueSet",
+                "ResourceClaim",
+                ["ERR_SYNC_PCS_RESOURCE_CLAIM", "ERR_SYNC_PCS_RESOURCE_CLAIM", "ERR_DELETE_PCS_RESOURCE_CLAIM"],
+            ),
+            ("PodCliqueScalingGroup", "ResourceClaim", ["ERR_SYNC_PCSG_RESOURCE_CLAIM"; 3]),
+            (
+                "PodClique",
+                "ResourceClaim",
+                ["ERR_SYNC_PCLQ_RESOURCE_CLAIM", "ERR_SYNC_PCLQ_RESOURCE_CLAIM", "ERR_DELETE_PCLQ_RESOURCE_CLAIM"],
+            ),
         ] {
             let actual = ["create", "patch", "delete"].map(|verb| for_write(owner, child, verb));
             assert_eq!(actual, codes, "{child} of {owner}");

@@ -68,3 +68,14 @@ pub const DEFAULT_TOPOLOGY_UPDATE_FAILED: &str = "DefaultTopologyUpdateFailed";
 pub const COMPUTE_DOMAIN_CREATED: &str = "ComputeDomainCreated";
 /// The API server rejected the create or the update of compute domains, or an object that the set does not control has the name of one.
 pub const COMPUTE_DOMAIN_FAILED: &str = "ComputeDomainFailed";
+
+/// Shared claims were created, or their lost labels or owner references were restored.
+pub const RESOURCE_CLAIM_CREATE_SUCCESSFUL: &str = "ResourceClaimCreateSuccessful";
+/// The API server rejected the create or the update of shared claims.
+pub const RESOURCE_CLAIM_CREATE_FAILED: &str = "ResourceClaimCreateFailed";
+/// Shared claims were deleted.
+pub const RESOURCE_CLAIM_DELETE_SUCCESSFUL: &str = "ResourceClaimDeleteSuccessful";
+/// The API server rejected the delete of shared claims.
+pub const RESOURCE_CLAIM_DELETE_FAILED: &str = "ResourceClaimDeleteFailed";
+/// The template of shared claims does not exist.
+pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";

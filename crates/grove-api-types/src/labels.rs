@@ -65,6 +65,9 @@ pub const POD_GANG_INCARNATION: &str = "grove.io/podgang-incarnation";
 /// a [`PackAffinity`](crate::pack_affinity::PackAffinity) as JSON. pcs-controller writes it. A pod has the value that it was created with,
 /// which is empty without constraints.
 pub const PACK_AFFINITY: &str = "grove.io/pack-affinity";
+/// Annotation of cliques: the claims that their pods share, [`CliqueClaims`](crate::resource_sharing::clique_claims::CliqueClaims) as JSON.
+/// pcs-controller writes it. It is not part of any hash.
+pub const RESOURCE_CLAIMS: &str = "grove.io/resource-claims";
 /// Annotation that `kubectl apply` writes. Grove never copies it to children.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The prefix of Grove's keys.

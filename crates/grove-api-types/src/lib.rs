@@ -30,6 +30,7 @@ pub mod pack_constraints;
 pub mod pod_group;
 pub mod pod_spec;
 pub mod raw;
+pub mod resource_claim;
 pub mod resource_sharing;
 pub mod scheduler;
 pub mod scheduler_v1alpha1;

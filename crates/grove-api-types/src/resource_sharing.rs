@@ -1,5 +1,10 @@
 //! Shared resource claims of sets, scaling groups and cliques. The short forms are converted to the long form.
 
+pub mod claim;
+pub mod claim_source;
+pub mod clique_claims;
+pub mod pod_claims;
+
 use crate::v1alpha1::{
     PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueScalingGroupConfig, PodCliqueSetTemplateSpec,
     PodCliqueTemplateSpec, ResourceSharingScope,

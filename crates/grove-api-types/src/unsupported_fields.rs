@@ -56,8 +56,6 @@ impl UnsupportedFields {
         let default = GoDuration::new(default::TERMINATION_DELAY).value();
         let is_set = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
         self.add(is_set, path, "terminationDelay");
-        self.add(!template.resource_claim_templates.is_empty(), path, "resourceClaimTemplates");
-        self.add(!template.resource_sharing.is_empty(), path, "resourceSharing");
         for (index, clique) in template.cliques.iter().enumerate() {
             self.of_clique(clique, &format!("{path}.cliques[{index}]"));
         }
@@ -68,8 +66,6 @@ impl UnsupportedFields {
 
     fn of_clique(&mut self, clique: &PodCliqueTemplateSpec, path: &str) {
         self.add(clique.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
-        self.add(!clique.resource_sharing.is_empty(), path, "resourceSharing");
-        self.add(!clique.resource_claim_template_names.is_empty(), path, "resourceClaimTemplateNames");
         let group = clique.spec.pod_spec.get("schedulingGroup").filter(|group| !group.is_null());
         self.add(group.is_some(), &format!("{path}.spec.podSpec"), "schedulingGroup");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
@@ -77,7 +73,5 @@ impl UnsupportedFields {
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {
         self.add(group.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
-        self.add(!group.resource_sharing.is_empty(), path, "resourceSharing");
-        self.add(!group.resource_claim_template_configs.is_empty(), path, "resourceClaimTemplateConfigs");
     }
 }

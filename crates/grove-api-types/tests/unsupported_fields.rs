@@ -29,16 +29,26 @@ spec:
     priorityClassName: high
     terminationDelay: 240m
     headlessServiceConfig: {publishNotReadyAddresses: false}
+    resourceClaimTemplates: [{name: gpus, templateSpec: {spec: {}}}]
+    resourceSharing: [{name: gpus, scope: AllReplicas}]
     cliques:
     - name: a
       annotations: {grove.io/mnnvl-group: none}
+      resourceSharing: [{name: gpus, scope: PerReplica}]
+      resourceClaimTemplateNames: [shared]
       spec: {roleName: a, replicas: 2, minAvailable: 1, autoScalingConfig: {maxReplicas: 4}, podSpec: {containers: []}}
     - {name: b, spec: {podSpec: {schedulerName: default-scheduler, containers: []}}}
     - {name: c, spec: {podSpec: {schedulerName: lpx-scheduler, containers: []}}}
     - {name: d, spec: {podSpec: {schedulerName: kai-scheduler, containers: []}}}
     - {name: e, spec: {podSpec: {schedulerName: '', containers: []}}}
     podCliqueScalingGroups:
-    - {name: g, cliqueNames: [a], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 3}}
+    - name: g
+      cliqueNames: [a]
+      replicas: 2
+      minAvailable: 1
+      scaleConfig: {maxReplicas: 3}
+      resourceSharing: [{name: gpus, scope: PerReplica}]
+      resourceClaimTemplateConfigs: [{names: [shared]}]
 ",
         &expect![""],
     );
@@ -56,15 +66,11 @@ spec:
     clusterTopologyName: t
     topologyConstraint: {packDomain: rack}
     terminationDelay: 1h
-    resourceClaimTemplates: [{name: gpus, templateSpec: {spec: {}}}]
-    resourceSharing: [{name: gpus, scope: AllReplicas}]
     cliques:
     - {name: a, spec: {podSpec: {containers: []}}}
     - name: b
       annotations: {grove.io/mnnvl-group: fabric}
       topologyConstraint: {pack: {required: host}}
-      resourceSharing: [{name: gpus, scope: PerReplica}]
-      resourceClaimTemplateNames: [gpus]
       spec: {startsAfter: [a], podSpec: {schedulerName: kai-scheduler, containers: []}}
     - {name: c, spec: {podSpec: {schedulerName: volcano, schedulingGroup: {podGroupName: own}, containers: []}}}
     podCliqueScalingGroups:
@@ -72,8 +78,6 @@ spec:
       cliqueNames: [b]
       annotations: {grove.io/mnnvl-group: fabric}
       topologyConstraint: {pack: {preferred: host}}
-      resourceSharing: [{name: gpus, scope: PerReplica}]
-      resourceClaimTemplateConfigs: [{names: [gpus]}]
 ",
         &expect![[r"
             spec.updateStrategy
@@ -81,16 +85,10 @@ spec:
             spec.template.clusterTopologyName
             spec.template.topologyConstraint
             spec.template.terminationDelay
-            spec.template.resourceClaimTemplates
-            spec.template.resourceSharing
             spec.template.cliques[1].topologyConstraint
-            spec.template.cliques[1].resourceSharing
-            spec.template.cliques[1].resourceClaimTemplateNames
             spec.template.cliques[1].spec.startsAfter
             spec.template.cliques[2].spec.podSpec.schedulingGroup
-            spec.template.podCliqueScalingGroups[0].topologyConstraint
-            spec.template.podCliqueScalingGroups[0].resourceSharing
-            spec.template.podCliqueScalingGroups[0].resourceClaimTemplateConfigs"]],
+            spec.template.podCliqueScalingGroups[0].topologyConstraint"]],
     );
 }
 

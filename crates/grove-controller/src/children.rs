@@ -65,6 +65,11 @@ pub trait ChildKind: Sync + 'static {
     /// The step that corrects a live child; `None` if its compared fields do not differ.
     fn patch(live: &Self::Object, desired: Self::Object) -> Option<Step>;
 
+    /// Whether a child that is not desired is deleted now. Otherwise it stays until a later reconcile.
+    fn is_deletable(_live: &Self::Object, _expansion: &<Self::Owner as OwnerKind>::Expansion<'_>) -> bool {
+        true
+    }
+
     /// Whether a delta of a child needs a reconcile of its owner. Any other delta triggers a status update.
     fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
         predicates::needs_reconcile(delta)

@@ -44,6 +44,7 @@ pub mod status_policy;
 pub mod status_throttle;
 pub mod status_writer;
 
+pub mod scraped_gauge;
 pub mod state_metrics;
 
 pub mod slim_pod;

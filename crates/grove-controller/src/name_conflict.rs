@@ -18,7 +18,10 @@ use serde_json::Value;
 
 use grove_runtime::{api_error::ApiError, caches::UnreadableObject};
 
-use crate::plan::{Create, Step, Target, Waiting};
+use crate::{
+    group_kind::{group_kind_of, is_of_group_kind},
+    plan::{Create, Step, Target, Waiting},
+};
 
 /// An existing object with the name of a desired child that its owner does not control, or that could not be decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +79,14 @@ impl<Owner: Resource<DynamicType = ()>> NameConflicts<'_, Owner> {
         let foreign = self.conflicts.iter().filter(|conflict| !conflict.is_adoptable(self.labels));
         let waiting = foreign.map(|conflict| (&conflict.target, self.waiting(conflict)));
         waiting.filter(|(_, waiting)| waiting.reason != available::NAME_TERMINATING)
+    }
+
+    /// Why the plan waits for objects of kind `K`, each with its name. An object that is adopted is not among them.
+    pub fn waiting_of_kind<K: Resource<DynamicType = ()>>(&self) -> impl Iterator<Item = (&str, Waiting)> {
+        let kind = group_kind_of::<K>();
+        let of_kind = move |conflict: &&NameConflict| is_of_group_kind(&conflict.target.resource, &kind);
+        let foreign = self.conflicts.iter().filter(|conflict| !conflict.is_adoptable(self.labels)).filter(of_kind);
+        foreign.map(|conflict| (conflict.target.name.as_str(), self.waiting(conflict)))
     }
 
     /// Why the plan waits for the object.

@@ -3,8 +3,15 @@
 
 use grove_api_types::conditions::available;
 use grove_runtime::api_error::ApiError;
+use kube::Resource;
 
-use crate::{create_backoff::BackedOffCreates, events::normalized_message, executor::ExecutionResult, plan::Target};
+use crate::{
+    create_backoff::BackedOffCreates,
+    events::normalized_message,
+    executor::ExecutionResult,
+    group_kind::{group_kind_of, is_of_group_kind},
+    plan::Target,
+};
 
 /// The message contains this many different reasons; it only counts the others.
 const MAX_NAMED: usize = 3;
@@ -37,8 +44,25 @@ pub fn rejection_message(
     backed_off: &BackedOffCreates,
     objects: RejectedObjects,
 ) -> Option<(&'static str, String)> {
+    grouped_message(backed_off.failed_writes(result), objects)
+}
+
+/// Like [`rejection_message`], about the objects of kind `K` only.
+pub fn rejection_message_of_kind<K: Resource<DynamicType = ()>>(
+    result: &ExecutionResult,
+    backed_off: &BackedOffCreates,
+) -> Option<String> {
+    let kind = group_kind_of::<K>();
+    let of_kind = backed_off.failed_writes(result).filter(|(_, target, _)| is_of_group_kind(&target.resource, &kind));
+    grouped_message(of_kind, RejectedObjects::Named).map(|(_, message)| message)
+}
+
+fn grouped_message<'a>(
+    writes: impl Iterator<Item = (&'static str, &'a Target, &'a ApiError)>,
+    objects: RejectedObjects,
+) -> Option<(&'static str, String)> {
     let mut groups: Vec<RejectionGroup<'_>> = Vec::new();
-    for (verb, target, error) in backed_off.failed_writes(result) {
+    for (verb, target, error) in writes {
         let normalized = normalized_message(without_object_name(&target.name, error));
         let is_same = |group: &&mut RejectionGroup<'_>| {
             (group.verb, &group.first.resource.kind, &group.normalized) == (verb, &target.resource.kind, &normalized)

@@ -1,8 +1,9 @@
 //! The `PodClique` reconciler; start here.
 //!
-//! A clique is self-contained: its pods, their number and their gang follow from the object itself, never from its set.
-//! [`triggers()`] lists what enqueues a clique. [`reconcile()`] takes a snapshot of the clique, its pods and its gang from the
-//! caches (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the new status.
+//! A clique is self-contained: its claims, its pods, their number and their gang follow from the object itself, never from its set.
+//! [`triggers()`] lists what enqueues a clique. [`reconcile()`] takes a snapshot of the clique, its pods, its claims and its gang from the
+//! caches (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the new status. The plan of the
+//! claims is executed first, so that the plan of the pods contains exactly the pods with claims that exist.
 
 use std::sync::Arc;
 
@@ -19,7 +20,10 @@ use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::{Trigger, enqueue_all_on_relist, owners_after_namespace_termination};
 use kube::ResourceExt;
 
+use self::observed::Observed;
+use self::template_reads::read_templates;
 use self::triggers::{clique_of_unreadable_pod, cliques_of_failed_patches, cliques_of_gang, cliques_of_pod};
+use crate::claims::{cliques_of_claim, cliques_of_template};
 use crate::context::Context;
 use crate::gang_pods::{PODS_BY_GANG, cliques_after_scaling};
 use crate::informers::PclqCaches;
@@ -30,13 +34,19 @@ mod observed;
 mod plan;
 mod stage;
 mod status;
+mod template_reads;
 mod triggers;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::desired::CLAIM_KINDS;
+
 /// The name of the controller in logs, metrics and events, which upstream defines.
 pub(crate) const CONTROLLER: &str = "podclique-controller";
+
+/// The label of the maps about the claims of cliques in metrics, in place of the controller.
+const CLAIMS: &str = "podclique-claims";
 
 /// The stage that writes the pod references.
 pub(crate) const REFERENCES_STAGE: &str = stage::REFERENCES;
@@ -45,6 +55,7 @@ pub(crate) const REFERENCES_STAGE: &str = stage::REFERENCES;
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
     manager.state_metrics().add_all(CONTROLLER, &ctx, &STATE_MAPS);
     ctx.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), CONTROLLER);
+    ctx.claims.add_state_metrics(manager.state_metrics(), CLAIMS);
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
         .concurrency(manager.config().controllers.pod_clique.concurrent_syncs)
@@ -67,14 +78,18 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
 ///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
 /// - the failure of a patch of its pod references that was sent together with those of other cliques;
-/// - a relist of the pods, for a status update, because deltas may have been missed;
+/// - a relist of the pods or of the claims, for a status update, because deltas may have been missed;
+/// - a change or a deletion of a claim of the clique, or of the object that has the name of one. A creation and a change of only the
+///   status trigger a status update;
+/// - a claim of its set or of its scaling group that its pods use and that appears, disappears, is terminating or has another controller;
+/// - the creation of a template of its claims;
 /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion
 ///   enqueues only the few cliques that wait longest;
 /// - the end of the termination of its namespace, because no pods were created during it.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
-    let PclqCaches { cliques, pods, gangs, terminating_namespaces, .. } = &ctx.caches;
+    let PclqCaches { cliques, pods, gangs, claims, claim_templates, terminating_namespaces, .. } = &ctx.caches;
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
-    let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
+    let [for_pods, for_gangs, for_cliques, for_claims, for_templates] = [(); 5].map(|()| cliques.clone());
     let [all_gangs, gangs_of_cliques] = [(); 2].map(|()| gangs.clone());
     let [limited, limited_cliques] = [(); 2].map(|()| ctx.limited_cliques.clone());
     let [gating_gangs, gating_gangs_of_cliques] = [(); 2].map(|()| ctx.gating_gangs.clone());
@@ -97,6 +112,13 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
             let of_gang = cliques_after_scaling(&for_cliques, &gangs_of_cliques, &limited_cliques, &delta);
             stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
         }))
+        .owns(&ctx.claims)
+        .watches(claims.subscribe().flat_map(move |delta| stream::iter(cliques_of_claim(&for_claims, &delta))))
+        .watches(
+            claim_templates
+                .subscribe()
+                .flat_map(move |delta| stream::iter(cliques_of_template(&for_templates, &delta))),
+        )
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
         .retry_on(cliques_of_failed_patches(&ctx.executor))
         .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))
@@ -104,32 +126,46 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
 
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
-    let observed = observe::observe(&ctx, &clique);
-    let plan = ctx.references.delay_stage(&*clique, plan::plan(&observed, now));
-    ctx.write_history.record_created_names(observed.uid(), &plan);
-    ctx.replacements.record_creation_times(observed.uid(), &plan);
-    ctx.creates.expect_creations(&clique, &plan, |_| observed.relists);
-    let result = ctx.executor.execute(&*clique, &plan).await;
-    ctx.creates.record(&clique, &observed.backed_off, &result);
-    ctx.write_history.record_conflicts(observed.uid(), &result);
-    ctx.write_history.record_last_create(observed.uid(), &plan, &result);
-    if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok() && !step.is_queued) {
-        let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
-        ctx.write_history.record_references_written(observed.uid(), gang_version);
-    }
+    let mut observed = observe::observe(&ctx, &clique);
+    let read_error = read_templates(&ctx.client, &mut observed).await;
+    let claims_plan = plan::claims(&observed);
+    let claims_result = ctx.claims.execute(&ctx.executor, &clique, &claims_plan, &observed.claims.backed_off).await;
+    observed.claims.record_created(&claims_result);
+    let pods_plan = ctx.references.delay_stage(&*clique, plan::pods(&observed, now));
+    let pods_result = execute_pods(&ctx, &clique, &observed, &pods_plan).await;
+    let plan = plan::merged(claims_plan, pods_plan);
+    let result = ExecutionResult { steps: claims_result.steps.into_iter().chain(pods_result.steps).collect() };
     let status = |result: &ExecutionResult| {
         let status = status::status(&observed, &plan, result, now);
         let change = status::status_change(&observed, &status);
         (status, change)
     };
-    let pending_creates = Some(&observed.pending_creates);
-    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
-    ctx.status_writer.write_after(&*clique, executed, status).await
+    let pending_creates = observed.all_pending_creates();
+    let (pending_creates, is_terminating) = (Some(&pending_creates), observed.is_terminating());
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating };
+    let requeue = ctx.status_writer.write_after(&*clique, executed, status).await?;
+    read_error.map_or(Ok(requeue), Err)
+}
+
+/// Executes the plan of the pods, and records its creates.
+async fn execute_pods(ctx: &Context, clique: &PodClique, observed: &Observed, plan: &Plan) -> ExecutionResult {
+    ctx.write_history.record_created_names(observed.uid(), plan);
+    ctx.replacements.record_creation_times(observed.uid(), plan);
+    ctx.creates.expect_creations(clique, plan, |_| observed.relists);
+    let result = ctx.executor.execute(clique, plan).await;
+    ctx.creates.record(clique, &observed.backed_off, &result);
+    ctx.write_history.record_conflicts(observed.uid(), &result);
+    ctx.write_history.record_last_create(observed.uid(), plan, &result);
+    if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok() && !step.is_queued) {
+        let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
+        ctx.write_history.record_references_written(observed.uid(), gang_version);
+    }
+    result
 }
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 12] = [
+const STATE_MAPS: [NamedCount<Context>; 13] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
@@ -142,9 +178,10 @@ const STATE_MAPS: [NamedCount<Context>; 12] = [
     ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
     ("limited_cliques", |ctx| ctx.limited_cliques.len()),
     ("gating_gangs", |ctx| ctx.gating_gangs.len()),
+    ("retired_claims", |ctx| ctx.retired_claims.len()),
 ];
 
-/// Drops the in-memory state of a deleted clique, and plans the deletion of its pods, unless its deletion orphaned them.
+/// Drops the in-memory state of a deleted clique, and plans the deletion of its pods and claims, unless its deletion orphaned them.
 fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     let uid = deleted.uid().unwrap_or_default();
     ctx.creates.forget(deleted);
@@ -155,8 +192,10 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.caches.tombstones.forget(&uid);
     ctx.limited_cliques.forget(&ctx.caches.cliques, deleted);
     ctx.gating_gangs.forget(&ctx.caches.cliques, deleted);
+    ctx.claims.forget(deleted);
+    ctx.retired_claims.forget(&uid);
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }
-    plan::delete_children(&ctx.caches.pods.owned_by(&uid))
+    plan::delete_children(&ctx.caches.pods.owned_by(&uid), &ctx.caches.claims.owned_by(&uid))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::children::{ChildKinds, ChildTracker};
 use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
@@ -12,16 +13,23 @@ use grove_controller::stage_throttle::StageThrottle;
 use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
+use kube::Client;
 
+use crate::clique_owner::CliqueOwner;
 use crate::gang_pods::LimitedCliques;
 use crate::gating_gangs::GatingGangs;
 use crate::informers::PclqCaches;
 use crate::replacement_backoff::ReplacementBackoff;
+use crate::retired_claims::RetiredClaims;
 use crate::write_history::WriteHistory;
 
 /// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it; `plan` and `status` get values.
 pub(crate) struct Context {
     pub(crate) caches: PclqCaches,
+    /// The claims of the cliques.
+    pub(crate) claims: ChildTracker<CliqueOwner>,
+    pub(crate) retired_claims: RetiredClaims,
+    /// The creates of pods.
     pub(crate) creates: CreateState<PodClique>,
     pub(crate) write_history: WriteHistory,
     pub(crate) replacements: ReplacementBackoff,
@@ -32,22 +40,27 @@ pub(crate) struct Context {
     /// Delays the pod references: no controller waits for them.
     pub(crate) references: StageThrottle,
     pub(crate) clock: Clock,
+    /// For live reads.
+    pub(crate) client: Client,
     /// The scheduler of pods whose template names none.
     pub(crate) default_scheduler: Scheduler,
 }
 
 impl Context {
-    /// The context of the reconciler `controller`, which publishes its events under that name. The stage `references` of its plans writes the
-    /// pod references.
+    /// The context of the reconciler `controller`, which publishes its events under that name. Claims are children of these `kinds`. The
+    /// stage `references` of its plans writes the pod references.
     pub(crate) fn new(
         manager: &Manager,
         caches: PclqCaches,
+        kinds: ChildKinds<CliqueOwner>,
         controller: &'static str,
         references: &'static str,
     ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
         let policy = StatusPolicy::DEFAULT;
         Arc::new(Self {
+            claims: ChildTracker::new(kinds, &caches.informers, &caches.cliques),
+            retired_claims: RetiredClaims::default(),
             caches,
             creates: CreateState::new(CreateBackoff::of_alike_children()),
             write_history: WriteHistory::default(),
@@ -58,6 +71,7 @@ impl Context {
             references: StageThrottle::new(references, policy, executor.api_latency()),
             executor,
             clock: manager.clock(),
+            client: manager.client(),
             default_scheduler: manager.config().schedulers.default_profile,
         })
     }

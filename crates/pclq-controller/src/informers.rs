@@ -1,13 +1,16 @@
 //! Starts one informer per kind, and holds their caches.
 
+use grove_api_types::resource_claim::{ResourceClaim, SlimResourceClaimTemplate};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
+use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
+use crate::claims::{BY_CLAIM_AND_TEMPLATE, CLAIMS_BY_LEVEL};
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
 use crate::pod;
@@ -21,19 +24,26 @@ pub(crate) struct PclqCaches {
     pub(crate) pods: Cache<SlimPod>,
     /// All gangs.
     pub(crate) gangs: Cache<PodGang>,
+    /// All claims, because any of them may have the name of a claim of a clique.
+    pub(crate) claims: Cache<ResourceClaim>,
+    /// The identities of all templates of claims.
+    pub(crate) claim_templates: Cache<SlimResourceClaimTemplate>,
     /// The last deleted pods of each clique. Read them after `pods`, so that no pod is missed.
     pub(crate) tombstones: Tombstones,
     /// The cliques with a deletion that keeps their pods.
     pub(crate) orphan_deletions: OrphanDeletions,
     /// The namespaces in which nothing is created.
     pub(crate) terminating_namespaces: TerminatingNamespaces,
+    /// The informers of the child kinds.
+    pub(crate) informers: SharedInformerFactory,
 }
 
-/// Starts the informers.
+/// Starts the informers. Cliques without claims need neither the kinds of claims nor the permission for them.
 pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let orphan_deletions = OrphanDeletions::default();
     let recorder = orphan_deletions.clone();
     let clique_options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
+    let clique_options = clique_options.with_index(BY_CLAIM_AND_TEMPLATE);
     let clique_options = clique_options.with_observer(move |delta| recorder.record(delta));
     let cliques = manager.start_informer::<PodClique>(clique_options);
     // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.
@@ -43,8 +53,18 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let pod_options = pod_options.with_observer(move |delta| recorder.record(delta));
     let pods = manager.start_informer::<SlimPod>(pod_options);
     let gangs = manager.start_informer::<PodGang>(InformerOptions::default());
-    let terminating_namespaces = manager.start_namespace_informer();
-    PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces }
+    let informers = SharedInformerFactory::new(manager);
+    PclqCaches {
+        cliques,
+        pods,
+        gangs,
+        claims: informers.cache_with(InformerOptions::default().optional().with_sum(CLAIMS_BY_LEVEL)),
+        claim_templates: informers.cache_with(InformerOptions::default().optional()),
+        tombstones,
+        orphan_deletions,
+        terminating_namespaces: manager.start_namespace_informer(),
+        informers,
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! pclq-controller: `PodClique` → its pods, and its entry in the `podReferences` of its `PodGang`.
+//! pclq-controller: `PodClique` → its resource claims, its pods, and its entry in the `podReferences` of its `PodGang`.
 //!
 //! Start with `clique`, the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the
 //! status.
@@ -6,7 +6,9 @@
 use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
+mod claims;
 mod clique;
+mod clique_owner;
 mod context;
 mod gang_pods;
 mod gated_cliques;
@@ -15,6 +17,7 @@ mod informers;
 mod pod;
 pub mod rbac;
 mod replacement_backoff;
+mod retired_claims;
 mod tombstones;
 mod write_history;
 
@@ -30,7 +33,8 @@ pub const NAME: &str = "pclq-controller";
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = informers::start(manager);
-    let ctx = Context::new(manager, caches, clique::CONTROLLER, clique::REFERENCES_STAGE);
+    claims::register_metric(manager, &caches.claims)?;
+    let ctx = Context::new(manager, caches, clique::CLAIM_KINDS, clique::CONTROLLER, clique::REFERENCES_STAGE);
     // On the heap: it is a large future.
     let cliques = Box::pin(clique::run(manager, ctx));
     manager

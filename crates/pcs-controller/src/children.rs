@@ -6,6 +6,8 @@ use grove_controller::children::ByName;
 use kube::{Resource, ResourceExt};
 
 mod awaited_domains;
+mod claims;
+pub(crate) mod claims_condition;
 pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
@@ -16,6 +18,9 @@ mod template_hashes;
 pub(crate) mod too_large;
 
 pub(crate) use awaited_domains::{AwaitedDomain, AwaitedDomains, DomainState};
+pub(crate) use claims::{
+    ClaimInputs, OwnedClaims, OwnerName, ReadTemplate, RequiredClaim, TemplateKey, referenced_claims,
+};
 pub(crate) use minima::{OmittedMinima, RetainedMinima};
 pub(crate) use pack_affinities::pack_affinities;
 pub(crate) use template_hashes::TemplateHashes;

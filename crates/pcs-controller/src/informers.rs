@@ -18,6 +18,7 @@ use kube::{Resource, ResourceExt};
 use crate::children::AwaitedDomain;
 use crate::compute_domains::ComputeDomains;
 use crate::incarnations::Incarnations;
+use crate::resource_claims::{ResourceClaims, SETS_BY_CLAIM_TEMPLATE};
 use crate::topologies::{SETS_BY_TOPOLOGY, Topologies};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
@@ -37,6 +38,8 @@ pub(crate) struct PcsCaches {
     pub(crate) topologies: Topologies,
     /// The compute domains of sets.
     pub(crate) compute_domains: ComputeDomains,
+    /// The claims that pods share, and their templates.
+    pub(crate) resource_claims: ResourceClaims,
     /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -50,6 +53,7 @@ impl PcsCaches {
         let of_cliques = incarnations.clone();
         let cliques = InformerOptions::<PodClique>::default();
         let sets = InformerOptions::<PodCliqueSet>::default().with_index(SETS_BY_TOPOLOGY);
+        let sets = sets.with_index(SETS_BY_CLAIM_TEMPLATE);
         let sets = sets.with_observer(move |delta| of_sets.record(delta));
         let groups =
             InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
@@ -63,6 +67,7 @@ impl PcsCaches {
             incarnations,
             topologies: Topologies::start(manager),
             compute_domains: ComputeDomains::start(manager),
+            resource_claims: ResourceClaims::start(&informers),
             informers,
         }
     }

@@ -1,5 +1,5 @@
-//! pcs-controller: `PodCliqueSet` → headless Services, `PodGang`s, `PodCliqueScalingGroup`s, `PodClique`s and
-//! autoscalers; `PodCliqueScalingGroup` → `PodClique`s; and the status of `PodGang`s.
+//! pcs-controller: `PodCliqueSet` → headless Services, `ResourceClaim`s, `PodGang`s, `PodCliqueScalingGroup`s, `PodClique`s
+//! and autoscalers; `PodCliqueScalingGroup` → `ResourceClaim`s and `PodClique`s; and the status of `PodGang`s.
 //!
 //! Each kind has one reconciler: `set`, `scaling_group` and `gang`. Start with the file of a reconciler: it lists what
 //! triggers a reconcile and shows the flow from the snapshot to the status.
@@ -15,6 +15,7 @@ mod gang;
 mod incarnations;
 mod informers;
 pub mod rbac;
+mod resource_claims;
 mod scaling_group;
 mod set;
 mod topologies;
@@ -38,6 +39,7 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     // The sets and the scaling groups share the map.
     caches.orphan_deletions.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
     caches.incarnations.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
+    caches.resource_claims.register_metric(manager)?;
     let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
     let group_ctx =
         Context::new(manager, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);

@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
-use crate::{compute_domains, incarnations, scaling_group, set, topologies};
+use crate::{compute_domains, incarnations, resource_claims, scaling_group, set, topologies};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
@@ -34,7 +34,7 @@ pub fn rules() -> Vec<PolicyRule> {
         .implied(),
         PolicyRule::for_resource::<PodGang>(&[Verb::Patch], "update the status").status(),
     ];
-    // Sets and groups both manage cliques, with the same rule.
+    // Sets and groups both manage cliques and claims, with the same rules.
     for rule in set::CHILD_KINDS.rules().into_iter().chain(scaling_group::CHILD_KINDS.rules()) {
         if !rules.contains(&rule) {
             rules.push(rule);
@@ -42,6 +42,7 @@ pub fn rules() -> Vec<PolicyRule> {
     }
     rules.extend(topologies::rules());
     rules.extend(compute_domains::rules());
+    rules.extend(resource_claims::rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
 }

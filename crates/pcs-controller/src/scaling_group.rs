@@ -20,6 +20,7 @@ use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted_or_has_other_pod_group};
 use crate::context::Context;
 use crate::informers::PcsCaches;
+use crate::resource_claims::read_templates;
 
 mod desired;
 mod observe;
@@ -58,6 +59,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GroupOwner>>) {
 /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
 /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the group: it may release quota;
 /// - a compute domain of its replica of the set that appeared, disappeared, or changed in what a replica waits for;
+/// - the creation of a `ResourceClaimTemplate` from which its set or a scaling group of its set creates claims;
 /// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGroup> {
     let PcsCaches { sets, groups, gangs, terminating_namespaces, .. } = &ctx.caches;
@@ -69,6 +71,7 @@ fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGrou
         .watches(sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)).map(Trigger::Reconcile)))
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
         .watches(ctx.caches.compute_domains.changed_groups(groups))
+        .watches(ctx.caches.resource_claims.groups_of_created(&ctx.caches.sets, groups))
         .owns(&ctx.children)
         .retry_on(owners_after_namespace_termination(groups, terminating_namespaces))
 }
@@ -78,7 +81,8 @@ async fn reconcile(
     ctx: Arc<Context<GroupOwner>>,
 ) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
-    let observed = observe::observe(&ctx, &group);
+    let mut observed = observe::observe(&ctx, &group);
+    read_templates(&ctx.client, observed.templates_to_read(), &mut observed.claims.templates).await?;
     let plan = plan::plan(&observed, now);
     if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
         ctx.caches.incarnations.request_decision(set);

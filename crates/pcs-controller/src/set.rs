@@ -18,6 +18,7 @@ use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 
 use crate::context::Context;
 use crate::incarnations::live_reads;
+use crate::resource_claims::{read_templates, sets_of_deleted_cliques};
 use crate::topologies;
 
 mod desired;
@@ -57,6 +58,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the set: it may release quota;
 /// - a creation, a deletion or a change of the levels of the topology that the set refers to;
 /// - a compute domain of the set that appeared, disappeared, or changed in what a replica waits for;
+/// - the creation of a `ResourceClaimTemplate` from which the set creates claims;
+/// - the deletion of a clique of a scaling group with claims: a claim of a removed replica may be deleted then;
 /// - the end of the termination of its namespace, because nothing was created during it;
 /// - a scaling group that waits for the `PodGroup` of a gang, because only the set decides it.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
@@ -67,6 +70,8 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
         .watches(requested.map(Trigger::Reconcile))
         .watches(ctx.caches.topologies.sets_of_changed(sets))
         .watches(ctx.caches.compute_domains.changed_sets())
+        .watches(ctx.caches.resource_claims.sets_of_created(sets))
+        .watches(sets_of_deleted_cliques(&ctx.caches.cliques))
         .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
 
@@ -77,6 +82,8 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     observe::decide_pod_groups(&ctx, &mut observed, now);
     live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await?;
     observed.retain_topologies_of_bound_gangs();
+    let templates = observed.owned_claims().templates_to_read(&observed.children);
+    read_templates(&ctx.client, templates, &mut observed.claims.templates).await?;
     ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;

@@ -130,10 +130,18 @@ pub fn parse(text: &str) -> Result<Vec<Event>> {
 /// # Errors
 /// If there is no audit log, or a line is not an audit event.
 pub fn read(dir: &Path) -> Result<Vec<Event>> {
+    read_with(dir, "")
+}
+
+/// Like [`read`], but parses only the lines that contain the text.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_with(dir: &Path, part: &str) -> Result<Vec<Event>> {
     let path = dir.join(FILE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let complete = text.rfind('\n').map_or(0, |end| end + 1);
-    parse(&text[..complete])
+    text[..complete].lines().filter(|line| line.contains(part)).map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Result<Event> {

@@ -2,6 +2,7 @@
 
 pub mod audit_log;
 pub mod compute_domain_channels;
+pub mod devices;
 pub mod http;
 pub mod kubeconfig;
 pub mod kubectl;

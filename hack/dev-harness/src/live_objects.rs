@@ -9,6 +9,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::WatchStreamExt;
@@ -112,6 +113,8 @@ pub struct LiveObjects {
     pub services: Objects<Service>,
     /// `HorizontalPodAutoscaler`s.
     pub autoscalers: Objects<HorizontalPodAutoscaler>,
+    /// `ResourceClaim`s.
+    pub claims: Objects<ResourceClaim>,
     /// Pods.
     pub pods: Objects<Pod>,
 }
@@ -129,6 +132,7 @@ impl LiveObjects {
         all.push(updates(client, namespace, |objects| &mut objects.gangs));
         all.push(updates(client, namespace, |objects| &mut objects.services));
         all.push(updates(client, namespace, |objects| &mut objects.autoscalers));
+        all.push(updates(client, namespace, |objects| &mut objects.claims));
         all.push(updates(client, namespace, |objects| &mut objects.pods));
         all
     }
@@ -149,16 +153,20 @@ impl LiveObjects {
             list(client, namespace),
             list(client, namespace)
         )?;
-        let (services, autoscalers, pods) =
-            tokio::try_join!(list(client, namespace), list(client, namespace), list(client, namespace))?;
-        Ok(Self { sets, groups, cliques, gangs, services, autoscalers, pods })
+        let (services, autoscalers, claims, pods) = tokio::try_join!(
+            list(client, namespace),
+            list(client, namespace),
+            list(client, namespace),
+            list(client, namespace)
+        )?;
+        Ok(Self { sets, groups, cliques, gangs, services, autoscalers, claims, pods })
     }
 
     /// The number of objects of all kinds.
     pub fn count(&self) -> usize {
-        let Self { sets, groups, cliques, gangs, services, autoscalers, pods } = self;
+        let Self { sets, groups, cliques, gangs, services, autoscalers, claims, pods } = self;
         let of_sets = sets.len() + groups.len() + cliques.len() + gangs.len();
-        of_sets + services.len() + autoscalers.len() + pods.len()
+        of_sets + services.len() + autoscalers.len() + claims.len() + pods.len()
     }
 
     /// Whether there is no object of any kind.

@@ -219,6 +219,7 @@ pub(crate) struct Hostile {
 
 /// Flags of `soak kills`.
 #[derive(Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one flag")]
 pub(crate) struct Kills {
     /// Number of kills; twenty while each group of sets is created, scaled and deleted
     #[arg(long = "kills", value_name = "N", default_value_t = 200)]
@@ -235,6 +236,9 @@ pub(crate) struct Kills {
     /// Kill mnnvl-controller and pcs-controller in a cluster with ComputeDomains
     #[arg(long, conflicts_with_all = ["webhooks", "native_gangs"])]
     pub(crate) compute_domains: bool,
+    /// Kill pcs-controller and pclq-controller in a cluster with shared ResourceClaims
+    #[arg(long, conflicts_with_all = ["webhooks", "native_gangs", "compute_domains"])]
+    pub(crate) resource_claims: bool,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
@@ -248,6 +252,8 @@ pub(crate) enum Benchmark {
     Admission(Admission),
     /// Create many sets with and without ComputeDomains: time until their PodCliques exist, and the writes of the domains
     ComputeDomains(ComputeDomains),
+    /// Create a thousand pods with shared ResourceClaims, and the same claims and pods with a plain client
+    ResourceClaims(ResourceClaims),
 }
 
 /// Flags of `bench compute-domains`.
@@ -261,6 +267,23 @@ pub(crate) struct ComputeDomains {
     pub(crate) replicas: u32,
     /// Rounds of each variant
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Folder of the report [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Folder of the dev cluster [default: target/grove-bench]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `bench resource-claims`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ResourceClaims {
+    /// Number of cliques; each has four pods
+    #[arg(long, value_name = "N", default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cliques: u32,
+    /// Rounds of each variant
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
     /// Folder of the report [default: target/bench]
     #[arg(long, value_name = "DIR")]

@@ -12,6 +12,7 @@ mod pod_group;
 mod pod_lister;
 mod recorded_objects;
 pub(crate) mod report;
+pub(crate) mod resource_claims;
 mod samples;
 mod thresholds;
 mod usage;

@@ -264,7 +264,7 @@ impl<'a> Demo<'a> {
 }
 
 fn uids(objects: &LiveObjects) -> BTreeSet<String> {
-    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, pods } = objects;
+    let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, claims, pods } = objects;
     let mut uids = BTreeSet::new();
     uids.extend(sets.values().filter_map(ResourceExt::uid));
     uids.extend(groups.values().filter_map(ResourceExt::uid));
@@ -272,6 +272,7 @@ fn uids(objects: &LiveObjects) -> BTreeSet<String> {
     uids.extend(gangs.values().filter_map(ResourceExt::uid));
     uids.extend(services.values().filter_map(ResourceExt::uid));
     uids.extend(autoscalers.values().filter_map(ResourceExt::uid));
+    uids.extend(claims.values().filter_map(ResourceExt::uid));
     uids.extend(pods.values().filter_map(ResourceExt::uid));
     uids
 }

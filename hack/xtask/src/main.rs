@@ -45,6 +45,7 @@ async fn main() -> ExitCode {
         Verb::Soak(Soak::Writers(args)) => soak::writers(&source, args).await,
         Verb::Bench(Benchmark::Admission(args)) => bench::admission::run(&source, &args).await,
         Verb::Bench(Benchmark::ComputeDomains(args)) => bench::compute_domains::run(&source, &args).await,
+        Verb::Bench(Benchmark::ResourceClaims(args)) => bench::resource_claims::run(&source, &args).await,
         Verb::Bench(Benchmark::Scale(args)) => bench::scale(&source, &args).await,
         Verb::Generate => generate(),
         Verb::Balance { address, port, backend, dir: _ } => balancer::run((address, port).into(), &backend).await,

@@ -28,7 +28,8 @@ pub(crate) async fn kills(source: &Source, args: Kills) -> Result<()> {
     let series = match &args {
         Kills { webhooks: true, .. } => "many_webhook_server_kills",
         Kills { native_gangs: true, .. } => "many_kills_with_native_gangs",
-        Kills { compute_domains: true, .. } => "many_kills_of_both_controllers",
+        Kills { compute_domains: true, .. } => "many_kills_of_both_controllers_leave_no_domain",
+        Kills { resource_claims: true, .. } => "many_kills_of_both_controllers_leave_no_claim",
         Kills { .. } => "many_kills_after_a_write",
     };
     run(source, args.dir, (series, variables)).await

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::CurrentScale;
 use crate::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
-use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
+use crate::resource_sharing::{self, SharedClaim};
+use crate::v1alpha1::{
+    PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec, ResourceSharingScope,
+};
 use kube::ResourceExt;
 
 /// The largest number of objects that a set may expand to, pods included.
@@ -35,6 +38,30 @@ pub struct ObjectCount<'a> {
     standalone: Vec<&'a PodCliqueTemplateSpec>,
     /// The scaling groups, each with the number of objects of one replica.
     groups: Vec<(&'a PodCliqueScalingGroupConfig, u64)>,
+    /// The claims of the set.
+    claims: ClaimCount,
+}
+
+/// The number of claims that one object shares.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClaimCount {
+    /// The claims that all replicas share.
+    all: u64,
+    /// The claims of each replica.
+    per_replica: u64,
+}
+
+impl ClaimCount {
+    fn of(shares: Vec<SharedClaim<'_>>) -> Self {
+        shares.into_iter().fold(Self::default(), |Self { all, per_replica }, share| match share.scope {
+            ResourceSharingScope::AllReplicas => Self { all: all + 1, per_replica },
+            ResourceSharingScope::PerReplica => Self { all, per_replica: per_replica + 1 },
+        })
+    }
+
+    fn with(self, replicas: i32) -> u64 {
+        count(replicas).saturating_mul(self.per_replica).saturating_add(self.all)
+    }
 }
 
 impl<'a> ObjectCount<'a> {
@@ -44,7 +71,12 @@ impl<'a> ObjectCount<'a> {
         let configs = &template.pod_clique_scaling_groups;
         let per_replica = |config: &PodCliqueScalingGroupConfig| {
             let cliques = config.clique_names.iter().filter_map(|name| by_name.get(name.as_str()));
-            cliques.fold(0, |sum: u64, clique| sum.saturating_add(count(clique.spec.replicas) + 1))
+            let claims = ClaimCount::of(resource_sharing::of_group(config)).per_replica;
+            let of_member = |clique: &PodCliqueTemplateSpec| {
+                let claims = ClaimCount::of(resource_sharing::of_clique(clique)).with(clique.spec.replicas);
+                claims.saturating_add(count(clique.spec.replicas) + 1)
+            };
+            cliques.fold(claims, |sum: u64, clique| sum.saturating_add(of_member(clique)))
         };
         let mut members = configs.iter().flat_map(|config| &config.clique_names).collect::<Vec<_>>();
         members.sort_unstable();
@@ -52,6 +84,7 @@ impl<'a> ObjectCount<'a> {
         Self {
             standalone: template.cliques.iter().filter(is_standalone).collect(),
             groups: configs.iter().map(|config| (config, per_replica(config))).collect(),
+            claims: ClaimCount::of(resource_sharing::of_set(template)),
         }
     }
 
@@ -87,8 +120,8 @@ impl<'a> ObjectCount<'a> {
     ) -> u64 {
         let standalone = self.standalone.iter().map(|it| of_clique(it, clique(it)));
         let groups = self.groups.iter().map(|(config, per_replica)| of_group(config, group(config), *per_replica));
-        // The Service and the base gang.
-        standalone.chain(groups).fold(2, u64::saturating_add)
+        // The Service, the base gang, and the claims of the replica.
+        standalone.chain(groups).fold(2 + self.claims.per_replica, u64::saturating_add)
     }
 }
 
@@ -119,21 +152,23 @@ pub fn scaled_gang_size(template: &PodCliqueSetTemplateSpec, config: &PodCliqueS
 
 /// The number of objects of a set, with the initial scale.
 pub fn of_template(set: &PodCliqueSet) -> u64 {
-    count(set.spec.replicas).saturating_mul(ObjectCount::of(&set.spec.template).replica())
+    let objects = ObjectCount::of(&set.spec.template);
+    count(set.spec.replicas).saturating_mul(objects.replica()).saturating_add(objects.claims.all)
 }
 
 /// A cheap upper bound of [`is_too_large`]: whether the set would have too many objects if all its cliques and groups were as
 /// large as the largest existing ones. For most sets this is false, and no exact count is needed.
 pub fn may_be_too_large(set: &PodCliqueSet, largest_clique: i32, largest_group: i32) -> bool {
-    let largest = ObjectCount::of(&set.spec.template)
+    let objects = ObjectCount::of(&set.spec.template);
+    let largest = objects
         .sized(|template| template.spec.replicas.max(largest_clique), |config| config.replicas().max(largest_group));
-    count(set.spec.replicas).saturating_mul(largest) > MAX_OBJECTS
+    count(set.spec.replicas).saturating_mul(largest).saturating_add(objects.claims.all) > MAX_OBJECTS
 }
 
 /// Whether the set expands to too many objects with the current scale of its cliques and groups.
 pub fn is_too_large(set: &PodCliqueSet, live: &CurrentScale) -> bool {
     let parts = ObjectCount::of(&set.spec.template);
-    let mut sum: u64 = 0;
+    let mut sum = parts.claims.all;
     (0..set.spec.replicas).any(|index| {
         sum = sum.saturating_add(of_replica(set, &parts, index, live));
         sum > MAX_OBJECTS
@@ -153,16 +188,18 @@ fn of_replica(set: &PodCliqueSet, parts: &ObjectCount<'_>, index: i32, live: &Cu
     )
 }
 
-/// The number of objects of a clique: the `PodClique`, its pods and its autoscaler.
+/// The number of objects of a clique: the `PodClique`, its pods, its claims and its autoscaler.
 fn of_clique(template: &PodCliqueTemplateSpec, replicas: i32) -> u64 {
-    count(replicas) + 1 + u64::from(template.spec.auto_scaling_config.is_some())
+    let claims = ClaimCount::of(resource_sharing::of_clique(template)).with(replicas);
+    claims.saturating_add(count(replicas) + 1 + u64::from(template.spec.auto_scaling_config.is_some()))
 }
 
-/// The number of objects of a group: the `PodCliqueScalingGroup`, its autoscaler, the cliques and pods of its replicas, and its
-/// scaled gangs.
+/// The number of objects of a group: the `PodCliqueScalingGroup`, its claims, its autoscaler, the cliques and pods of its replicas, and
+/// its scaled gangs.
 fn of_group(config: &PodCliqueScalingGroupConfig, replicas: i32, per_replica: u64) -> u64 {
     let scaled = count(replicas.saturating_sub(config.min_available()));
-    let own = scaled + 1 + u64::from(config.scale_config.is_some());
+    let claims = ClaimCount::of(resource_sharing::of_group(config)).all;
+    let own = scaled + 1 + u64::from(config.scale_config.is_some()) + claims;
     count(replicas).saturating_mul(per_replica).saturating_add(own)
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{container_requests_gpu, has_own_claim, requests_gpu};
 use crate::names::{ComputeDomainName, PodClaimName};
-use crate::pod_spec::RawPodSpec;
+use crate::pod_spec::{RawPodSpec, push_named};
 
 /// Adds the claim of the domain to the pod, and a reference to it to each container and init container that requests GPUs. Other claims
 /// and references stay. The pod does not change if no container requests GPUs, or if the pod has an own claim with the name of the claim.
@@ -15,25 +15,11 @@ pub fn inject_claim(pod: &mut RawPodSpec, domain: &ComputeDomainName) {
     let claim = PodClaimName::of_compute_domain();
     let (fields, claim) = (pod.fields_mut(), claim.as_str());
     let entry = json!({ "name": claim, "resourceClaimTemplateName": domain.as_str() });
-    push(fields.entry("resourceClaims").or_insert(Value::Null), entry);
+    push_named(fields.entry("resourceClaims").or_insert(Value::Null), entry);
     for list in ["containers", "initContainers"] {
         let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for container in containers.filter(|container| container_requests_gpu(container)) {
-            push(&mut container["resources"]["claims"], json!({ "name": claim }));
-        }
-    }
-}
-
-/// Appends to a list. A list that is absent or null begins with the entry.
-fn push(list: &mut Value, entry: Value) {
-    match list {
-        Value::Array(entries) => {
-            if entries.iter().all(|other| other["name"] != entry["name"]) {
-                entries.push(entry);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            *list = json!([entry]);
+            push_named(&mut container["resources"]["claims"], json!({ "name": claim }));
         }
     }
 }

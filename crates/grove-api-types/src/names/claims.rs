@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
@@ -42,6 +42,11 @@ impl ClaimOwner<'_> {
 }
 
 impl ResourceClaimName {
+    /// A claim of this name, which an annotation of a clique contains.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
     /// The claim that all replicas of the owner share: `<owner>-all-<template>`.
     pub fn of_all_replicas(owner: ClaimOwner<'_>, template: &str) -> Self {
         Self(format!("{}-all-{template}", owner.name()))
@@ -50,6 +55,12 @@ impl ResourceClaimName {
     /// The claim of one replica of the owner: `<owner>-<replica>-<template>`.
     pub fn of_replica(owner: ClaimOwner<'_>, replica: i32, template: &str) -> Self {
         Self(format!("{}-{replica}-{template}", owner.name()))
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceClaimName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Self)
     }
 }
 

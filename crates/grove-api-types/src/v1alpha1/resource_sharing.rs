@@ -18,7 +18,7 @@ pub struct ResourceClaimTemplateConfig {
 }
 
 /// The scope of a shared claim.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 pub enum ResourceSharingScope {
     /// One claim, which all replicas of the level share.
     #[default]

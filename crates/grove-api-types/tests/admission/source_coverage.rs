@@ -46,10 +46,14 @@ const NUMBERED: [(char, usize); 4] = [('D', 8), ('V', 39), ('T', 8), ('U', 10)];
 /// The sources without numbered rules. The designs are the last four.
 const UNNUMBERED: [&str; 7] = ["wire 6.3", "wire 6.4", "wire 6.5", "MNNVL", "TAS", "GREP-369", "GREP-390"];
 
-/// The table of sources, in three files.
+/// The table of sources, in four files.
 fn requirements() -> Vec<Requirement> {
-    let files =
-        [include_str!("sources.yaml"), include_str!("sources-mnnvl.yaml"), include_str!("sources-topology.yaml")];
+    let files = [
+        include_str!("sources.yaml"),
+        include_str!("sources-mnnvl.yaml"),
+        include_str!("sources-sharing.yaml"),
+        include_str!("sources-topology.yaml"),
+    ];
     files.iter().flat_map(|file| serde_saphyr::from_str::<Vec<Requirement>>(file).expect("a table")).collect()
 }
 

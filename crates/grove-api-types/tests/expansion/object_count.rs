@@ -3,7 +3,10 @@
 use grove_api_types::expansion::object_count;
 use grove_api_types::expansion::{self, CurrentScale, SetReplica};
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
-use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_api_types::v1alpha1::{
+    PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSet, ResourceSharingScope, ResourceSharingSpec,
+    SharedResourceClaimTemplates,
+};
 
 use crate::{current_scale, set};
 
@@ -33,6 +36,36 @@ fn expanded(set: &PodCliqueSet, scale: &CurrentScale) -> u64 {
 fn the_object_count_equals_the_size_of_the_expansion() {
     let set = set("s", SPEC);
     assert_eq!(object_count::of_template(&set), expanded(&set, &CurrentScale::default()));
+}
+
+/// `SPEC` with claims at each level: 1 + 3 of the set, 3 × (2 + 5) of the group, 3 × 5 of `d` and 3 × 4 × 2 of `f`.
+#[test]
+fn the_claims_of_all_levels_count() {
+    let mut shared = set("s", SPEC);
+    let claims =
+        |name: &str, scope: ResourceSharingScope| ResourceSharingSpec { name: name.to_owned(), namespace: None, scope };
+    let template = &mut shared.spec.template;
+    let at_set =
+        |name: &str, scope| PcsResourceSharingSpec { name: name.to_owned(), namespace: None, scope, filter: None };
+    template.resource_sharing =
+        vec![at_set("a", ResourceSharingScope::AllReplicas), at_set("b", ResourceSharingScope::PerReplica)];
+    let group = &mut template.pod_clique_scaling_groups[0];
+    let at_group = |name: &str| PcsgResourceSharingSpec {
+        name: name.to_owned(),
+        namespace: None,
+        scope: ResourceSharingScope::AllReplicas,
+        filter: None,
+    };
+    group.resource_sharing = vec![at_group("a"), at_group("b")];
+    group.resource_claim_template_configs =
+        vec![SharedResourceClaimTemplates { names: vec!["c".to_owned()], clique_names: vec![] }];
+    template.cliques[2].resource_claim_template_names = vec!["a".to_owned()];
+    template.cliques[0].resource_sharing =
+        vec![claims("a", ResourceSharingScope::PerReplica), claims("b", ResourceSharingScope::PerReplica)];
+    let without = object_count::of_template(&set("s", SPEC));
+    assert_eq!(object_count::of_template(&shared) - without, 1 + 3 + 3 * (2 + 5) + 3 * 5 + 3 * 4 * 2);
+    assert!(object_count::is_too_large(&shared, &current_scale("{cliques: {s-1-f: 34000}}")));
+    assert!(!object_count::is_too_large(&set("s", SPEC), &current_scale("{cliques: {s-1-f: 34000}}")));
 }
 
 #[test]

@@ -73,8 +73,8 @@ pub(super) fn plan<C: ChildKind>(
     steps.extend(creates(&kind, missing, &mut budget.creates, filter));
     let stage = with_create_events::<C>(stage::<C, _>(steps, filter));
     let is_desired = |child: &C::Object| child.meta().name.as_deref().is_some_and(|name| names.contains(name));
-    let undesired =
-        active::<C>(children).filter(|child| !is_desired(child)).take(MAX_STEPS).map(Step::delete).collect();
+    let undesired = active::<C>(children).filter(|child| !is_desired(child) && C::is_deletable(child, expansion));
+    let undesired = undesired.take(MAX_STEPS).map(Step::delete).collect();
     ChildPlan { stage, undesired, waiting }
 }
 

@@ -1,4 +1,4 @@
-//! Takes the snapshot of a clique, its pods and its gang from the caches. It sends no requests.
+//! Takes the snapshot of a clique, its pods, its claims and its gang from the caches. It sends no requests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +18,11 @@ use crate::context::Context;
 use crate::gang_pods::limited_references;
 use crate::gated_cliques::{gates_cliques, gating_gang};
 use crate::pod::labelled_clique;
+
+mod claims;
+
+#[cfg(test)]
+pub(super) use claims::{in_annotation, reference_state};
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
@@ -57,7 +62,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
     let delayed_replacements = ctx.replacements.observe(&clique, existing, deleted, ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
-    Observed {
+    let claims = claims::observe(ctx, &clique, is_namespace_terminating);
+    let mut observed = Observed {
         clique,
         orphans_pods,
         pods,
@@ -75,7 +81,10 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         delayed_replacements,
         default_scheduler: ctx.default_scheduler,
         is_namespace_terminating,
-    }
+        claims,
+    };
+    claims::observe_conflicts(ctx, &mut observed);
+    observed
 }
 
 /// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state. A

@@ -1,4 +1,4 @@
-//! The snapshot of a clique, its pods and its gang: plain data and pure queries.
+//! The snapshot of a clique, its pods, its claims and its gang: plain data and pure queries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +21,10 @@ use kube::ResourceExt;
 
 use crate::gating_gangs::GatingGangState;
 use crate::write_history::CliqueWrites;
+
+pub(crate) mod claims;
+
+use claims::ObservedClaims;
 
 /// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
 #[derive(Clone, Debug)]
@@ -60,6 +64,8 @@ pub(crate) struct Observed {
     pub(crate) default_scheduler: Scheduler,
     /// Whether its namespace is terminating. Then no pod is created, and no create waits for its retry.
     pub(crate) is_namespace_terminating: bool,
+    /// The claims that its pods use.
+    pub(crate) claims: ObservedClaims,
 }
 
 /// A gang that must be scheduled before other pods: the base gang before the pods of its scaled gangs. In a gang with a `PodGroup` of the

@@ -1,9 +1,11 @@
-//! Plans the next writes for a clique: which pods are created, changed and deleted, and the pod references in its gang.
+//! Plans the next writes for a clique: which claims and pods are created, changed and deleted, and the pod references in its gang.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api_types::conditions::available;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::v1alpha1::MAX_REPLICAS;
 use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
@@ -16,6 +18,7 @@ use super::stage;
 use crate::pod;
 
 mod adoption;
+mod claims;
 mod creates;
 mod gates;
 mod indices;
@@ -23,6 +26,7 @@ mod names;
 mod references;
 mod replacement;
 
+pub(crate) use claims::claims;
 use creates::PodCreates;
 use indices::Indices;
 use references::ReferencesUpdate;
@@ -33,10 +37,10 @@ const MAX_STEPS: usize = 2048;
 /// If no watch event triggers it, the next plan creates the other missing pods, or deletes those of a deleted clique, after this time.
 const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
-/// The plan for one clique. Orphans are adopted first. Deletes come before creates, so that the quota of a failed pod is
-/// free for its successor. Creates come last, so that rejected creates block nothing else. A rejected write of one pod blocks no
-/// other write: the stages are independent.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+/// The plan for the pods of one clique, which is executed after that of its [`claims`]. Orphans are adopted first. Deletes come before
+/// creates, so that the quota of a failed pod is free for its successor. Creates come last, so that rejected creates block nothing else.
+/// A rejected write of one pod blocks no other write: the stages are independent.
+pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let finalizer = Step::remove_finalizer(&observed.clique, finalizers::POD_CLIQUE);
         let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer)).with_independent_stages();
@@ -82,13 +86,28 @@ fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage 
     Stage::new(name, steps.into_iter().take(MAX_STEPS))
 }
 
-/// Deletes the pods of a deleted clique. There is no object left to publish events on. Do not call it if the deletion of the clique
-/// orphans the pods.
-pub(crate) fn delete_children(pods: &[Arc<SlimPod>]) -> Plan {
-    let stage = delete_all(pods);
+/// The two plans as one, for the status.
+pub(crate) fn merged(claims: Plan, pods: Plan) -> Plan {
+    let Plan { stages, waiting, warnings, requeue_after, continue_after, .. } = claims;
+    let mut merged = requeue_after.into_iter().fold(pods, Plan::requeue_after);
+    merged.stages.splice(0..0, stages);
+    merged.warnings.splice(0..0, warnings);
+    let others = merged.waiting.drain(..).filter(|other| !waiting.contains(other)).collect::<Vec<_>>();
+    merged.waiting = [waiting, others].concat();
+    merged.continue_after = [continue_after, merged.continue_after].into_iter().flatten().min();
+    merged
+}
+
+/// Deletes the pods of a deleted clique, and then its claims: by then its pods are deleted or terminating. There is no object left to
+/// publish events on. Do not call it if the deletion of the clique orphans them.
+pub(crate) fn delete_children(pods: &[Arc<SlimPod>], claims: &[Arc<ResourceClaim>]) -> Plan {
+    let pods = delete_all(pods);
+    let has_more = pods.steps.len() == MAX_STEPS;
+    let active = claims.iter().filter(|claim| !has_more && !is_terminating(&***claim));
+    let claims = stage_of(stage::CLAIMS, active.map(|claim| Step::delete_with_optimistic_lock(&**claim)));
+    let has_more = has_more || claims.steps.len() == MAX_STEPS;
     // No watch event triggers a reconcile of a deleted clique.
-    let next = (stage.steps.len() == MAX_STEPS).then_some(NEXT_PLAN_DELAY);
-    Plan::new().stage(stage).continue_after(next)
+    Plan::new().stage(pods).stage(claims).continue_after(has_more.then_some(NEXT_PLAN_DELAY))
 }
 
 /// Always in the background: a pod has no dependents of Grove, and the foreground deletion of a clique awaits its pods in any case.

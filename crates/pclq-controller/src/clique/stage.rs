@@ -12,3 +12,5 @@ pub(crate) const GATES: &str = "gates";
 pub(crate) const PODS: &str = "pods";
 /// Writes the pod references of the clique's pod group in its gang.
 pub(crate) const REFERENCES: &str = "references";
+/// Creates, restores and deletes resource claims.
+pub(crate) const CLAIMS: &str = "resource-claims";

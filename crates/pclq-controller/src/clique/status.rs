@@ -1,9 +1,9 @@
 //! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
-use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
+use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED, RESOURCE_CLAIMS_CREATED};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
-use grove_controller::conditions::is_status_condition_true;
+use grove_controller::conditions::{find_status_condition, is_status_condition_true};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
@@ -15,6 +15,7 @@ use kube::ResourceExt;
 
 use super::observed::Observed;
 
+mod claims;
 mod conditions;
 
 /// The status of the clique after its plan was executed.
@@ -29,8 +30,9 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
-    let errors = observed.backed_off.last_errors::<PodClique>(result);
-    let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
+    let backed_off = observed.all_backed_off();
+    let errors = backed_off.last_errors::<PodClique>(result).chain(claims::template_errors(plan));
+    let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);
     PodCliqueStatus {
@@ -50,9 +52,10 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
 }
 
 /// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
-/// breach of `minAvailable`, or has other errors. If its gang gates cliques, a change is also significant if the clique becomes
-/// or stops being scheduled as [`Observed::gating_reason`] of those cliques requires it: the status opens or closes their gates. The
-/// condition `PodCliqueScheduled` differs from that if the clique has fewer replicas than `minAvailable`.
+/// breach of `minAvailable`, has other errors, or cannot use claims for another reason. If its gang gates cliques, a change is also
+/// significant if the clique becomes or stops being scheduled as [`Observed::gating_reason`] of those cliques requires it: the status
+/// opens or closes their gates. The condition `PodCliqueScheduled` differs from that if the clique has fewer replicas than
+/// `minAvailable`.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> StatusChange {
     let old = observed.clique.status.as_ref();
     let holds = |type_: &str| {
@@ -69,7 +72,12 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         |status: Option<&PodCliqueStatus>| status.map_or(0, |status| status.scheduled_replicas) >= required_by_gates;
     let changes_gates = observed.gates_cliques && opens_gates(old) != opens_gates(Some(new));
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
+    let missing_claims = |status: &PodCliqueStatus| {
+        let condition = find_status_condition(&status.conditions, RESOURCE_CLAIMS_CREATED);
+        condition.filter(|condition| condition.status != "True").map(|condition| condition.reason.clone())
+    };
     let is_significant = is_complete
+        || old.and_then(missing_claims) != missing_claims(new)
         || was_available != is_available
         || (was_scheduled && !is_scheduled)
         || (old.is_some() && !was_breached && is_breached)

@@ -26,12 +26,19 @@ use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod adoption;
 mod affinity;
+mod claim_deletions;
+mod claim_interleavings;
+mod claim_observation;
+mod claim_rows;
+mod claim_status;
+mod claims;
 mod gated_cliques;
 mod gates;
 mod interleavings;
 mod memory;
 mod names;
 mod pod;
+mod pod_claims;
 mod references;
 mod rejected_indices;
 mod rejections;
@@ -72,9 +79,14 @@ impl ProcessMemory {
     }
 }
 
-/// The plan, which does not depend on the time.
+/// The plan, which does not depend on the time. The API server accepts all creates of claims.
 fn plan(observed: &Observed) -> Plan {
-    super::plan::plan(observed, Timestamp::UNIX_EPOCH)
+    let claims = super::plan::claims(observed);
+    let created = claims.steps().filter(|step| step.verb() == "create");
+    let created = created.map(|step| StepResult::new("s", "create", step.target().clone(), Ok(())));
+    let mut observed = observed.clone();
+    observed.claims.record_created(&ExecutionResult { steps: created.collect() });
+    super::plan::merged(claims, super::plan::pods(&observed, Timestamp::UNIX_EPOCH))
 }
 
 /// The status after the plan was executed with `result`.
@@ -87,7 +99,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
-/// indices at which the replacement waits for 20 s; `namespaceTerminating`.
+/// indices at which the replacement waits for 20 s; `namespaceTerminating`; `claims`: see `claim_rows.rs`.
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -119,6 +131,7 @@ fn snapshot(row: &str) -> Observed {
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),
         is_namespace_terminating: row["namespaceTerminating"] == json!(true),
+        claims: claim_rows::observed(&row["claims"]),
     }
 }
 
@@ -280,7 +293,8 @@ fn check_invariants(observed: &Observed, plan: &Plan) {
                 assert_eq!(metadata["ownerReferences"][0]["controller"], true);
                 assert_eq!(metadata["ownerReferences"][0]["blockOwnerDeletion"], true);
                 assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "grove-operator");
-                assert!(indices.insert(metadata["labels"]["grove.io/podclique-pod-index"].to_string()));
+                let index = metadata["labels"]["grove.io/podclique-pod-index"].to_string();
+                assert!(target.resource.kind != "Pod" || indices.insert(index));
                 assert!(observed.live().all(|pod| pod.name_any() != target.name), "{step} has the name of a live pod");
             }
             Step::Delete(_) => assert!(target.uid.is_some(), "{step} without a uid"),

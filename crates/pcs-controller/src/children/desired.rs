@@ -2,5 +2,6 @@
 
 mod metadata;
 pub(crate) mod pod_clique;
+pub(crate) mod resource_claim;
 
 pub(crate) use metadata::{labels, metadata};

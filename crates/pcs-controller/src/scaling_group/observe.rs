@@ -18,7 +18,7 @@ use grove_controller::name_conflict::NameConflict;
 use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
-use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, pack_affinities};
+use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, pack_affinities, referenced_claims};
 use crate::context::Context;
 use crate::incarnations::{cliques_of_gang, latest};
 use crate::informers::PcsCaches;
@@ -47,6 +47,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         pod_groups: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
+        claims: ClaimInputs::default(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
@@ -63,7 +64,21 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
     let cliques = observed.children.of_kind::<PodClique>().map(AsRef::as_ref);
     observed.pack_affinities = pack_affinities(active.iter().map(AsRef::as_ref), cliques);
     observed.awaited_domains = awaited_domains(caches, &observed);
+    observed.claims = claims(caches, &observed);
     observed
+}
+
+/// What decides about the claims of the group, without the templates.
+fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
+    let expansion = observed.expand().filter(|expansion| !expansion.claims.sources.is_empty());
+    let Some(expansion) = expansion else { return ClaimInputs::default() };
+    let cliques = || observed.children.of_kind::<PodClique>().map(AsRef::as_ref).collect();
+    ClaimInputs {
+        unavailable: caches.resource_claims.unavailable(),
+        templates: BTreeMap::new(),
+        conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
+        referenced: referenced_claims(&expansion.claims, &observed.children, cliques),
+    }
 }
 
 /// The compute domains that the replica of the set waits for.

@@ -8,6 +8,7 @@ use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, CurrentScale, ScalingGroup};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::resource_sharing::claim_source::sources_of_group;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -15,7 +16,10 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, TemplateHashes, clique};
+use crate::children::{
+    AwaitedDomains, ClaimInputs, OmittedMinima, OwnedClaims, OwnerName, RetainedMinima, TemplateHashes, TemplateKey,
+    clique,
+};
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) retained_minima: &'a RetainedMinima,
     /// The compute domains that the replica of the set waits for.
     pub(crate) awaited_domains: &'a AwaitedDomains,
+    /// The claims at the level of the group.
+    pub(crate) claims: OwnedClaims<'a>,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -85,6 +91,8 @@ pub(crate) struct Observed {
     pub(crate) pack_affinities: BTreeMap<String, String>,
     /// The compute domains that the replica of the set waits for.
     pub(crate) awaited_domains: AwaitedDomains,
+    /// What decides about its claims.
+    pub(crate) claims: ClaimInputs,
     /// The objects that have the name of a clique and that the group does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.
@@ -127,6 +135,12 @@ impl Observed {
         SizeLimit::exceeded_by_replica(set, index, &self.current_scale)
     }
 
+    /// The external templates of its claims that do not exist, each with whether an object of this name can exist.
+    pub(crate) fn templates_to_read(&self) -> BTreeMap<TemplateKey, bool> {
+        let expansion = self.expand().filter(|_| !self.is_terminating());
+        expansion.map(|expansion| expansion.claims.templates_to_read(&self.children)).unwrap_or_default()
+    }
+
     /// The minima of the existing cliques of which the template omits the minimum.
     pub(crate) fn existing_minima(&self, omitted: &OmittedMinima) -> RetainedMinima {
         let mut retained = RetainedMinima::default();
@@ -150,6 +164,14 @@ impl Observed {
         let name = self.name();
         let groups = expansion::replica(set, set_replica, &self.current_scale).groups;
         let scaling_group = groups.into_iter().find(|group| group.name == name)?;
+        let claims = OwnedClaims {
+            set: PodCliqueSetName::new(set.name_any()),
+            owner: OwnerName::Group(name),
+            namespace: self.group.namespace().unwrap_or_default(),
+            replicas: scaling_group.replica_count,
+            sources: sources_of_group(&set.spec.template, scaling_group.config),
+            inputs: &self.claims,
+        };
         Some(GroupExpansion {
             group: &self.group,
             set,
@@ -161,6 +183,7 @@ impl Observed {
             pack_affinities: &self.pack_affinities,
             retained_minima: &self.retained_minima,
             awaited_domains: &self.awaited_domains,
+            claims,
             template_hashes: OnceCell::new(),
         })
     }

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::too_large;
+use crate::children::{claims_condition, too_large};
 
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
@@ -36,7 +36,10 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let conflicts = observed.conflicts(&base_labels);
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
         .without_creates_if(observed.is_namespace_terminating);
-    CHILD_KINDS.plan(&observed.children, &expansion, filter)
+    let plan = CHILD_KINDS.plan(&observed.children, &expansion, filter);
+    let conditions = observed.group.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let warning = claims_condition::template_warning(&plan, conditions);
+    plan.with_warnings(warning)
 }
 
 /// Deletes the children of a deleted group. Do not call it if the deletion of the group orphans them.

@@ -5,9 +5,10 @@ use grove_api_types::expansion::Clique;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
-use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroupStatus};
+use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
 use grove_controller::conditions::{
-    ConditionStatus, ConditionUpdate, find_status_condition, is_status_condition_true, set_status_condition,
+    ConditionStatus, ConditionUpdate, find_status_condition, is_status_condition_true, remove_status_condition,
+    set_status_condition,
 };
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
@@ -17,7 +18,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observed::{GroupExpansion, Observed};
-use crate::children::{clique, rejections, too_large};
+use crate::children::{claims_condition, clique, rejections, too_large};
+
+mod claims;
 
 /// How many replicas of a group are in each state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,11 +47,17 @@ pub(crate) fn status(
     }
     let expansion = observed.expand();
     let counts = expansion.as_ref().map(|expansion| replica_counts(observed, expansion)).unwrap_or_default();
-    let errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&observed.base_labels()));
+    let base_labels = observed.base_labels();
+    let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
+    errors.extend(claims_condition::template_errors::<PodCliqueScalingGroup>(plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
+    match expansion.as_ref().and_then(|expansion| claims::condition(observed, expansion, result)) {
+        Some(condition) => set_status_condition(&mut conditions, condition, now),
+        None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
+    }
     PodCliqueScalingGroupStatus {
         observed_generation: if is_complete { observed.group.metadata.generation } else { old.observed_generation },
         last_errors: LastError::update(&old.last_errors, errors, &Time(now)),
@@ -79,7 +88,8 @@ fn too_large_status(
     PodCliqueScalingGroupStatus { observed_generation, replicas, conditions, ..old }
 }
 
-/// A change is significant if the group becomes or stops being available, becomes complete, or has other errors.
+/// A change is significant if the group becomes or stops being available, becomes complete, or has other errors or another reason in the
+/// condition about claims.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStatus) -> StatusChange {
     let old = observed.group.status.as_ref();
     let is_available =
@@ -87,7 +97,12 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     let is_complete = Some(new.available_replicas) == new.replicas && new.updated_replicas == new.available_replicas;
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
     let availability_changed = old.is_some_and(is_available) != is_available(new);
-    let is_significant = availability_changed || is_complete || old_errors != new.last_errors;
+    let claims = |status: &PodCliqueScalingGroupStatus| {
+        let condition = find_status_condition(&status.conditions, conditions::RESOURCE_CLAIMS_CREATED);
+        condition.map(|condition| condition.reason.clone())
+    };
+    let claims_changed = old.and_then(claims) != claims(new);
+    let is_significant = availability_changed || is_complete || old_errors != new.last_errors || claims_changed;
     if is_significant { StatusChange::Significant } else { StatusChange::Progress }
 }
 

@@ -16,9 +16,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::{AwaitedDomains, RetainedMinima};
+use crate::children::{AwaitedDomains, ClaimInputs, RetainedMinima};
 use crate::tests::{GROUPED, yaml};
 
+mod claims;
 mod cliques;
 mod compute_domains;
 mod deletion;
@@ -61,6 +62,7 @@ fn new(replicas: i32) -> Observed {
         children: ObservedChildren::default(),
         retained_minima: RetainedMinima::default(),
         awaited_domains: AwaitedDomains::default(),
+        claims: ClaimInputs::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         undecided_gangs: BTreeSet::new(),
         pod_groups: BTreeMap::new(),

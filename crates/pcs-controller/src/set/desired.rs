@@ -8,16 +8,18 @@ mod autoscaler;
 mod headless_service;
 mod pod_clique;
 mod pod_gang;
+mod resource_claim;
 mod scaling_group;
 
-/// The kinds of children of a set. Gangs come before their cliques, so that no pod waits for its gang to be created; cliques
-/// and groups come before their autoscalers.
+/// The kinds of children of a set. Claims and gangs come before their cliques, so that no pod waits for one to be created; cliques and
+/// groups come before their autoscalers.
 ///
 /// To add a kind, add a file here that implements [`ChildKind`](grove_controller::children::ChildKind), its `mod` line
 /// and its row in this table. ADR 18 lists the places for new names,
 /// events and limits, and the generated files.
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
     &headless_service::HeadlessServices,
+    &resource_claim::ResourceClaims,
     &pod_gang::PodGangs,
     &scaling_group::ScalingGroups,
     &pod_clique::PodCliques,

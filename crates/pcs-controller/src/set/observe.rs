@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueName;
+use grove_api_types::resource_sharing::claim_source::shares_claims;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -18,7 +19,7 @@ use kube::ResourceExt;
 use super::gang_topologies::GangTopologies;
 use super::observed::{Observed, SetOwner};
 use super::pod_groups::pod_groups;
-use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, by_name};
+use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, by_name, referenced_claims};
 use crate::context::Context;
 use crate::incarnations::PodGroups;
 use crate::informers::PcsCaches;
@@ -47,6 +48,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         topologies: GangTopologies::default(),
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
+        claims: ClaimInputs::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
@@ -56,6 +58,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         observed.pack_affinities = observed.pack_affinities_of_cliques();
         observed.awaited_domains = awaited_domains(&ctx.caches, &observed);
         observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
+        observed.claims = claims(&ctx.caches, &observed);
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);
         }
@@ -71,6 +74,24 @@ pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed
     let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
     let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, &observed.set);
     observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, observed, now);
+}
+
+/// What decides about the claims of the set, without the templates.
+fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
+    if !shares_claims(&observed.set.spec.template) {
+        return ClaimInputs::default();
+    }
+    let cliques = caches.cliques.of_namespace(&observed.set.namespace().unwrap_or_default());
+    let set = observed.set.name_any();
+    let of_set = || cliques.iter().filter(|clique| clique.labels().get(labels::PART_OF) == Some(&set));
+    ClaimInputs {
+        unavailable: caches.resource_claims.unavailable(),
+        templates: BTreeMap::new(),
+        conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
+        referenced: referenced_claims(&observed.owned_claims(), &observed.children, || {
+            of_set().map(AsRef::as_ref).collect()
+        }),
+    }
 }
 
 /// The compute domains that the replicas wait for.

@@ -10,6 +10,7 @@ use grove_api_types::expansion::{self, CurrentScale, SetReplica};
 use grove_api_types::labels::TOPOLOGY_NAME;
 use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
+use grove_api_types::resource_sharing::claim_source::sources_of_set;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -22,7 +23,10 @@ use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
 use super::gang_topologies::GangTopologies;
-use crate::children::{AwaitedDomains, OmittedMinima, RetainedMinima, TemplateHashes, clique, pack_affinities};
+use crate::children::{
+    AwaitedDomains, ClaimInputs, OmittedMinima, OwnedClaims, OwnerName, RetainedMinima, TemplateHashes, clique,
+    pack_affinities,
+};
 use crate::incarnations::PodGroups;
 
 /// Sets as owners of children.
@@ -54,6 +58,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) pack_affinities: &'a BTreeMap<String, String>,
     /// The compute domains that its replicas wait for.
     pub(crate) awaited_domains: &'a AwaitedDomains,
+    /// The claims at the level of the set.
+    pub(crate) claims: OwnedClaims<'a>,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -100,6 +106,8 @@ pub(crate) struct Observed {
     pub(crate) pack_affinities: BTreeMap<String, String>,
     /// The compute domains that its replicas wait for.
     pub(crate) awaited_domains: AwaitedDomains,
+    /// What decides about its claims.
+    pub(crate) claims: ClaimInputs,
 }
 
 impl Observed {
@@ -202,7 +210,20 @@ impl Observed {
             topologies: &self.topologies,
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
+            claims: self.owned_claims(),
             template_hashes: OnceCell::new(),
+        }
+    }
+
+    /// The claims at the level of the set.
+    pub(crate) fn owned_claims(&self) -> OwnedClaims<'_> {
+        OwnedClaims {
+            set: self.name(),
+            owner: OwnerName::Set(self.name()),
+            namespace: self.set.namespace().unwrap_or_default(),
+            replicas: self.set.spec.replicas,
+            sources: sources_of_set(&self.set.spec.template),
+            inputs: &self.claims,
         }
     }
 

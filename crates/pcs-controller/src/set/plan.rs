@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::too_large;
+use crate::children::{claims_condition, too_large};
 
 /// The delay of the next LIST for a decision about an incarnation after a failed one.
 const DECISION_RETRY: Duration = Duration::from_secs(10);
@@ -41,6 +41,9 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
         .without_creates_if(observed.is_namespace_terminating);
     let plan = CHILD_KINDS.plan(&observed.children, &observed.expand(), filter);
+    let conditions = observed.set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let warning = claims_condition::template_warning(&plan, conditions);
+    let plan = plan.with_warnings(warning);
     let has_open_decision = observed.pod_groups.needs_bound_pods() || observed.pod_groups.needs_cliques();
     if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan }
 }

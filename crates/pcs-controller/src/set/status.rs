@@ -3,7 +3,7 @@
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};
-use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
@@ -15,8 +15,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use crate::children::TemplateHashes;
-use crate::children::{clique, rejections, too_large};
+use crate::children::{claims_condition, clique, rejections, too_large};
 
+mod claims;
 mod outdated;
 mod topology;
 
@@ -33,7 +34,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let (available, updated) = (as_count(available.len()), as_count(updated));
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
-    let errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
+    let mut errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
+    errors.extend(claims_condition::template_errors::<PodCliqueSet>(plan));
     let rejection =
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
@@ -42,6 +44,10 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     match unsupported_fields::message(&observed.unsupported_fields) {
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
+    }
+    match claims::condition(observed, &expansion.claims, result, &conflicts) {
+        Some(condition) => set_status_condition(&mut conditions, condition, now),
+        None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
     match topology::condition(observed) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
@@ -65,12 +71,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     }
 }
 
-/// Why the plan creates nothing, if the namespace is terminating, or which compute domains are awaited. The other reasons to wait are name
+/// Why the plan creates nothing, if the namespace is terminating, which compute domains are awaited, or why a claim is not created. The other reasons to wait are name
 /// conflicts. Those that a user has to resolve are among the rejections. The others end by themselves one after the other, and each end
 /// would be a further status write.
 fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, String)> {
     let terminating = plan.waiting.iter().find(|waiting| waiting.reason == available::NAMESPACE_TERMINATING).cloned();
-    let waiting = terminating.or_else(|| observed.awaited_domains.waiting_of_set())?;
+    let waiting = terminating.or_else(|| observed.awaited_domains.waiting_of_set());
+    let waiting = waiting.or_else(|| claims_condition::first_waiting(plan).cloned())?;
     Some((waiting.reason, waiting.message))
 }
 

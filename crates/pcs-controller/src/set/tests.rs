@@ -19,11 +19,13 @@ use k8s_openapi::jiff::Timestamp;
 use super::desired::CHILD_KINDS;
 use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
-use crate::children::{AwaitedDomains, RetainedMinima};
+use crate::children::{AwaitedDomains, ClaimInputs, RetainedMinima};
 use crate::incarnations::PodGroups;
 use crate::tests::yaml;
 
 mod children;
+mod claim_annotations;
+mod claims;
 mod compute_domains;
 mod deletion;
 mod foreign_metadata;
@@ -83,6 +85,7 @@ fn new(set: &str) -> Observed {
         topologies: GangTopologies::default(),
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
+        claims: ClaimInputs::default(),
     }
 }
 

@@ -13,7 +13,6 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::SET_REPLICA;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -82,7 +81,6 @@ impl Fixture {
         Self { domains: ns.api::<ComputeDomain>(), history, _driver: Driver::start(&ns), ns }
     }
 
-    /// Checks the invariants after each event in the namespace.
     /// Creates a set as of [`set`], and waits until its pods are ready.
     async fn create_set(&self, name: &str, replicas: i32) -> NamespaceState {
         self.ns.create_yaml::<PodCliqueSet>(&set(name, replicas)).await;
@@ -96,7 +94,7 @@ impl Fixture {
     }
 
     async fn wait_for_ready_replicas(&self, set: &str, replicas: i32) -> NamespaceState {
-        self.wait_for_ready_pods(set, 3 * usize::try_from(replicas).expect("a small number")).await
+        self.ns.wait_for_ready_pods(set, 3 * usize::try_from(replicas).expect("a small number")).await
     }
 
     /// Deletes the last set of the namespace, waits until it has no domain, and checks the invariants.
@@ -124,36 +122,6 @@ impl Fixture {
         poll_until(async || self.domains.get_opt(name).await.ok()?.filter(|domain| holds(domain))).await
     }
 
-    /// Waits until this many pods of the set are ready.
-    async fn wait_for_ready_pods(&self, set: &str, count: usize) -> NamespaceState {
-        let what = format!("{count} pods of {set} are ready");
-        let ready = |state: &NamespaceState| pods_of(state, set).filter(|pod| is_ready(pod)).count();
-        self.ns.wait_for(&what, |state| ready(state) == count && pods_of(state, set).count() == count).await
-    }
-
-    /// Waits until the condition of the set has this reason and a message with this text.
-    async fn wait_for_condition(&self, set: &str, type_: &str, reason: &str, text: &str) {
-        let what = format!("{set} has {type_} with {reason}: {text}");
-        let holds = |state: &NamespaceState| {
-            let status = state.sets.get(set).and_then(|set| set.status.as_ref());
-            let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
-            conditions.any(|condition| {
-                condition.type_ == type_ && condition.reason == reason && condition.message.contains(text)
-            })
-        };
-        self.ns.wait_for(&what, holds).await;
-    }
-
-    /// Waits until an event about the set has this reason, and a note with this text.
-    async fn wait_for_event(&self, set: &str, reason: &str, text: &str) {
-        let has_text = |event: &Event| event.note.as_ref().is_some_and(|note| note.contains(text));
-        poll_until(async || {
-            let events = self.ns.api::<Event>().list(&ListParams::default()).await.ok()?.items;
-            events.iter().any(|event| events::is_about(event, set, reason) && has_text(event)).then_some(())
-        })
-        .await;
-    }
-
     async fn patch(&self, domain: &str, patch: &Value) {
         let patched = self.domains.patch(domain, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.expect("the domain is patched");
@@ -162,10 +130,6 @@ impl Fixture {
     async fn delete_domain(&self, name: &str) {
         self.domains.delete(name, &DeleteParams::default()).await.expect("the domain is deleted");
     }
-}
-
-fn pods_of<'s>(state: &'s NamespaceState, set: &'s str) -> impl Iterator<Item = &'s Pod> {
-    state.pods.values().filter(move |pod| pod.labels().get("app.kubernetes.io/part-of").is_some_and(|of| of == set))
 }
 
 /// The templates of the claims of a pod.
@@ -199,7 +163,7 @@ fn configuration(name: &str, enabled: bool) -> String {
 
 /// Writes the configuration of a dev cluster with these fields. The file is beside the folders of the dev clusters, because neither that of
 /// this cluster nor, in a soak test, that of the shared one exists yet. JSON is YAML.
-fn configuration_with(name: &str, mut fields: Value) -> String {
+pub(super) fn configuration_with(name: &str, mut fields: Value) -> String {
     fields["apiVersion"] = json!("operator.config.grove.io/v1alpha1");
     fields["kind"] = json!("OperatorConfiguration");
     let file = TestCluster::shared().dir().with_extension(format!("{name}.yaml"));

@@ -118,6 +118,13 @@ impl Baseline<'_> {
     }
 }
 
+/// Creates the objects of one kind, which have no owner.
+pub(super) async fn create_kind(client: &Client, KindObjects { resource, objects }: KindObjects) -> Result<()> {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, &resource);
+    let requests = objects.into_iter().map(|object| StoredObject::new(api.clone(), resource.kind.clone(), object));
+    stream::iter(requests).buffer_unordered(IN_FLIGHT).try_for_each(|_| std::future::ready(Ok(()))).await
+}
+
 /// An object that the API server has stored.
 struct StoredObject {
     api: Api<DynamicObject>,

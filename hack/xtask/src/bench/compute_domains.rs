@@ -3,17 +3,16 @@
 
 use super::object_counts::{Counts, ObjectCounts};
 use super::workload::{self, NAMESPACE, Workload};
-use super::writes::{Write, WriteLog};
+use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{machine, report, samples};
 use crate::args::{ComputeDomains, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
-use crate::suite::CONTROLLERS;
 use crate::{proc, workspace};
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_dev_harness::compute_domain_channels;
+use grove_dev_harness::compute_domain_channels::{self, CHANNELS};
 use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::wait;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -22,7 +21,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use tokio::time::sleep;
 
 const CONFIGURATION: &str = "hack/xtask/src/bench/compute_domains.yaml";
 const CRD: &str = "e2e/crds/compute-domain.yaml";
@@ -30,11 +28,6 @@ const CRD: &str = "e2e/crds/compute-domain.yaml";
 const PER_NODE: u32 = 8;
 /// The domains do not delay the creation of the PodCliques by more than this factor.
 const MAX_RATIO: f64 = 1.25;
-/// A round ends when no write was logged for this long.
-const QUIET_PERIOD: Duration = Duration::from_secs(5);
-/// After the last round, the services write nothing for this long.
-const STEADY_PERIOD: Duration = Duration::from_mins(1);
-
 /// The times and writes of one round.
 struct Measurement {
     with_domains: bool,
@@ -96,7 +89,7 @@ impl<'a> Bench<'a> {
         config.default_retry = false;
         let client = Client::try_from(config)?;
         workload::create_namespace(&cluster.kubectl).await?;
-        compute_domain_channels::install(&client, PER_NODE.try_into()?).await?;
+        CHANNELS.install(&client, PER_NODE.try_into()?).await?;
         for (set, replica) in (0..args.sets).flat_map(|set| (0..args.replicas).map(move |replica| (set, replica))) {
             let name = format!("s{set}-{replica}");
             compute_domain_channels::create_claim_template(&client, NAMESPACE, &name, None).await?;
@@ -124,9 +117,9 @@ impl<'a> Bench<'a> {
         let is_available = |counts: &Counts| counts.sets_available == self.args.sets;
         self.counts.wait_for("all sets are Available", is_available).await?;
         log.wait_until_quiet(QUIET_PERIOD).await?;
-        let domain_writes = domain_writes(&log);
+        let domain_writes = log.of_services("computedomains");
         if is_last {
-            self.writes_end().await?;
+            check_steady_state(&self.cluster.dir).await?;
         }
         self.sets.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
         let seconds = |at: Instant| at.duration_since(started).as_secs_f64();
@@ -155,28 +148,6 @@ impl<'a> Bench<'a> {
         });
         Ok(listed.await?)
     }
-
-    /// Fails if a service writes in the steady period.
-    async fn writes_end(&self) -> Result<()> {
-        let mut log = WriteLog::start(&self.cluster.dir)?;
-        sleep(STEADY_PERIOD).await;
-        log.read_new()?;
-        let of_services = |write: &&Write| CONTROLLERS.contains(&write.account.as_str());
-        let writes: Vec<_> = log.writes().counts.keys().filter(of_services).collect();
-        ensure!(writes.is_empty(), "writes of settled sets in a minute: {writes:?}");
-        println!("no service wrote for a minute");
-        Ok(())
-    }
-}
-
-/// The writes of ComputeDomains: account, verb, resource and whether the API server rejected them, with their number.
-fn domain_writes(log: &WriteLog) -> BTreeMap<String, u32> {
-    let counts = log.writes().counts.iter().filter(|(write, _)| write.resource.starts_with("computedomains"));
-    let text = |Write { account, verb, resource, accepted }: &Write| {
-        let outcome = if *accepted { "" } else { " (rejected)" };
-        format!("{account} {verb} {resource}{outcome}")
-    };
-    counts.map(|(write, count)| (text(write), *count)).collect()
 }
 
 fn text(args: &ComputeDomains, measurements: &[Measurement], conditions: &[String]) -> String {

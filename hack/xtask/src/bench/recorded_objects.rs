@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -121,6 +122,18 @@ impl RecordedObjects {
             Self { children: others, grandchildren: other_grandchildren },
         )
     }
+}
+
+/// The shared claims and the pods in the benchmark's namespace, in the order in which a client creates them. They have no owner, so that a
+/// client can create them without the other objects of the set.
+pub(super) async fn read_claims_and_pods(client: &Client) -> Result<Vec<KindObjects>> {
+    let claims = read::<ResourceClaim>(client, |_| {});
+    let (claims, pods) = tokio::try_join!(claims, read::<Pod>(client, without_pod_defaults))?;
+    let mut kinds = vec![claims, pods];
+    for object in kinds.iter_mut().flat_map(|kind| &mut kind.objects) {
+        object.metadata.owner_references = None;
+    }
+    Ok(kinds)
 }
 
 /// The replica of the set that an object belongs to. The names of all objects begin with that of the set and the index of the replica.

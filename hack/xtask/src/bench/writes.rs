@@ -1,7 +1,7 @@
 //! The writes of a phase, from the audit log of the API server.
 
 use crate::suite::CONTROLLERS;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use grove_dev_harness::audit_log::{Event, Tail};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +12,22 @@ const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deleteco
 /// Leases, and requests that store no object.
 const IGNORED_GROUPS: [&str; 3] = ["coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io"];
 
+/// A round ends when no write was logged for this long.
+pub(super) const QUIET_PERIOD: Duration = Duration::from_secs(5);
+/// Services do not write settled objects for this long.
+const STEADY_PERIOD: Duration = Duration::from_mins(1);
+
+/// Waits for a minute, and fails if a service writes meanwhile.
+pub(super) async fn check_steady_state(dir: &Path) -> Result<()> {
+    let mut log = WriteLog::start(dir)?;
+    sleep(STEADY_PERIOD).await;
+    log.read_new()?;
+    let writes: Vec<_> = log.writes.counts.keys().filter(|write| write.is_of_service()).collect();
+    ensure!(writes.is_empty(), "writes of settled objects in a minute: {writes:?}");
+    println!("no service wrote for a minute");
+    Ok(())
+}
+
 /// One kind of write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Write {
@@ -21,6 +37,12 @@ pub(super) struct Write {
     /// The plural, with the subresource behind a slash.
     pub(super) resource: String,
     pub(super) accepted: bool,
+}
+
+impl Write {
+    fn is_of_service(&self) -> bool {
+        CONTROLLERS.contains(&self.account.as_str())
+    }
 }
 
 /// The writes of a phase.
@@ -68,6 +90,18 @@ impl WriteLog {
         }
     }
 
+    /// The writes of the services to a resource and its subresources since the start: account, verb, resource and whether the API server
+    /// rejected them, with their number.
+    pub(super) fn of_services(&self, resource: &str) -> BTreeMap<String, u32> {
+        let of_services = |write: &Write| write.is_of_service() && write.resource.split('/').next() == Some(resource);
+        let text = |Write { account, verb, resource, accepted }: &Write| {
+            let outcome = if *accepted { "" } else { " (rejected)" };
+            format!("{account} {verb} {resource}{outcome}")
+        };
+        let counts = self.writes.counts.iter().filter(|(write, _)| of_services(write));
+        counts.map(|(write, count)| (text(write), *count)).collect()
+    }
+
     /// All writes since the start.
     pub(super) fn writes(&self) -> &Writes {
         &self.writes
@@ -91,7 +125,7 @@ fn write(event: &Event) -> Option<Write> {
 }
 
 fn is_status_write(write: &Write) -> bool {
-    write.accepted && write.resource.ends_with("/status") && CONTROLLERS.contains(&write.account.as_str())
+    write.accepted && write.resource.ends_with("/status") && write.is_of_service()
 }
 
 #[cfg(test)]

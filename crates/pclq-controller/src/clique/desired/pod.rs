@@ -1,10 +1,13 @@
-//! The pods of a clique. They are built from the raw pod spec, so that no field is lost. Only name, index label and hostname differ
-//! from pod to pod.
+//! The pods of a clique. They are built from the raw pod spec, so that no field is lost. Only name, index label, hostname and the claims
+//! per pod differ from pod to pod.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use grove_api_types::names::{HeadlessServiceName, Hostname, PodCliqueName, PodName};
+use grove_api_types::names::{ClaimOwner, HeadlessServiceName, Hostname, PodCliqueName, PodName, ResourceClaimName};
 use grove_api_types::ownership::controller_owner_reference;
+use grove_api_types::pod_spec::RawPodSpec;
+use grove_api_types::resource_sharing::pod_claims::inject;
 use grove_api_types::scheduler::{PodIdentity, PodMetadata, Scheduler};
 use grove_api_types::{environment, labels};
 use grove_controller::plan::{ManifestTemplate, Target};
@@ -24,30 +27,58 @@ pub(crate) struct PodTemplate {
     clique: PodCliqueName,
     /// The metadata without the name and the index label.
     metadata: ObjectMeta,
-    /// The fields of the spec except for the hostname: JSON text without the braces.
-    spec_fields: String,
-    /// These fields with Grove's scheduling gate; empty if no pod has it.
-    gated_spec_fields: String,
+    /// The spec of the pods without the gate.
+    spec: SharedSpec,
+    /// The spec of the pods with Grove's scheduling gate; `None` if no pod has it.
+    gated_spec: Option<SharedSpec>,
     /// The pods that have the gate.
     gating: GatedPods,
+    /// The templates of the claims of which each pod has its own.
+    templates_per_pod: Vec<String>,
+}
+
+/// The fields of a spec that the pods have in common.
+#[derive(Debug)]
+enum SharedSpec {
+    /// All fields except for the hostname: JSON text without the braces.
+    Text(String),
+    /// The fields of pods with claims of their own.
+    WithoutOwnClaims(RawPodSpec),
 }
 
 impl PodTemplate {
     /// The template of the pods of the observed clique.
     pub(crate) fn of(observed: &Observed, identity: &CliqueIdentity) -> Self {
-        let fields = |spec: &Map<String, Value>| {
-            let text = json_text(spec);
-            text.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default().to_owned()
+        let templates_per_pod = observed.claim_templates_per_pod();
+        let shared = |spec: &RawPodSpec| {
+            if templates_per_pod.is_empty() {
+                SharedSpec::Text(fields_text(spec))
+            } else {
+                SharedSpec::WithoutOwnClaims(spec.clone())
+            }
         };
         let (mut spec, gating) = (spec(observed, identity), observed.gating());
-        let spec_fields = fields(&spec);
-        let gated_spec_fields = if gating == GatedPods::None {
-            String::new()
-        } else {
-            add_scheduling_gate(&mut spec);
-            fields(&spec)
-        };
-        Self { clique: observed.name(), metadata: metadata(observed, identity), spec_fields, gated_spec_fields, gating }
+        let plain = shared(&spec);
+        let gated_spec = (gating != GatedPods::None).then(|| {
+            add_scheduling_gate(spec.fields_mut());
+            shared(&spec)
+        });
+        let (clique, metadata) = (observed.name(), metadata(observed, identity));
+        Self { clique, metadata, spec: plain, gated_spec, gating, templates_per_pod }
+    }
+
+    /// The fields of the spec of the pod with this index, without the hostname.
+    fn spec_fields(&self, index: i32) -> Cow<'_, str> {
+        let gated = self.gated_spec.as_ref().filter(|_| self.gating.is_gated(index));
+        match gated.unwrap_or(&self.spec) {
+            SharedSpec::Text(fields) => Cow::Borrowed(fields),
+            SharedSpec::WithoutOwnClaims(spec) => {
+                let (mut spec, owner) = (spec.clone(), ClaimOwner::Clique(&self.clique));
+                let claim = |template: &String| ResourceClaimName::of_replica(owner, index, template);
+                inject(&mut spec, &self.templates_per_pod.iter().map(claim).collect::<Vec<_>>());
+                Cow::Owned(fields_text(&spec))
+            }
+        }
     }
 
     /// The pod of this name, which does not exist yet.
@@ -64,11 +95,17 @@ impl ManifestTemplate for PodTemplate {
         metadata.labels.get_or_insert_default().insert(labels::POD_INDEX.to_owned(), index.to_string());
         let (version, kind) = (json!(Pod::api_version(&())), json!(Pod::kind(&())));
         let (metadata, hostname) = (json_text(&metadata), json!(Hostname::of_pod(&self.clique, index)));
-        let spec_fields = if self.gating.is_gated(index) { &self.gated_spec_fields } else { &self.spec_fields };
+        let spec_fields = self.spec_fields(index);
         format!(
             r#"{{"apiVersion":{version},"kind":{kind},"metadata":{metadata},"spec":{{"hostname":{hostname},{spec_fields}}}}}"#
         )
     }
+}
+
+/// The fields as JSON text without the braces.
+fn fields_text(spec: &RawPodSpec) -> String {
+    let text = json_text(spec.fields());
+    text.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default().to_owned()
 }
 
 #[expect(clippy::expect_used, reason = "a part of a pod consists of maps with string keys, which always serialise")]
@@ -82,8 +119,8 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
     labels.remove(labels::POD_INDEX);
     labels.extend(common_labels(observed, identity));
     let mut annotations = clique.annotations().clone();
-    annotations
-        .retain(|key, _| ![labels::LAST_APPLIED, labels::GENERATION_HASH, labels::POD_GROUP].contains(&key.as_str()));
+    let of_clique = [labels::LAST_APPLIED, labels::GENERATION_HASH, labels::POD_GROUP, labels::RESOURCE_CLAIMS];
+    annotations.retain(|key, _| !of_clique.contains(&key.as_str()));
     if let Some(incarnation) = observed.incarnation() {
         labels.insert(labels::POD_GANG_INCARNATION.to_owned(), incarnation.to_string());
         // A pod without the annotation was created before the annotation existed.
@@ -129,9 +166,9 @@ pub(crate) fn common_labels(observed: &Observed, identity: &CliqueIdentity) -> B
     common
 }
 
-/// The user's spec with the subdomain of the pods, the default scheduler, the `PodGroup` and the affinity of the gang, and Grove's environment
-/// variables.
-fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
+/// The user's spec with the subdomain of the pods, the default scheduler, the `PodGroup` and the affinity of the gang, Grove's environment
+/// variables, and the claims that all pods of the clique use.
+fn spec(observed: &Observed, identity: &CliqueIdentity) -> RawPodSpec {
     let mut spec = observed.clique.spec.pod_spec.fields().clone();
     spec.remove("hostname");
     let service_name = HeadlessServiceName::of_replica(&identity.set, identity.replica);
@@ -146,6 +183,8 @@ fn spec(observed: &Observed, identity: &CliqueIdentity) -> Map<String, Value> {
     }
     affinity::add(&mut spec, observed, identity);
     environment::prepend(&mut spec, &env::variables(observed, identity));
+    let mut spec = RawPodSpec::from(spec);
+    inject(&mut spec, &observed.claims_of_all_pods());
     spec
 }
 

@@ -28,15 +28,16 @@ impl PodCreates {
 }
 
 /// Creates pods at the `free` indices, lowest first. A pod waits if its watch event is pending, if its predecessors ended soon after
-/// they started, if the API server has just rejected pods of the clique, while a pod of the clique cannot be decoded, or while the
-/// namespace is terminating.
+/// they started, if a claim that it uses cannot be used yet, if the API server has just rejected pods of the clique, while a pod of the
+/// clique cannot be decoded, or while the namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let is_blocked = !observed.unreadable_pods.is_empty() || observed.backed_off.slow_start(free.len()).is_none();
-    if free.is_empty() || is_blocked || observed.is_namespace_terminating {
+    if free.is_empty() || is_blocked || observed.is_namespace_terminating || !observed.has_claims_of_all_pods() {
         return PodCreates::none();
     }
     let names = Names::of(observed);
     let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
+    let due = due.filter(|index| observed.has_claims_of_pod(*index));
     let candidates = due.map(|index| (index, names.for_index(index)));
     let missing = candidates.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
     let mut missing: Vec<_> = missing.take(MAX_STEPS + 1).collect();

@@ -1,7 +1,7 @@
 //! The conditions of a clique.
 
 use grove_api_types::conditions::{self, available, min_available_breached, pod_clique_scheduled};
-use grove_controller::conditions::{ConditionUpdate, set_status_condition};
+use grove_controller::conditions::{ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
@@ -10,6 +10,7 @@ use grove_controller::status_counts::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
+use super::claims;
 use crate::clique::observed::Observed;
 
 /// Whether a condition is true, its reason and its message.
@@ -32,6 +33,10 @@ pub(super) fn set_all(
         let (status, reason) = (holds.into(), reason.to_owned());
         let observed_generation = observed.clique.metadata.generation;
         set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
+    }
+    match claims::condition(observed, plan, result) {
+        Some(condition) => set_status_condition(conditions, condition, now),
+        None => remove_status_condition(conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
 }
 
@@ -82,7 +87,7 @@ fn is_starting(pod: &SlimPod) -> bool {
 fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionState {
     let ready = as_count(observed.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= observed.clique.spec.required_replicas();
-    let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Counted);
+    let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
     let (reason, detail) = match (rejection, plan.waiting.first()) {
         (Some((reason, rejection)), _) => (reason, format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),

@@ -10,6 +10,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::plan::{Plan, Stage, Step};
+use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Delta, InformerOptions};
@@ -19,17 +20,28 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::json;
 
 use super::{gang, pod, snapshot};
-use crate::clique::{CONTROLLER, REFERENCES_STAGE, STATE_MAPS, cleanup_plan, reconcile};
+use crate::clique::{CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE, STATE_MAPS, cleanup_plan, reconcile};
 use crate::context::Context;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
 use crate::informers::PclqCaches;
 use crate::tombstones::Tombstones;
 
-/// An API server that accepts the first pod and rejects all others.
+/// An API server with one claim, of the removed index 7. It accepts the first pod and rejects all others.
 fn manager() -> Manager {
     let pods = AtomicUsize::new(0);
+    let owner = controller_owner_reference(&snapshot("").clique);
+    let metadata =
+        json!({ "name": "llm-0-decode-7-gpus", "namespace": "prod", "uid": "uid-claim", "ownerReferences": owner });
     let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+        if request.is_watch() {
+            return MockResponse::Watch { events: vec![], stays_open: true };
+        }
+        if request.method == "GET" && request.path.contains("/resource.k8s.io/") {
+            let items =
+                if request.path.ends_with("/resourceclaims") { json!([{ "metadata": metadata }]) } else { json!([]) };
+            return MockResponse::ok(json!({ "metadata": { "resourceVersion": "9" }, "items": items }));
+        }
         let is_pod = request.method == "POST" && request.path.ends_with("/pods");
         if is_pod && pods.fetch_add(1, Ordering::SeqCst) > 0 {
             return MockResponse::error(403, "Forbidden");
@@ -52,6 +64,7 @@ fn pod_of(clique: &PodClique, name: &str, index: i32, phase: &str) -> SlimPod {
 #[tokio::test(start_paused = true)]
 async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let manager = manager();
+    let informers = SharedInformerFactory::new(&manager);
     let options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
     let (cliques, clique_writer) = Cache::with_writer(options);
     let tombstones = Tombstones::new(&cliques);
@@ -61,10 +74,26 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
     let orphan_deletions = OrphanDeletions::default();
     let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
-    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
-    let ctx = Context::new(&manager, caches, CONTROLLER, REFERENCES_STAGE);
+    let caches = PclqCaches {
+        cliques,
+        pods,
+        gangs,
+        claims: informers.cache(),
+        claim_templates: informers.cache(),
+        tombstones,
+        orphan_deletions,
+        terminating_namespaces,
+        informers,
+    };
+    let ctx = Context::new(&manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
+    assert!(manager.wait_for_cache_sync().await);
 
-    let clique = Arc::new(snapshot("{replicas: 5, labels: {grove.io/base-podgang: llm-9}}").clique);
+    let clique = Arc::new(
+        snapshot(
+            "{replicas: 5, labels: {grove.io/base-podgang: llm-9}, annotations: {grove.io/resource-claims: '{}'}}",
+        )
+        .clique,
+    );
     clique_writer.apply((*clique).clone());
     // With this clique, the gang is too large.
     let mut other = snapshot("{replicas: 8000}").clique;
@@ -87,22 +116,38 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
 
     clique_writer.delete(other);
     clique_writer.delete((*clique).clone());
-    assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 2, "the remaining pods are deleted");
+    assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 3, "the remaining pods and the claim are deleted");
     pod_writer.replace(vec![]);
     assert!(counts().iter().all(|(_, count)| *count == 0), "{:?}", counts());
 }
 
 #[tokio::test]
-async fn the_pods_of_a_deleted_clique_stay_if_its_deletion_orphaned_them() {
+async fn the_pods_and_claims_of_a_deleted_clique_stay_if_its_deletion_orphaned_them() {
     let clique = snapshot("{replicas: 1}").clique;
     let (cliques, gangs) = (Cache::from_objects([]), Cache::from_objects([]));
     let pods = Cache::from_objects([pod_of(&clique, "a", 0, "Running")]);
     let (tombstones, orphan_deletions) = (Tombstones::new(&cliques), OrphanDeletions::default());
     let recorder = orphan_deletions.clone();
     let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
-    let caches = PclqCaches { cliques, pods, gangs, tombstones, orphan_deletions, terminating_namespaces };
-    let ctx = Context::new(&manager(), caches, CONTROLLER, REFERENCES_STAGE);
-    assert_eq!(cleanup_plan(&ctx, &clique).steps().count(), 1);
+    let manager = manager();
+    let informers = SharedInformerFactory::new(&manager);
+    let caches = PclqCaches {
+        cliques,
+        pods,
+        gangs,
+        claims: informers.cache(),
+        claim_templates: informers.cache(),
+        tombstones,
+        orphan_deletions,
+        terminating_namespaces,
+        informers,
+    };
+    let ctx = Context::new(&manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
+    assert!(manager.wait_for_cache_sync().await);
+    let stages = cleanup_plan(&ctx, &clique).stages;
+    let kinds: Vec<_> =
+        stages.iter().flat_map(|stage| &stage.steps).map(|step| &*step.target().resource.kind).collect();
+    assert_eq!(kinds, ["Pod", "ResourceClaim"], "the claims are deleted after the pods");
 
     // The garbage collector removes the finalizer before the clique is deleted.
     let mut terminating = clique.clone();

@@ -8,6 +8,7 @@ use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::labels::POD_INDEX;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
+use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::Cache;
 use grove_runtime::client::Clients;
@@ -16,7 +17,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, R
 use serde_json::json;
 
 use super::snapshot;
-use crate::clique::{CONTROLLER, REFERENCES_STAGE, reconcile};
+use crate::clique::{CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE, reconcile};
 use crate::context::Context;
 use crate::informers::PclqCaches;
 use crate::tombstones::Tombstones;
@@ -48,8 +49,11 @@ impl Fixture {
         });
         let clients = Clients { requests: client.clone(), watches: client };
         let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
-        let cliques = Cache::from_objects([]);
+        let (cliques, informers) = (Cache::from_objects([]), SharedInformerFactory::new(&runtime));
         let caches = PclqCaches {
+            claims: informers.cache(),
+            claim_templates: informers.cache(),
+            informers,
             tombstones: Tombstones::new(&cliques),
             cliques,
             pods: Cache::from_objects([]),
@@ -57,7 +61,7 @@ impl Fixture {
             orphan_deletions: OrphanDeletions::default(),
             terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),
         };
-        let ctx = Context::new(&Manager::new(&runtime).unwrap(), caches, CONTROLLER, REFERENCES_STAGE);
+        let ctx = Context::new(&Manager::new(&runtime).unwrap(), caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
         Self { ctx, log }
     }
 

@@ -246,8 +246,10 @@ fn the_pods_of_a_terminating_or_deleted_clique_are_deleted_in_several_plans() {
     let pods = (0..3000).map(|index| super::pod(&json!({ "i": index, "name": format!("p{index:04}") })));
     observed.pods = pods.collect();
     assert_eq!(plan(&observed).steps().count(), 2048);
-    for (pods, steps, next) in [(3000, 2048, Some(Duration::from_secs(1))), (2000, 2000, None)] {
-        let plan = delete_children(&observed.pods[..pods]);
+    let claims = vec![Arc::default(); 3];
+    let next = Some(Duration::from_secs(1));
+    for (pods, steps, next) in [(3000, 2048, next), (2048, 2048, next), (2000, 2003, None), (0, 3, None)] {
+        let plan = delete_children(&observed.pods[..pods], &claims);
         assert_eq!((plan.steps().count(), plan.continue_after), (steps, next));
     }
 }

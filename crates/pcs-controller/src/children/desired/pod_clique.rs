@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use grove_api_types::conditions::available;
 use grove_api_types::expansion::Clique;
 use grove_api_types::names::ComputeDomainName;
+use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{labels, mnnvl};
 use grove_controller::plan::{Step, Waiting};
@@ -42,6 +43,14 @@ pub(crate) fn with_compute_domain(mut clique: PodClique, domain: Option<&Compute
     clique
 }
 
+/// The clique, whose pods use these claims. They are not part of the hash of the template, because they differ between replicas.
+pub(crate) fn with_resource_claims(mut clique: PodClique, claims: Option<&CliqueClaims>) -> PodClique {
+    if let Some(claims) = claims {
+        clique.annotations_mut().insert(labels::RESOURCE_CLAIMS.to_owned(), claims.annotation());
+    }
+    clique
+}
+
 /// The cliques of an incarnation are created once their gang names its `PodGroup`.
 pub(crate) fn gang_pending(gang: &str) -> Waiting {
     Waiting::new(
@@ -73,7 +82,7 @@ where
     labels.extend(own);
     labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, hashes.pod_template(&template.name))]));
     let mut annotations = template.annotations.clone();
-    for key in [labels::TOPOLOGY_NAME, labels::POD_GROUP, labels::PACK_AFFINITY] {
+    for key in [labels::TOPOLOGY_NAME, labels::POD_GROUP, labels::PACK_AFFINITY, labels::RESOURCE_CLAIMS] {
         annotations.remove(key);
     }
     annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());

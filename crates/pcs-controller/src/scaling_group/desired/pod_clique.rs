@@ -5,6 +5,7 @@ use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_TEMPLATE_NU
 use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
+use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
@@ -79,6 +80,9 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
     let domain = mnnvl::domain_of_clique(set, expansion.set_replica, Some(scaling_group.config), clique.template);
     let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
+    let of_group = Some((scaling_group.config, replica.index));
+    let claims = CliqueClaims::of_clique(set, expansion.set_replica, of_group, clique.template);
+    let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));

@@ -3,6 +3,7 @@
 use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
@@ -62,6 +63,8 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, cli
     let pod_clique = pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own);
     let domain = mnnvl::domain_of_clique(set, replica.index, None, clique.template);
     let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
+    let claims = CliqueClaims::of_clique(set, replica.index, None, clique.template);
+    let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
     pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities)
 }

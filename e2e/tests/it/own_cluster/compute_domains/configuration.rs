@@ -8,8 +8,8 @@ pub(super) async fn an_unserved_kind_is_awaited(cluster: &TestCluster) {
     kubectl_on(cluster, &["delete", "-f", CRD_FILE], "").await.expect("the CRD is deleted");
     fixture.ns.create_yaml::<PodCliqueSet>(&set("unserved", 1)).await;
     let crd = "computedomains.resource.nvidia.com";
-    fixture.wait_for_condition("unserved", "ComputeDomainsCreated", "ComputeDomainsNotServed", crd).await;
-    fixture.wait_for_condition("unserved", "Available", "ComputeDomainsPending", "unserved-0 does not exist").await;
+    fixture.ns.wait_for_condition("unserved", "ComputeDomainsCreated", "ComputeDomainsNotServed", crd).await;
+    fixture.ns.wait_for_condition("unserved", "Available", "ComputeDomainsPending", "unserved-0 does not exist").await;
     let state = fixture.ns.wait_for("the gang exists", |state| state.gangs.contains_key("unserved-0")).await;
     assert!(state.cliques.is_empty() && state.groups.is_empty(), "{state}");
     kubectl_on(cluster, &["apply", "-f", CRD_FILE], "").await.expect("the CRD is installed");
@@ -53,7 +53,7 @@ async fn a_set_with_the_annotation_is_reconciled(fixture: &Fixture) {
 
 fn uses_no_domain(state: &NamespaceState, set: &str) {
     assert_eq!(state.sets[set].annotations().get("grove.io/auto-mnnvl"), None);
-    assert!(pods_of(state, set).all(|pod| claim_templates(pod).is_empty()), "{state}");
+    assert!(state.pods_of(set).all(|pod| claim_templates(pod).is_empty()), "{state}");
 }
 
 /// Without the feature and without the kind, the same set runs without domains.

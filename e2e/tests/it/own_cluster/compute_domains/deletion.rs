@@ -82,7 +82,7 @@ pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster
 async fn a_new_set_does_not_adopt_the_domain(fixture: &Fixture) {
     fixture.ns.create_yaml::<PodCliqueSet>(&set("orphans", 1)).await;
     let text = "ComputeDomain orphans-0 exists";
-    fixture.wait_for_condition("orphans", "ComputeDomainsCreated", "NameConflict", text).await;
+    fixture.ns.wait_for_condition("orphans", "ComputeDomainsCreated", "NameConflict", text).await;
     fixture.delete_domain("orphans-0").await;
-    fixture.wait_for_condition("orphans", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1").await;
+    fixture.ns.wait_for_condition("orphans", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1").await;
 }

@@ -57,7 +57,7 @@ fn set_with_groups() -> String {
 fn pods_have_the_claims_of_their_groups(state: &NamespaceState) {
     for (clique, domain) in EXPECTED {
         let of_clique = |pod: &&Pod| pod.labels()["grove.io/podclique"] == clique;
-        let pod = pods_of(state, "llm").find(of_clique).unwrap_or_else(|| panic!("no pod of {clique}"));
+        let pod = state.pods_of("llm").find(of_clique).unwrap_or_else(|| panic!("no pod of {clique}"));
         let expected: Vec<_> = domain.map(str::to_owned).into_iter().collect();
         assert_eq!(claim_templates(pod), expected, "{clique}");
     }
@@ -66,7 +66,7 @@ fn pods_have_the_claims_of_their_groups(state: &NamespaceState) {
 pub(super) async fn each_mnnvl_group_has_a_domain(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-groups").await;
     fixture.ns.create_yaml::<PodCliqueSet>(&set_with_groups()).await;
-    let state = fixture.wait_for_ready_pods("llm", EXPECTED.len()).await;
+    let state = fixture.ns.wait_for_ready_pods("llm", EXPECTED.len()).await;
     assert_eq!(state.sets["llm"].annotations().get("grove.io/auto-mnnvl"), None);
     pods_have_the_claims_of_their_groups(&state);
     let domains = fixture.wait_for_domains(&["llm-0-a", "llm-0-b", "llm-0-c", "llm-0-d", "llm-0-e"]).await;

@@ -6,15 +6,16 @@ use super::*;
 pub(super) async fn a_set_gets_its_domains_and_scales(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-scale").await;
     fixture.create_set("llm", 0).await;
-    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
     let state = fixture.scale_set("llm", 3).await;
     pods_have_the_claims_of_their_replicas(&state);
     no_two_domains_share_a_node([&state]);
     let domain = fixture.wait_for_domain("llm-0", |domain| has_finalizer(domain, DRIVER_FINALIZER)).await;
     is_as_specified(&domain, &state.sets["llm"]);
     let text = "all 3 ComputeDomains exist";
-    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", text).await;
-    fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomains llm-0, llm-1, llm-2 created").await;
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", text).await;
+    events::wait_for_note(&fixture.ns, "llm", "ComputeDomainCreated", "ComputeDomains llm-0, llm-1, llm-2 created")
+        .await;
     scale_in(&fixture).await;
     fixture.scale_set("llm", 1).await;
     fixture.delete_last_set("llm").await;
@@ -23,7 +24,7 @@ pub(super) async fn a_set_gets_its_domains_and_scales(cluster: &TestCluster) {
 fn pods_have_the_claims_of_their_replicas(state: &NamespaceState) {
     assert_eq!(state.sets["llm"].annotations()["grove.io/auto-mnnvl"], "enabled");
     assert_eq!(state.groups["llm-0-g"].annotations()["grove.io/auto-mnnvl"], "enabled");
-    for pod in pods_of(state, "llm") {
+    for pod in state.pods_of("llm") {
         let (clique, domain) = (&pod.labels()["grove.io/podclique"], format!("llm-{}", pod.labels()[SET_REPLICA]));
         let expected = if clique.ends_with("-cpu") { vec![] } else { vec![domain] };
         assert_eq!(claim_templates(pod), expected, "{}", pod.name_any());
@@ -35,7 +36,7 @@ async fn scale_in(fixture: &Fixture) {
     fixture.wait_for_domains(&["llm-0"]).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 0).await;
     fixture.wait_for_domains(&[]).await;
-    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
 }
 
 /// A set scales 3 → 1 → 3. The pods of the removed replicas take 30 s to terminate, and the new pods do not wait for that.
@@ -52,7 +53,7 @@ pub(super) async fn a_replica_returns_while_its_pods_terminate(cluster: &TestClu
     fixture.ns.wait_for("the pods of two replicas are terminating", |state| terminating(state) == 6).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
     let is_new_and_ready = |pod: &&Pod| is_ready(pod) && !is_terminating(*pod);
-    let are_ready = |state: &NamespaceState| pods_of(state, "llm").filter(is_new_and_ready).count() == 9;
+    let are_ready = |state: &NamespaceState| state.pods_of("llm").filter(is_new_and_ready).count() == 9;
     let state = fixture.ns.wait_for("the new pods are ready", are_ready).await;
     only_the_first_replica_is_retained(&before, &state);
     no_two_domains_share_a_node([&state]);
@@ -108,11 +109,11 @@ pub(super) async fn a_foreign_object_and_a_quota_block_one_replica(cluster: &Tes
 
 async fn a_foreign_object_blocks_its_replica(fixture: &Fixture) {
     fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 2)).await;
-    let state = fixture.wait_for_ready_pods("llm", 3).await;
-    assert!(pods_of(&state, "llm").all(|pod| pod.labels()[SET_REPLICA] == "1"), "{state}");
-    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "NameConflict", "ComputeDomain llm-0 exists").await;
-    fixture.wait_for_event("llm", "ComputeDomainFailed", "ComputeDomain llm-0 exists").await;
-    fixture.wait_for_event("llm", "ComputeDomainCreated", "ComputeDomain llm-1 created").await;
+    let state = fixture.ns.wait_for_ready_pods("llm", 3).await;
+    assert!(state.pods_of("llm").all(|pod| pod.labels()[SET_REPLICA] == "1"), "{state}");
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "NameConflict", "ComputeDomain llm-0 exists").await;
+    events::wait_for_note(&fixture.ns, "llm", "ComputeDomainFailed", "ComputeDomain llm-0 exists").await;
+    events::wait_for_note(&fixture.ns, "llm", "ComputeDomainCreated", "ComputeDomain llm-1 created").await;
     let domain = fixture.domains.get("llm-0").await.expect("the foreign domain");
     assert!(domain.owner_references().is_empty() && domain.claim_template() == "mine", "{domain:?}");
 }
@@ -124,7 +125,7 @@ async fn a_quota_blocks_the_third_replica(fixture: &Fixture) {
     let is_counted = |quota: ResourceQuota| quota.status?.used?.values().any(|used| used.0 == "2").then_some(());
     poll_until(async || is_counted(quotas.get("two").await.ok()?)).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
-    fixture.wait_for_condition("llm", "ComputeDomainsCreated", "FailedCreate", "exceeded quota: two").await;
-    fixture.wait_for_event("llm", "ComputeDomainFailed", "for replica 2: ").await;
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "FailedCreate", "exceeded quota: two").await;
+    events::wait_for_note(&fixture.ns, "llm", "ComputeDomainFailed", "for replica 2: ").await;
     quotas.delete("two", &DeleteParams::default()).await.expect("the quota is deleted");
 }

@@ -71,11 +71,11 @@ impl Stopped<'_> {
         cluster.stop(service).await;
         fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
         cluster.up().await;
-        fixture.wait_for_ready_pods("llm", 3).await;
+        fixture.ns.wait_for_ready_pods("llm", 3).await;
         cluster.stop(service).await;
         fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
         cluster.up().await;
-        fixture.wait_for_ready_pods("llm", 9).await;
+        fixture.ns.wait_for_ready_pods("llm", 9).await;
         fixture.wait_for_domains(&["llm-0", "llm-1", "llm-2"]).await;
     }
 
@@ -102,11 +102,11 @@ impl Stopped<'_> {
         assert!(first.metadata.uid.as_deref() == uid && is_terminating(first), "{first:?}");
         assert!(has_finalizer(first, GROVE_FINALIZER) && !is_terminating(second), "{first:?} {second:?}");
         let text = "these domains are being deleted";
-        fixture.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
+        fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
         let state = fixture.wait_for_ready_replicas("llm", 2).await;
         // Another pod replaces a deleted one and does not wait.
         let without_claim = |pod: &&Pod| claim_templates(pod).is_empty() && pod.labels()[SET_REPLICA] == "0";
-        let pod = pods_of(&state, "llm").find(without_claim).expect("the pod without GPUs").name_any();
+        let pod = state.pods_of("llm").find(without_claim).expect("the pod without GPUs").name_any();
         fixture.ns.delete_object::<Pod>(&pod).await;
         let is_replaced = |state: &NamespaceState| !state.pods.contains_key(&pod) && state.pods.len() == 6;
         fixture.ns.wait_for("the pod is replaced", is_replaced).await;

@@ -1,0 +1,141 @@
+//! Takes the snapshot of the claims that the pods of a clique use.
+
+use std::collections::BTreeSet;
+
+use grove_api_types::conditions::RESOURCE_CLAIMS_CREATED;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels;
+use grove_api_types::names::{PodCliqueName, ResourceClaimName};
+use grove_api_types::ownership::{controller_of, is_of_kind};
+use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim};
+use grove_api_types::resource_sharing::claim_source::{ExternalTemplate, TemplateReference};
+use grove_api_types::resource_sharing::clique_claims::{CliqueClaim, CliqueClaims};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::children::ObservedChildren;
+use grove_controller::conditions::find_status_condition;
+use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::expectations::PendingCreates;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+
+use crate::clique::observed::Observed;
+use crate::clique::observed::claims::{
+    ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState, pod_index_of_claim,
+};
+use crate::clique_owner::ClaimContent;
+use crate::context::Context;
+
+/// The claims of `clique`, without their name conflicts.
+pub(super) fn observe(ctx: &Context, clique: &PodClique, is_namespace_terminating: bool) -> ObservedClaims {
+    // Read before the children: a claim that arrives in between is no longer pending, and is among them.
+    let pending_creates = ctx.claims.pending_creates(clique);
+    let children = ctx.claims.children(clique);
+    let has_claims = children.of_kind::<ResourceClaim>().next().is_some();
+    let (claims, invalid) = match in_annotation(clique, has_claims) {
+        Ok(claims) => (claims, None),
+        Err(reason) => (CliqueClaims::default(), Some(reason)),
+    };
+    let retired = retired(ctx, clique, &children, &pending_creates);
+    let backed_off = if is_namespace_terminating { BackedOffCreates::default() } else { ctx.claims.backed_off(clique) };
+    ObservedClaims {
+        invalid,
+        availability: ctx.caches.claims.availability(),
+        references: claims.references.into_iter().map(|name| referenced(ctx, clique, name)).collect(),
+        own: claims.claims.into_iter().map(|claim| own(ctx, clique, claim)).collect(),
+        children,
+        name_conflicts: Vec::new(),
+        backed_off,
+        pending_creates,
+        retired,
+        created: BTreeSet::new(),
+    }
+}
+
+/// The claims of the clique that no new pod uses, because their indices were removed since their creation.
+fn retired(
+    ctx: &Context,
+    clique: &PodClique,
+    children: &ObservedChildren,
+    pending_creates: &PendingCreates,
+) -> BTreeSet<String> {
+    let (clique_name, replicas) = (PodCliqueName::new(clique.name_any()), clique.spec.replicas);
+    let active = children.of_kind::<ResourceClaim>().filter(|claim| !is_terminating(&***claim));
+    let names = active.filter_map(|claim| claim.metadata.name.as_deref());
+    let names = names.chain(pending_creates.children.iter().map(|child| child.name.as_str()));
+    let is_removed = |name: &str| pod_index_of_claim(&clique_name, name).is_some_and(|index| index >= replicas);
+    let claims = names.map(|name| (name, is_removed(name)));
+    ctx.retired_claims.observe(clique.metadata.uid.as_deref().unwrap_or_default(), claims)
+}
+
+/// Adds the objects that have names of claims of the clique. A change of such an object triggers the clique.
+pub(super) fn observe_conflicts(ctx: &Context, observed: &mut Observed) {
+    if observed.claims.own.is_empty() || observed.is_terminating() || observed.is_too_large() {
+        return;
+    }
+    if let Ok(identity) = observed.identity() {
+        let mut expansion = observed.expand_claims(&identity);
+        // The clique controls the existing ones.
+        expansion.claims.retain(|claim| !matches!(claim.content, ClaimContent::Existing));
+        observed.claims.name_conflicts = ctx.claims.name_conflicts(&observed.clique, &expansion);
+    }
+}
+
+/// The claims in the annotation of the clique. Users may edit it: a clique that has or had claims does not create pods without them.
+pub(in crate::clique) fn in_annotation(clique: &PodClique, owns_claims: bool) -> Result<CliqueClaims, String> {
+    let claims = CliqueClaims::from_annotations(clique.annotations())?;
+    let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let had_claims = owns_claims || find_status_condition(conditions, RESOURCE_CLAIMS_CREATED).is_some();
+    match claims {
+        None if had_claims => Err(format!(
+            "the annotation {} is missing; pcs-controller restores it; if the PodCliqueSet shares no resources any more, delete the \
+             PodClique, so that pcs-controller creates it again",
+            labels::RESOURCE_CLAIMS
+        )),
+        claims => Ok(claims.unwrap_or_default()),
+    }
+}
+
+fn referenced(ctx: &Context, clique: &PodClique, name: ResourceClaimName) -> ReferencedClaim {
+    let namespace = clique.metadata.namespace.as_deref().unwrap_or_default();
+    let state = match ctx.caches.claims.get(namespace, name.as_str()) {
+        None => ReferenceState::NotFound,
+        Some(claim) => reference_state(clique, &claim),
+    };
+    ReferencedClaim { name, state }
+}
+
+/// Whether the pods of the clique may use this claim of its set or of its scaling group.
+pub(in crate::clique) fn reference_state(clique: &PodClique, claim: &ResourceClaim) -> ReferenceState {
+    if !controller_of(&claim.metadata).is_some_and(|owner| is_of_set_or_group(clique, owner)) {
+        ReferenceState::NotControlled
+    } else if is_terminating(claim) {
+        ReferenceState::Terminating
+    } else {
+        ReferenceState::Usable
+    }
+}
+
+/// Whether the reference names the set or the scaling group of the clique. The UID of the one that controls the clique is known.
+fn is_of_set_or_group(clique: &PodClique, owner: &OwnerReference) -> bool {
+    let (is_known, label) = if is_of_kind::<PodCliqueSet>(owner) {
+        (is_of_kind::<PodCliqueSet> as fn(&OwnerReference) -> bool, labels::PART_OF)
+    } else if is_of_kind::<PodCliqueScalingGroup>(owner) {
+        (is_of_kind::<PodCliqueScalingGroup> as fn(&OwnerReference) -> bool, labels::SCALING_GROUP)
+    } else {
+        return false;
+    };
+    let known = controller_of(&clique.metadata).filter(|controller| is_known(controller));
+    clique.labels().get(label) == Some(&owner.name) && known.is_none_or(|known| known.uid == owner.uid)
+}
+
+fn own(ctx: &Context, clique: &PodClique, claim: CliqueClaim) -> OwnClaim {
+    let namespace = clique.metadata.namespace.as_deref().unwrap_or_default();
+    let template = match claim.template() {
+        TemplateReference::Internal(spec) => TemplateState::Read(ClaimTemplate::from(spec)),
+        TemplateReference::External(template @ ExternalTemplate { namespace: other, name }) => {
+            let exists = ctx.caches.claim_templates.contains(other.unwrap_or(namespace), name);
+            if exists && template.is_valid() { TemplateState::Unread } else { TemplateState::NotFound }
+        }
+    };
+    OwnClaim { claim, template }
+}

@@ -1,0 +1,112 @@
+//! The condition of a clique about its claims.
+
+use grove_api_types::conditions::{self, available, resource_claims_created as reasons};
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::error_codes;
+use grove_api_types::resource_claim::ResourceClaim;
+use grove_api_types::v1alpha1::PodClique;
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
+use grove_controller::executor::ExecutionResult;
+use grove_controller::plan::{Plan, Waiting};
+use grove_controller::rejections::rejection_message_of_kind;
+use grove_controller::slim_pod::SlimPod;
+use kube::{Resource, ResourceExt};
+
+use crate::clique::observed::Observed;
+use crate::clique::observed::claims::{NeededClaim, ReferenceState};
+
+/// The message contains at most this many causes.
+const MAX_CAUSES: usize = 10;
+/// The message contains at most this many characters of the message of a scheduler.
+const MAX_SCHEDULER_MESSAGE: usize = 500;
+/// The reasons of the condition, the most specific ones first.
+const CAUSES: [&str; 9] = [
+    reasons::RESOURCE_CLAIMS_NOT_SERVED,
+    reasons::RESOURCE_CLAIMS_FORBIDDEN,
+    reasons::RESOURCE_CLAIMS_INVALID,
+    reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND,
+    reasons::RESOURCE_CLAIM_NAME_CONFLICT,
+    reasons::RESOURCE_CLAIM_REJECTED,
+    reasons::RESOURCE_CLAIM_TERMINATING,
+    reasons::RESOURCE_CLAIMS_PENDING,
+    available::NAMESPACE_TERMINATING,
+];
+
+/// Whether all claims that the pods of the clique use exist; `None` if they use none. If the scheduler rejects a pod because of a claim,
+/// the message contains its reason: for example, Kubernetes allows at most 256 pods per claim.
+pub(super) fn condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Option<ConditionUpdate> {
+    if !observed.claims.is_used() {
+        return None;
+    }
+    let (existing, count) = counts(observed);
+    let causes = causes(observed, plan, result);
+    let (status, reason, message) = match causes.first() {
+        Some(first) => {
+            let messages: Vec<_> = causes.iter().take(MAX_CAUSES).map(|cause| cause.message.as_str()).collect();
+            let message = format!("{existing} of {count} ResourceClaims exist; {}", messages.join("; "));
+            (ConditionStatus::False, first.reason, message)
+        }
+        None if existing < count => {
+            let message = format!("{existing} of {count} ResourceClaims exist");
+            (ConditionStatus::False, reasons::RESOURCE_CLAIMS_PENDING, message)
+        }
+        None if count == 0 => {
+            let message = "the PodClique has no pods that need ResourceClaims".to_owned();
+            (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)
+        }
+        None => {
+            let message = format!("all {count} ResourceClaims exist");
+            (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)
+        }
+    };
+    let unschedulable = unschedulable_message(observed).unwrap_or_default();
+    Some(ConditionUpdate {
+        type_: conditions::RESOURCE_CLAIMS_CREATED,
+        status,
+        reason: reason.to_owned(),
+        message: [message, unschedulable].concat(),
+        observed_generation: observed.clique.metadata.generation,
+    })
+}
+
+/// The code and the description of each template that does not exist, for `lastErrors`.
+pub(super) fn template_errors(plan: &Plan) -> impl Iterator<Item = (String, String)> {
+    let code = error_codes::for_write(&PodClique::kind(&()), &ResourceClaim::kind(&()), "create");
+    let missing = plan.waiting.iter().filter(|waiting| waiting.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND);
+    missing.map(move |waiting| (code.to_owned(), waiting.message.clone()))
+}
+
+/// How many of the claims that the pods use can be used, and the number of these claims.
+fn counts(observed: &Observed) -> (usize, usize) {
+    let claims = &observed.claims;
+    let usable = claims.references.iter().filter(|reference| reference.state == ReferenceState::Usable).count();
+    let (mut existing, mut count) = (usable, claims.references.len());
+    for NeededClaim { name, .. } in observed.needed_claims() {
+        count += 1;
+        existing += usize::from(claims.is_usable(&name));
+    }
+    (existing, count)
+}
+
+/// Why not all claims can be used, the most specific cause first.
+fn causes(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Vec<Waiting> {
+    let rejection = rejection_message_of_kind::<ResourceClaim>(result, &observed.claims.backed_off);
+    let rejection = rejection.map(|message| Waiting::new(reasons::RESOURCE_CLAIM_REJECTED, message));
+    let rank = |waiting: &Waiting| CAUSES.iter().position(|reason| *reason == waiting.reason);
+    let ranked = plan.waiting.iter().cloned().chain(rejection).filter_map(|waiting| Some((rank(&waiting)?, waiting)));
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort();
+    ranked.into_iter().map(|(_, waiting)| waiting).collect()
+}
+
+/// The message of the scheduler about the first pod that it rejects because of a claim.
+fn unschedulable_message(observed: &Observed) -> Option<String> {
+    let is_about_claims = |message: &str| message.to_lowercase().replace("persistentvolumeclaim", "").contains("claim");
+    let rejection = |pod: &SlimPod| {
+        let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
+        let message = condition.message.as_deref().filter(|message| is_about_claims(message))?;
+        let message: String = message.chars().take(MAX_SCHEDULER_MESSAGE).collect();
+        Some(format!("; Pod {} is not scheduled: {message}", pod.name_any()))
+    };
+    observed.live().filter(|pod| !pod.is_scheduled() && !is_terminating(*pod)).find_map(rejection)
+}

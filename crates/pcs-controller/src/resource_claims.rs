@@ -1,0 +1,188 @@
+//! The claims that pods share, and the templates of the claims: the informers, the live reads of templates, and what triggers a reconcile.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt, stream};
+use grove_api_types::conditions::resource_claims_created;
+use grove_api_types::labels;
+use grove_api_types::resource_claim::{
+    API_VERSION, ClaimTemplate, ResourceClaim, ResourceClaimTemplate, SharingLevel, SlimResourceClaimTemplate,
+};
+use grove_api_types::resource_sharing::{SharedClaim, of_group, of_set};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_controller::manager::Manager;
+use grove_controller::plan::Waiting;
+use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::scraped_gauge::{GaugeValue, register_scraped_gauge};
+use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_runtime::caches::{Availability, Cache, Delta, Index, InformerOptions, Sum};
+use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
+use grove_runtime::rbac::{PolicyRule, Verb};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Client, ResourceExt};
+
+use crate::children::{ReadTemplate, TemplateKey};
+
+/// The sets that share claims of a `ResourceClaimTemplate` at their own level or at the level of a scaling group, by its namespace and name.
+pub(crate) const SETS_BY_CLAIM_TEMPLATE: Index<PodCliqueSet> =
+    Index { name: "resourceClaimTemplate", values: templates_of_set };
+
+/// The number of shared claims, by level.
+const CLAIMS_BY_LEVEL: Sum<ResourceClaim> = Sum { name: "level", value: level_of_claim, amount: |_| 1 };
+
+fn templates_of_set(set: &PodCliqueSet) -> Vec<Cow<'_, str>> {
+    let (template, namespace) = (&set.spec.template, set.metadata.namespace.as_deref().unwrap_or_default());
+    let of_groups = template.pod_clique_scaling_groups.iter().flat_map(of_group);
+    let key = |share: SharedClaim<'_>| template_key(share.namespace.unwrap_or(namespace), share.template);
+    of_set(template).into_iter().chain(of_groups).map(|share| Cow::Owned(key(share))).collect()
+}
+
+/// Neither a namespace nor a name contains a slash.
+fn template_key(namespace: &str, name: &str) -> String {
+    [namespace, name].join("/")
+}
+
+fn level_of_claim(claim: &ResourceClaim) -> Option<String> {
+    claim.level().map(|level| level.as_str().to_owned())
+}
+
+/// The claims and the templates of the cluster. A clone shares the caches.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceClaims {
+    claims: Cache<ResourceClaim>,
+    templates: Cache<SlimResourceClaimTemplate>,
+}
+
+impl ResourceClaims {
+    /// Starts the informers. Sets that share no claims need neither the kinds nor the permissions.
+    pub(crate) fn start(informers: &SharedInformerFactory) -> Self {
+        let claims = InformerOptions::default().optional().with_sum(CLAIMS_BY_LEVEL);
+        Self {
+            claims: informers.cache_with(claims),
+            templates: informers.cache_with(InformerOptions::default().optional()),
+        }
+    }
+
+    /// Registers the metric `grove_resource_claims` with the levels that this service manages.
+    ///
+    /// # Errors
+    /// If the metric is already registered.
+    pub(crate) fn register_metric(&self, manager: &Manager) -> anyhow::Result<()> {
+        let count = |level: SharingLevel| {
+            let claims = self.claims.clone();
+            let count: GaugeValue = Box::new(move || claims.sum(&CLAIMS_BY_LEVEL, level.as_str()));
+            (level.as_str(), count)
+        };
+        let levels = [SharingLevel::Set, SharingLevel::Group].map(count).into();
+        let metric = ("grove_resource_claims", "Number of ResourceClaims that pods share, per level.");
+        Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", levels)?)
+    }
+
+    /// Why no claim can be created or read. A change of the availability triggers all sets and groups.
+    pub(crate) fn unavailable(&self) -> Option<Waiting> {
+        match self.claims.availability() {
+            Availability::Served => None,
+            Availability::NotServed => {
+                let message = format!(
+                    "the API server does not serve {API_VERSION}; run Kubernetes 1.34 or later, and enable dynamic resource allocation"
+                );
+                Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_NOT_SERVED, message))
+            }
+            Availability::Forbidden => {
+                let message = "pcs-controller must not read ResourceClaims; apply its rules in deploy/base";
+                Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_FORBIDDEN, message))
+            }
+        }
+    }
+
+    /// The sets that share claims of a template that was created.
+    pub(crate) fn sets_of_created(
+        &self,
+        sets: &Cache<PodCliqueSet>,
+    ) -> impl Stream<Item = ObjectRef<PodCliqueSet>> + Send + 'static + use<> {
+        let referring = self.referring_sets(sets);
+        referring.map(|set| ObjectRef::from_obj(&*set))
+    }
+
+    /// The scaling groups of these sets.
+    pub(crate) fn groups_of_created(
+        &self,
+        sets: &Cache<PodCliqueSet>,
+        groups: &Cache<PodCliqueScalingGroup>,
+    ) -> impl Stream<Item = ObjectRef<PodCliqueScalingGroup>> + Send + 'static + use<> {
+        let groups = groups.clone();
+        self.referring_sets(sets).flat_map(move |set| {
+            let of_set = groups.owned_by(&set.uid().unwrap_or_default());
+            stream::iter(of_set).map(|group| ObjectRef::from_obj(&*group))
+        })
+    }
+
+    fn referring_sets(
+        &self,
+        sets: &Cache<PodCliqueSet>,
+    ) -> impl Stream<Item = Arc<PodCliqueSet>> + Send + 'static + use<> {
+        let sets = sets.clone();
+        let created = self.templates.subscribe().filter_map(|delta| std::future::ready(created_template(&delta)));
+        created.flat_map(move |key| stream::iter(sets.by_index(&SETS_BY_CLAIM_TEMPLATE, &key)))
+    }
+}
+
+/// The key of the template, if it was created: a set may wait for it.
+fn created_template(delta: &Delta<SlimResourceClaimTemplate>) -> Option<String> {
+    let created = delta.new.as_ref().filter(|new| delta.old.as_ref().is_none_or(|old| old.uid() != new.uid()))?;
+    Some(template_key(&created.namespace().unwrap_or_default(), &created.name_any()))
+}
+
+/// The set of a deleted clique of a scaling group: a claim of the set may be deleted now.
+pub(crate) fn sets_of_deleted_cliques(
+    cliques: &Cache<PodClique>,
+) -> impl Stream<Item = ObjectRef<PodCliqueSet>> + Send + 'static + use<> {
+    cliques.subscribe().filter_map(|delta| std::future::ready(set_of_deleted_clique(&delta)))
+}
+
+fn set_of_deleted_clique(delta: &Delta<PodClique>) -> Option<ObjectRef<PodCliqueSet>> {
+    let deleted = delta.old.as_ref().filter(|_| delta.is_delete())?;
+    let is_of_group = deleted.labels().contains_key(labels::SCALING_GROUP);
+    let set = deleted.labels().get(labels::PART_OF).filter(|_| is_of_group)?;
+    deleted.annotations().get(labels::RESOURCE_CLAIMS)?;
+    Some(ObjectRef::new(set).within(&deleted.namespace()?))
+}
+
+/// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist.
+///
+/// # Errors
+/// If the API server does not answer.
+pub(crate) async fn read_templates(
+    client: &Client,
+    keys: BTreeMap<TemplateKey, bool>,
+    templates: &mut BTreeMap<TemplateKey, ReadTemplate>,
+) -> Result<(), ReconcileError> {
+    for (key, is_valid) in keys {
+        let read = if is_valid { read_template(client, &key).await? } else { ReadTemplate::NotFound };
+        templates.insert(key, read);
+    }
+    Ok(())
+}
+
+async fn read_template(client: &Client, key: &TemplateKey) -> Result<ReadTemplate, ReconcileError> {
+    let api = Api::<ResourceClaimTemplate>::namespaced(client.clone(), &key.namespace);
+    match with_timeout(REQUEST_TIMEOUT, api.get_opt(&key.name)).await {
+        Ok(Some(template)) => Ok(ReadTemplate::Found(Arc::new(ClaimTemplate::from(&template)))),
+        Ok(None) => Ok(ReadTemplate::NotFound),
+        Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {
+            Ok(ReadTemplate::Unreadable(status.message.clone()))
+        }
+        Err(source) => Err(ReconcileError::Read { name: key.to_string(), source }),
+    }
+}
+
+/// The permission to read the templates.
+pub(crate) fn rules() -> [PolicyRule; 1] {
+    let reason = "create claims from templates of any namespace after the templates exist; get reads their content";
+    [PolicyRule::for_resource::<SlimResourceClaimTemplate>(&[Verb::Get, Verb::List, Verb::Watch], reason)]
+}
+
+#[cfg(test)]
+mod tests;

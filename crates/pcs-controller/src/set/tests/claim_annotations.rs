@@ -1,0 +1,46 @@
+//! The annotation of cliques with the claims of their pods.
+
+use expect_test::expect;
+use grove_api_types::labels::RESOURCE_CLAIMS;
+use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
+use grove_api_types::v1alpha1::PodClique;
+use kube::ResourceExt;
+
+use super::claims::{SHARING, complete};
+use super::{change, child, executed, new, plan};
+use crate::set::observed::Observed;
+
+#[test]
+fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
+    let mut observed = complete();
+    let claims = |observed: &Observed, name: &str| {
+        child::<PodClique>(observed, name).annotations().get(RESOURCE_CLAIMS).cloned()
+    };
+    expect![[r#"
+        {"references":["llm-all-outer","llm-0-inner"]}
+        {"references":["llm-all-outer","llm-1-inner"]}"#]]
+    .assert_eq(&["llm-0-a", "llm-1-a"].map(|name| claims(&observed, name).unwrap_or_default()).join("\n"));
+    let without = executed(new(&SHARING.replace("    resourceSharing: ", "    # ")));
+    assert_eq!(claims(&without, "llm-0-a"), None);
+    let hash = |observed: &Observed| {
+        let clique = child::<PodClique>(observed, "llm-0-a");
+        (
+            clique.labels().get("grove.io/pod-template-hash").cloned(),
+            clique.annotations().get("grove.io/podcliqueset-generation-hash").cloned(),
+        )
+    };
+    assert_eq!(hash(&observed), hash(&without));
+    change::<PodClique>(&mut observed, "llm-0-a", |clique| {
+        clique.annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), CliqueClaims::default().annotation());
+    });
+    expect![[r#"
+        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-all-outer\",\"llm-0-inner\"]}"}}}
+    "#]].assert_eq(&plan(&observed).to_string());
+}
+
+#[test]
+fn a_template_cannot_set_the_claims_of_a_clique() {
+    let own = "{name: a, annotations: {grove.io/resource-claims: '{\"references\":[\"x\"]}'}, spec:";
+    let observed = executed(new(&super::SET.replace("{name: decode, spec:", &own.replace("name: a", "name: decode"))));
+    assert_eq!(child::<PodClique>(&observed, "llm-0-decode").annotations().get(RESOURCE_CLAIMS), None);
+}

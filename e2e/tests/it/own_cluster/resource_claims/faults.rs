@@ -1,0 +1,132 @@
+//! Objects of users that block a claim, and users that edit and delete claims.
+
+use super::*;
+
+pub(super) async fn a_foreign_claim_and_a_quota_block_only_their_cliques(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-foreign").await;
+    let foreign =
+        format!("{{metadata: {{name: llm-0-front-all-gpus}}, spec: {{devices: {{requests: [{}]}}}}}}", request(1));
+    fixture.ns.create_yaml::<ResourceClaim>(&foreign).await;
+    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm")).await;
+    let text = "llm-0-front-all-gpus";
+    fixture.ns.wait_for_condition("llm-0-front", CONDITION, "ResourceClaimNameConflict", text).await;
+    // The pods of the scaled gang wait for the base gang, to which the clique belongs.
+    let is_ready = |state: &NamespaceState| state.pods_of("llm").any(|pod| is_ready(pod));
+    let state = fixture.ns.wait_for("a pod of the scaling group is ready", is_ready).await;
+    assert!(state.pods_of("llm").all(|pod| pod_key(pod).contains("-work")), "{state}");
+    let claim = fixture.wait_for_claim(text, |_| true).await;
+    assert!(claim.owner_references().is_empty() && claim.labels().is_empty(), "{claim:?}");
+    fixture.delete_claim(text).await;
+    fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    a_quota_blocks_the_next_claims(&fixture).await;
+    fixture.delete_last_set("llm").await;
+    fixture.check_lifetime().await;
+}
+
+/// The quota is that of the existing claims.
+async fn a_quota_blocks_the_next_claims(fixture: &Fixture) {
+    let used = fixture.wait_for_claims("llm", &names_of_claims("llm", &[(2, 2)])).await.len();
+    let quota =
+        format!("{{metadata: {{name: used}}, spec: {{hard: {{count/resourceclaims.resource.k8s.io: '{used}'}}}}}}");
+    fixture.ns.create_yaml::<ResourceQuota>(&quota).await;
+    let quotas = fixture.ns.api::<ResourceQuota>();
+    let is_counted =
+        |quota: ResourceQuota| quota.status?.used?.values().any(|count| count.0 == used.to_string()).then_some(());
+    poll_until(async || is_counted(quotas.get("used").await.ok()?)).await;
+    fixture.ns.scale::<PodClique>("llm-0-front", 3).await;
+    fixture.ns.scale::<PodCliqueScalingGroup>("llm-0-g", 3).await;
+    for owner in ["llm-0-front", "llm-0-g"] {
+        fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimRejected", "exceeded quota: used").await;
+        events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateFailed", "exceeded quota: used").await;
+    }
+    fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    quotas.delete("used", &DeleteParams::default()).await.expect("the quota is deleted");
+    fixture.ns.wait_for_ready_pods("llm", PODS + 2).await;
+    fixture.wait_for_claims("llm", &names_of_claims("llm", &[(3, 3)])).await;
+    for owner in ["llm-0-front", "llm-0-g"] {
+        events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateSuccessful", "").await;
+    }
+}
+
+/// A claim of each level, with a label that names its index.
+pub(super) const EDITED: [(&str, &str); 3] = [
+    ("llm-0-net", "grove.io/podcliqueset-replica-index"),
+    ("llm-0-g-1-net", "grove.io/podcliquescalinggroup-replica-index"),
+    ("llm-0-front-1-net", "grove.io/podclique-pod-index"),
+];
+
+pub(super) async fn edit_labels(fixture: &Fixture, claim: &str, label: &str) {
+    let labels = json!({ label: "7", "app.kubernetes.io/part-of": null });
+    fixture.ns.patch::<ResourceClaim>(claim, json!({ "metadata": { "labels": labels } })).await;
+}
+
+pub(super) async fn remove_owner(fixture: &Fixture, claim: &str) {
+    fixture.ns.patch::<ResourceClaim>(claim, json!({ "metadata": { "ownerReferences": null } })).await;
+}
+
+pub(super) async fn wait_until_restored(fixture: &Fixture, before: &[ResourceClaim], claim: &str) {
+    let before = before.iter().find(|other| other.name_any() == claim).expect("the claim");
+    let is_restored = |claim: &ResourceClaim| {
+        claim.labels() == before.labels() && claim.owner_references() == before.owner_references()
+    };
+    let after = fixture.wait_for_claim(claim, is_restored).await;
+    assert_eq!((after.uid(), json!(after.spec)), (before.uid(), json!(before.spec)), "{claim}");
+}
+
+pub(super) async fn edited_claims_are_restored(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-edits").await;
+    fixture.create_set("llm", &set("llm")).await;
+    let before = fixture.wait_for_claims("llm", &names_of_claims("llm", &[(2, 2)])).await;
+    for (claim, label) in EDITED {
+        edit_labels(&fixture, claim, label).await;
+        wait_until_restored(&fixture, &before, claim).await;
+        remove_owner(&fixture, claim).await;
+        wait_until_restored(&fixture, &before, claim).await;
+        // A label of a user stays.
+        fixture.ns.patch::<ResourceClaim>(claim, json!({ "metadata": { "labels": { "team": "ml" } } })).await;
+        edit_labels(&fixture, claim, label).await;
+        fixture
+            .wait_for_claim(claim, |claim| claim.labels().contains_key(PART_OF) && claim.labels()["team"] == "ml")
+            .await;
+    }
+    fixture.delete_last_set("llm").await;
+}
+
+/// A user deletes claims of each level, with and without pods that use them.
+pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-deleted").await;
+    fixture.create_set("llm", &set("llm")).await;
+    let names = names_of_claims("llm", &[(2, 2)]);
+    let before = fixture.wait_for_claims("llm", &names).await;
+    for (owner, claim) in [("llm", "llm-0-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-1-net")] {
+        fixture.delete_claim(claim).await;
+        fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimTerminating", claim).await;
+    }
+    // The running pods stay. Without them, the claims are created again.
+    let state = fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    for pod in state.pods.keys() {
+        fixture.ns.delete_object::<Pod>(pod).await;
+    }
+    let is_new = |pod: &&Pod| is_ready(pod) && !state.pods.contains_key(&pod.name_any());
+    let are_new = |state: &NamespaceState| state.pods_of("llm").filter(is_new).count() == PODS;
+    fixture.ns.wait_for("the pods are replaced", are_new).await;
+    let after = fixture.wait_for_claims("llm", &names).await;
+    for name in &names {
+        let is_same = uid_of(&before, name) == uid_of(&after, name);
+        assert_eq!(is_same, !EDITED.iter().any(|(claim, _)| claim == name), "{name}");
+    }
+    an_unused_claim_is_created_again(&fixture, &after).await;
+    fixture.delete_last_set("llm").await;
+}
+
+/// A clique without pods needs no claim. The next pods need a new one.
+async fn an_unused_claim_is_created_again(fixture: &Fixture, before: &[ResourceClaim]) {
+    let claim = "llm-0-front-all-gpus";
+    fixture.ns.scale::<PodClique>("llm-0-front", 0).await;
+    fixture.wait_for_claim(claim, |claim| claim.finalizers().is_empty()).await;
+    fixture.delete_claim(claim).await;
+    fixture.ns.scale::<PodClique>("llm-0-front", 2).await;
+    fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    let after = fixture.wait_for_claim(claim, |_| true).await;
+    assert_ne!(after.uid(), uid_of(before, claim));
+}

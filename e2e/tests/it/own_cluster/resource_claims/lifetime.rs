@@ -1,0 +1,110 @@
+//! Objects with claims return while the pods of their predecessors take 30 s to terminate.
+
+use super::*;
+
+const TERMINATING: &str = "ResourceClaimTerminating";
+
+fn terminating(state: &NamespaceState) -> usize {
+    state.pods.values().filter(|pod| is_terminating(*pod)).count()
+}
+
+fn active<'s>(state: &'s NamespaceState, set: &'s str) -> impl Iterator<Item = &'s Pod> {
+    state.pods_of(set).filter(|pod| !is_terminating(*pod))
+}
+
+/// A set, a scaling group and a clique are scaled in, and out again at once.
+pub(super) async fn replicas_and_pods_return_while_pods_terminate(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-return").await;
+    fixture.create_set("llm", &slow_set("llm")).await;
+    fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
+    let before = fixture.ns.wait_for_ready_pods("llm", 2 * PODS).await;
+    let names = names_of_claims("llm", &[(2, 2), (2, 2)]);
+    let claims = fixture.wait_for_claims("llm", &names).await;
+    scale(&fixture, 1).await;
+    fixture.ns.wait_for("the pods of the removed replicas are terminating", |state| terminating(state) == 6).await;
+    scale(&fixture, 2).await;
+    for (owner, claim) in [("llm", "llm-1-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-1-net")] {
+        fixture.ns.wait_for_condition(owner, CONDITION, TERMINATING, claim).await;
+    }
+    let after = fixture.wait_for_active_pods("llm", 2 * PODS).await;
+    let claims_after = fixture.wait_for_claims("llm", &names).await;
+    let stays = |name: &str| name == "llm-all-gpus" || (name.starts_with("llm-0-") && !name.contains("-1-"));
+    for name in &names {
+        let is_same = uid_of(&claims, name) == uid_of(&claims_after, name);
+        assert_eq!(is_same, stays(name), "{name}");
+    }
+    let (pods, pods_after) = (pod_uids(active(&before, "llm")), pod_uids(active(&after, "llm")));
+    let retained: Vec<_> =
+        pods.iter().filter(|(key, uid)| pods_after.get(*key) == Some(uid)).map(|(key, _)| key).collect();
+    assert_eq!(retained, ["llm-0-front/0", "llm-0-g-0-work/0"]);
+    fixture.delete_last_set("llm").await;
+    fixture.check_lifetime().await;
+}
+
+async fn scale(fixture: &Fixture, replicas: i32) {
+    fixture.ns.scale::<PodCliqueSet>("llm", replicas).await;
+    fixture.ns.scale::<PodCliqueScalingGroup>("llm-0-g", replicas).await;
+    fixture.ns.scale::<PodClique>("llm-0-front", replicas).await;
+}
+
+/// The replacement of a deleted pod does not wait for the end of that pod.
+pub(super) async fn a_replaced_pod_uses_the_claim_of_its_index(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-replacement").await;
+    let before = fixture.create_set("llm", &slow_set("llm")).await;
+    let names = names_of_claims("llm", &[(2, 2)]);
+    let claims = fixture.wait_for_claims("llm", &names).await;
+    let deleted = before.pods_of("llm").find(|pod| pod_key(pod) == "llm-0-front/0").expect("the pod").name_any();
+    fixture.ns.delete_object::<Pod>(&deleted).await;
+    let is_replaced = |state: &NamespaceState| {
+        let ready = active(state, "llm").filter(|pod| is_ready(pod)).count();
+        state.pods.get(&deleted).is_some_and(is_terminating) && ready == PODS
+    };
+    let after = fixture.ns.wait_for("the pod is replaced while it is terminating", is_replaced).await;
+    assert_eq!(claims_by_pod(active(&after, "llm")), claims_by_pod(active(&before, "llm")));
+    assert_eq!(uids(&fixture.wait_for_claims("llm", &names).await), uids(&claims));
+    assert_allocated(&fixture.wait_for_claims("llm", &names).await, active(&after, "llm"), 1);
+    fixture.delete_last_set("llm").await;
+    fixture.check_lifetime().await;
+}
+
+/// One clique of a gang is deleted, and then all of them. The other cliques do not wait.
+pub(super) async fn deleted_cliques_wait_for_new_claims(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-cliques").await;
+    tokio::join!(a_deleted_clique_waits(&fixture), all_cliques_of_a_gang_wait(&fixture));
+    for set in ["one", "all"] {
+        fixture.ns.delete_object::<PodCliqueSet>(set).await;
+    }
+    fixture.wait_until_nothing_is_left().await;
+    fixture.check_lifetime().await;
+}
+
+async fn a_deleted_clique_waits(fixture: &Fixture) {
+    fixture.create_set("one", &slow_set("one")).await;
+    let names = names_of_claims("one", &[(2, 2)]);
+    let claims = fixture.wait_for_claims("one", &names).await;
+    fixture.ns.delete_object::<PodClique>("one-0-front").await;
+    let waiting = fixture.ns.wait_for_condition("one-0-front", CONDITION, TERMINATING, "one-0-front-all-gpus").await;
+    let ready: Vec<_> = active(&waiting, "one").filter(|pod| is_ready(pod)).map(pod_key).collect();
+    assert_eq!(ready.len(), 2, "the pods of the scaling group stay: {ready:?}");
+    fixture.wait_for_active_pods("one", PODS).await;
+    only_the_claims_of_the_clique_are_new(fixture, "one", &claims).await;
+}
+
+async fn all_cliques_of_a_gang_wait(fixture: &Fixture) {
+    fixture.create_set("all", &slow_set("all")).await;
+    let claims = fixture.wait_for_claims("all", &names_of_claims("all", &[(2, 2)])).await;
+    for clique in ["all-0-front", "all-0-g-0-work"] {
+        fixture.ns.delete_object::<PodClique>(clique).await;
+    }
+    fixture.ns.wait_for_condition("all-0-front", CONDITION, TERMINATING, "all-0-front-all-gpus").await;
+    fixture.wait_for_active_pods("all", PODS).await;
+    only_the_claims_of_the_clique_are_new(fixture, "all", &claims).await;
+}
+
+async fn only_the_claims_of_the_clique_are_new(fixture: &Fixture, set: &str, claims: &[ResourceClaim]) {
+    let names = names_of_claims(set, &[(2, 2)]);
+    let after = fixture.wait_for_claims(set, &names).await;
+    for name in names {
+        assert_eq!(uid_of(claims, &name) == uid_of(&after, &name), !name.contains("-front-"), "{name}");
+    }
+}

@@ -1,0 +1,242 @@
+//! `bench resource-claims`: how long the services take until a thousand pods with shared ResourceClaims are Ready, beside a plain client that
+//! creates the same claims and pods, and which writes of claims they send.
+
+use super::object_counts::ObjectCounts;
+use super::recorded_objects::{KindObjects, read_claims_and_pods};
+use super::workload::{self, NAMESPACE, SET, Workload};
+use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
+use super::{baseline, machine, report, samples};
+use crate::args::{ResourceClaims, Source, UpArgs};
+use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
+use crate::{proc, workspace};
+use anyhow::{Context, Result, ensure};
+use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_dev_harness::devices::GPUS;
+use grove_dev_harness::kubeconfig::client_config;
+use grove_dev_harness::wait;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+const NODES: u32 = 20;
+/// The pods of a clique share the GPUs of one node, and the nodes never limit the pods.
+const GPUS_PER_NODE: usize = 128;
+const PODS_PER_CLIQUE: u32 = 4;
+/// The pods of the services are Ready after at most this many times the time of the plain client.
+const MAX_RATIO: f64 = 1.2;
+
+/// Which pods share a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Clique,
+    Pod,
+}
+
+impl Scope {
+    const ALL: [Self; 2] = [Self::Clique, Self::Pod];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Clique => "one claim per clique",
+            Self::Pod => "one claim per pod",
+        }
+    }
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Clique => "AllReplicas",
+            Self::Pod => "PerReplica",
+        }
+    }
+
+    fn claims(self, cliques: u32) -> u32 {
+        match self {
+            Self::Clique => cliques,
+            Self::Pod => cliques * PODS_PER_CLIQUE,
+        }
+    }
+}
+
+/// One round with the services, and one with the plain client.
+struct Measurement {
+    scope: Scope,
+    grove_seconds: f64,
+    baseline_seconds: f64,
+    claim_writes: BTreeMap<String, u32>,
+}
+
+/// Measures, writes the report, and fails if a threshold is not met.
+pub(crate) async fn run(source: &Source, args: &ResourceClaims) -> Result<()> {
+    let dir = super::prepare(source, args.dir.clone())?;
+    let up = UpArgs { dir: Some(dir), nodes: Some(NODES), ..UpArgs::default() };
+    with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
+        let conditions = machine::describe(cluster).await?;
+        let measurements = Bench::prepare(cluster, args.cliques).await?.run(args.repeat).await?;
+        let text = text(args, &measurements, &conditions);
+        println!("{text}");
+        report::update_page(&report::folder(args.out.as_ref())?, "resource-claims", &text)?;
+        check_thresholds(args, &measurements)
+    })
+    .await
+}
+
+struct Bench<'a> {
+    cluster: &'a mut DevCluster,
+    client: Client,
+    cliques: u32,
+}
+
+impl<'a> Bench<'a> {
+    async fn prepare(cluster: &'a mut DevCluster, cliques: u32) -> Result<Self> {
+        let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
+        // A retried request would count as one slow request.
+        config.default_retry = false;
+        let client = Client::try_from(config)?;
+        workload::create_namespace(&cluster.kubectl).await?;
+        GPUS.install(&client, GPUS_PER_NODE).await?;
+        Ok(Self { cluster, client, cliques })
+    }
+
+    /// The first round of each scope is not reported: it warms up the API server.
+    async fn run(&mut self, repeat: u32) -> Result<Vec<Measurement>> {
+        let mut measurements = Vec::new();
+        for round in 0..=repeat {
+            for scope in Scope::ALL {
+                println!("round {round}, {}: load {:.1}", scope.name(), proc::load());
+                let measurement = self.round(scope, round == repeat).await?;
+                measurements.extend((round > 0).then_some(measurement));
+            }
+        }
+        Ok(measurements)
+    }
+
+    async fn round(&mut self, scope: Scope, is_last: bool) -> Result<Measurement> {
+        self.cluster.stop_controllers().await?;
+        self.cluster.resume_services(&UpArgs::default()).await?;
+        let (grove_seconds, claim_writes, objects) = self.cluster.while_alive(self.grove(scope, is_last)).await?;
+        self.cluster.stop_controllers().await?;
+        let baseline_seconds = self.cluster.while_alive(self.baseline(objects)).await?;
+        Ok(Measurement { scope, grove_seconds, baseline_seconds, claim_writes })
+    }
+
+    /// Creates the set, waits until all pods are Ready, records claims and pods, and deletes the set.
+    async fn grove(&self, scope: Scope, is_last: bool) -> Result<(f64, BTreeMap<String, u32>, Vec<KindObjects>)> {
+        let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
+        let sets = Api::<PodCliqueSet>::namespaced(self.client.clone(), NAMESPACE);
+        let set = set(scope, self.cliques)?;
+        let mut log = WriteLog::start(&self.cluster.dir)?;
+        let started = Instant::now();
+        sets.create(&PostParams::default(), &set).await?;
+        let seconds = self.seconds_until_ready(&counts, started).await?;
+        counts.wait_for("the set is Available", |counts| counts.sets_available == 1).await?;
+        log.wait_until_quiet(QUIET_PERIOD).await?;
+        let claim_writes = log.of_services("resourceclaims");
+        if is_last {
+            check_steady_state(&self.cluster.dir).await?;
+        }
+        let objects = read_claims_and_pods(&self.client).await?;
+        sets.delete(SET, &DeleteParams::background()).await?;
+        self.wait_until_empty(&counts).await?;
+        Ok((seconds, claim_writes, objects))
+    }
+
+    /// Creates the claims and then the pods, waits until all pods are Ready, and deletes them.
+    async fn baseline(&self, objects: Vec<KindObjects>) -> Result<f64> {
+        let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
+        let started = Instant::now();
+        for kind in objects {
+            baseline::create_kind(&self.client, kind).await?;
+        }
+        let seconds = self.seconds_until_ready(&counts, started).await?;
+        let (all, params) = (ListParams::default(), DeleteParams::background());
+        Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).delete_collection(&params, &all).await?;
+        self.claims().delete_collection(&params, &all).await?;
+        self.wait_until_empty(&counts).await?;
+        Ok(seconds)
+    }
+
+    async fn seconds_until_ready(&self, counts: &ObjectCounts, started: Instant) -> Result<f64> {
+        let pods = self.cliques * PODS_PER_CLIQUE;
+        let ready = counts.wait_for("all pods are Ready", |counts| counts.pods_ready == pods).await?;
+        Ok(ready.duration_since(started).as_secs_f64())
+    }
+
+    fn claims(&self) -> Api<ResourceClaim> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    async fn wait_until_empty(&self, counts: &ObjectCounts) -> Result<()> {
+        counts.wait_until_empty().await?;
+        let claims = self.claims();
+        let listed =
+            wait::poll(Duration::from_millis(100), async || match claims.list_metadata(&ListParams::default()).await {
+                Ok(claims) => claims.items.is_empty().then_some(Ok(())),
+                Err(error) => Some(Err(error)),
+            });
+        Ok(listed.await?)
+    }
+}
+
+/// Each replica has one clique, whose template of a claim is in the set.
+fn set(scope: Scope, cliques: u32) -> Result<PodCliqueSet> {
+    let request = json!({ "name": "gpu", "exactly": { "deviceClassName": GPUS.class } });
+    let template = json!({ "name": "gpus", "templateSpec": { "spec": { "devices": { "requests": [request] } } } });
+    let container =
+        json!({ "name": "main", "image": "registry.example/pause:1", "resources": { "requests": { "cpu": "10m" } } });
+    let clique = json!({
+        "name": "worker",
+        "resourceSharing": [{ "name": "gpus", "scope": scope.value() }],
+        "spec": { "roleName": "worker", "replicas": PODS_PER_CLIQUE, "podSpec": { "containers": [container] } },
+    });
+    let set = json!({
+        "metadata": { "name": SET },
+        "spec": { "replicas": cliques, "template": { "resourceClaimTemplates": [template], "cliques": [clique] } },
+    });
+    serde_json::from_value(set).context("the set of the benchmark is not valid")
+}
+
+fn text(args: &ResourceClaims, measurements: &[Measurement], conditions: &[String]) -> String {
+    let mut text = String::new();
+    for condition in conditions {
+        _ = writeln!(text, "- {condition}");
+    }
+    let (cliques, pods) = (args.cliques, args.cliques * PODS_PER_CLIQUE);
+    _ = writeln!(text, "- {pods} pods in {cliques} cliques; {NODES} nodes of {GPUS_PER_NODE} GPUs\n");
+    text += "| | Grove: Ready after s | plain client: Ready after s | ratio | writes of claims by the services |\n|---|---:|---:|---:|---|\n";
+    for Measurement { scope, grove_seconds, baseline_seconds, claim_writes } in measurements {
+        let writes: Vec<_> = claim_writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
+        let (name, ratio, writes) = (scope.name(), grove_seconds / baseline_seconds, writes.join(", "));
+        _ = writeln!(text, "| {name} | {grove_seconds:.2} | {baseline_seconds:.2} | {ratio:.2} | {writes} |");
+    }
+    for scope in Scope::ALL {
+        let ratio = ratio(measurements, scope);
+        _ = writeln!(text, "\nMedian ratio with {}: {ratio:.2} (at most {MAX_RATIO}).", scope.name());
+    }
+    text += "In the last round of each, the services wrote nothing for one minute after the set was settled.\n";
+    text
+}
+
+/// The median of the ratios of the rounds.
+fn ratio(measurements: &[Measurement], scope: Scope) -> f64 {
+    let of_scope = measurements.iter().filter(|measurement| measurement.scope == scope);
+    let ratios = of_scope.map(|measurement| measurement.grove_seconds / measurement.baseline_seconds);
+    samples::median(ratios.collect()).unwrap_or(f64::NAN)
+}
+
+fn check_thresholds(args: &ResourceClaims, measurements: &[Measurement]) -> Result<()> {
+    for Measurement { scope, claim_writes, .. } in measurements {
+        let create = "pclq-controller create resourceclaims".to_owned();
+        let expected = BTreeMap::from([(create, scope.claims(args.cliques))]);
+        ensure!(*claim_writes == expected, "the writes of claims are {claim_writes:?}, not {expected:?}");
+    }
+    for scope in Scope::ALL {
+        let ratio = ratio(measurements, scope);
+        ensure!(ratio <= MAX_RATIO, "{}: the ratio {ratio:.2} is above {MAX_RATIO}", scope.name());
+    }
+    Ok(())
+}
