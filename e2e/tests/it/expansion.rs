@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use e2e::{NamespaceState, TestCluster, in_namespace, propagation, snapshot};
+use e2e::{Namespace, NamespaceState, TestCluster, in_namespace, propagation, snapshot};
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
+use grove_dev_harness::devices::Devices;
+use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
@@ -45,6 +47,7 @@ pub(super) fn describe(state: &NamespaceState) -> String {
         list("gang", vec![format!("{}: {}", gang.name_any(), groups.join(", "))]);
     }
     list("autoscaler", state.autoscalers.keys().cloned().collect());
+    list("claim", state.claims.keys().cloned().collect());
     let mut hosts: Vec<_> = state.active_pods().map(snapshot::hostname).map(str::to_owned).collect();
     hosts.sort_unstable();
     list("host", hosts);
@@ -72,24 +75,25 @@ fn is_settled(state: &NamespaceState, set: &str) -> bool {
 }
 
 async fn expands_as_recorded(namespace: &str, manifest: PathBuf) {
-    in_namespace(namespace, async |ns| {
-        let written = std::fs::read_to_string(&manifest).expect("the manifest");
-        // The webhook server reads topologies from a cache, which may lack a topology that was just stored.
-        propagation::wait_for_dry_run_create(ns, &written, None).await;
-        let created: PodCliqueSet = ns.create_yaml(&written).await;
-        let name = created.name_any();
-        let description =
-            describe(&ns.wait_for("all objects of the set are ready", |state| is_settled(state, &name)).await);
-        let name_of_file = manifest.file_stem().expect("a name").to_string_lossy().into_owned();
-        expect_test::expect_file![folder().join(format!("{name_of_file}.txt"))].assert_eq(&description);
-        let written: Value = serde_saphyr::from_str(&written).expect("YAML");
-        let stored = ns.api::<PodCliqueSet>().get(&name).await.expect("the set");
-        let stored = serde_json::to_value(&stored.spec).expect("JSON");
-        assert_eq!(lost_fields(&written["spec"], &stored, "spec"), Vec::<String>::new());
-        ns.delete_object::<PodCliqueSet>(&name).await;
-        ns.wait_for("no objects exist", NamespaceState::is_empty).await;
-    })
-    .await;
+    in_namespace(namespace, async |ns| expands_in(ns, &manifest).await).await;
+}
+
+async fn expands_in(ns: &Namespace, manifest: &Path) {
+    let written = std::fs::read_to_string(manifest).expect("the manifest");
+    // The webhook server reads topologies from a cache, which may lack a topology that was just stored.
+    propagation::wait_for_dry_run_create(ns, &written, None).await;
+    let created: PodCliqueSet = ns.create_yaml(&written).await;
+    let name = created.name_any();
+    let description =
+        describe(&ns.wait_for("all objects of the set are ready", |state| is_settled(state, &name)).await);
+    let name_of_file = manifest.file_stem().expect("a name").to_string_lossy().into_owned();
+    expect_test::expect_file![folder().join(format!("{name_of_file}.txt"))].assert_eq(&description);
+    let written: Value = serde_saphyr::from_str(&written).expect("YAML");
+    let stored = ns.api::<PodCliqueSet>().get(&name).await.expect("the set");
+    let stored = serde_json::to_value(&stored.spec).expect("JSON");
+    assert_eq!(lost_fields(&written["spec"], &stored, "spec"), Vec::<String>::new());
+    ns.delete_object::<PodCliqueSet>(&name).await;
+    ns.wait_for("no objects exist", NamespaceState::is_empty).await;
 }
 
 /// The fields that are stored with another value than written, or not at all. Empty strings and objects do not count.
@@ -140,7 +144,26 @@ async fn a_set_with_every_field_expands_as_recorded() {
     let topology: ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
     let topologies = Api::<ClusterTopology>::all(TestCluster::shared().client().await);
     topologies.create(&PostParams::default(), &topology).await.expect("the topology is created");
-    expands_as_recorded("e2e-expand-all", folder().join("every-field.yaml")).await;
+    in_namespace("e2e-expand-all", async |ns| {
+        let shared = create_claim_templates(ns).await;
+        expands_in(ns, &folder().join("every-field.yaml")).await;
+        shared.delete().await;
+    })
+    .await;
+}
+
+/// Creates the devices of the set, and the templates that it refers to in its own namespace and in another one. All pods share a claim, and so
+/// a node. Returns the other namespace.
+async fn create_claim_templates(ns: &Namespace) -> Namespace {
+    let devices = Devices { class: "gpu.example.com", driver: "gpu.example.com", prefix: "example" };
+    devices.install(&ns.client, 16).await.expect("the devices");
+    let shared = Namespace::create(&ns.client, "shared").await;
+    for (namespace, name) in [(ns, "claims"), (&shared, "elsewhere")] {
+        let requests = "requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]";
+        let template = format!("{{metadata: {{name: {name}}}, spec: {{spec: {{devices: {{{requests}}}}}}}}}");
+        namespace.create_yaml::<ResourceClaimTemplate>(&template).await;
+    }
+    shared
 }
 
 #[tokio::test]

@@ -49,16 +49,13 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
         let is_existing = |claim: &RequiredClaim<'_, '_>| self.live(claim).is_some_and(|live| !is_terminating(live));
         let (count, existing) = (self.claims.required().count(), self.claims.required().filter(is_existing).count());
         let causes: Vec<Waiting> = self.causes().into_iter().chain(self.of_children.iter().cloned()).collect();
-        let (status, reason, message) = match causes.first() {
-            Some(first) => {
-                let details: Vec<_> = causes.iter().map(|cause| cause.message.as_str()).collect();
-                let message = format!("{existing} of {count} ResourceClaims exist; {}", details.join("; "));
-                (ConditionStatus::False, first.reason, message)
-            }
-            None => {
-                let message = format!("all {count} ResourceClaims of this level exist");
-                (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)
-            }
+        let (status, reason, message) = if let Some(first) = causes.first() {
+            let details: Vec<_> = causes.iter().map(|cause| cause.message.as_str()).collect();
+            let message = format!("{existing} of {count} ResourceClaims exist; {}", details.join("; "));
+            (ConditionStatus::False, first.reason, message)
+        } else {
+            let message = format!("all {count} ResourceClaims of this level exist");
+            (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)
         };
         ConditionUpdate {
             type_: conditions::RESOURCE_CLAIMS_CREATED,
@@ -89,9 +86,9 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
         let terminating: Vec<_> =
             self.claims.required().filter(|claim| self.live(claim).is_some_and(is_terminating)).collect();
         let mut causes = merged(not_found.iter());
-        causes.extend(with_reason(reasons::RESOURCE_CLAIM_NAME_CONFLICT, foreign));
+        causes.extend(with_reason(reasons::RESOURCE_CLAIM_NAME_CONFLICT, &foreign));
         causes.extend(rejection.map(|message| Waiting::new(reasons::RESOURCE_CLAIM_REJECTED, message)));
-        causes.extend(with_reason(reasons::RESOURCE_CLAIM_TERMINATING, of_earlier));
+        causes.extend(with_reason(reasons::RESOURCE_CLAIM_TERMINATING, &of_earlier));
         causes.extend(named(
             &terminating,
             reasons::RESOURCE_CLAIM_TERMINATING,
@@ -115,7 +112,7 @@ fn merged<'w>(causes: impl Iterator<Item = &'w Waiting>) -> Vec<Waiting> {
 }
 
 /// The same with another reason.
-fn with_reason(reason: &'static str, causes: Vec<&Waiting>) -> Option<Waiting> {
+fn with_reason(reason: &'static str, causes: &[&Waiting]) -> Option<Waiting> {
     let messages: Vec<_> = causes.iter().map(|cause| cause.message.as_str()).collect();
     (!messages.is_empty()).then(|| Waiting::new(reason, join_messages(&messages)))
 }

@@ -33,19 +33,19 @@ spec:
     assert_eq!(templates_of_set(&set), ["prod/a", "other/b", "prod/e"]);
 }
 
-fn template(uid: &str) -> Option<Arc<SlimResourceClaimTemplate>> {
+fn template(uid: &str) -> Arc<SlimResourceClaimTemplate> {
     let mut template: SlimResourceClaimTemplate = yaml("metadata: {name: t, namespace: prod}");
     template.metadata.uid = Some(uid.to_owned());
-    Some(Arc::new(template))
+    Arc::new(template)
 }
 
 #[test]
 fn only_a_created_template_triggers_sets() {
     for (old, new, created) in [
-        (None, template("1"), true),
-        (template("1"), template("2"), true),
-        (template("1"), template("1"), false),
-        (template("1"), None, false),
+        (None, Some(template("1")), true),
+        (Some(template("1")), Some(template("2")), true),
+        (Some(template("1")), Some(template("1")), false),
+        (Some(template("1")), None, false),
     ] {
         let expected = created.then(|| "prod/t".to_owned());
         assert_eq!(created_template(&Delta { old, new }), expected);

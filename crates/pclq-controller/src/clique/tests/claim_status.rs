@@ -167,11 +167,12 @@ fn a_new_cause_is_significant_and_the_creation_of_the_claims_is_progress() {
               {{type: MinAvailableBreached, status: 'True', reason: R, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}}]}}"
         )
     };
-    let (exists, missing) = ("{own: [{t: a}], existing: [{name: all-a}]}", "{own: [{t: a, template: NotFound}]}");
-    let not_found = with("False", "ResourceClaimTemplateNotFound");
+    let (exists, missing) =
+        ("{own: [{t: a}], existing: [{name: all-a}]}", "{references: [{name: llm-all-a, state: NotFound}]}");
+    let pending = with("False", "ResourceClaimsPending");
     assert_eq!(change("null", exists), StatusChange::Progress);
     assert_eq!(change("null", missing), StatusChange::Significant);
-    assert_eq!(change(&not_found, missing), StatusChange::Progress);
-    assert_eq!(change(&not_found, exists), StatusChange::Significant);
-    assert_eq!(change(&with("False", "ResourceClaimsPending"), missing), StatusChange::Significant);
+    assert_eq!(change(&pending, missing), StatusChange::Progress);
+    assert_eq!(change(&pending, exists), StatusChange::Significant);
+    assert_eq!(change(&with("False", "ResourceClaimTerminating"), missing), StatusChange::Significant);
 }

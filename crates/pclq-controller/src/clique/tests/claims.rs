@@ -117,6 +117,7 @@ fn without_its_template_a_claim_and_the_pods_that_use_it_wait() {
         &expect![[r#"
             pods: create Pod ~-ml5tj
             wait: ResourceClaimTemplateNotFound ResourceClaimTemplate gpus in namespace shared, which spec.template.cliques[0].resourceSharing[0].name refers to, does not exist; the pods are created once it exists
+            warn: ResourceClaimTemplateNotFound ResourceClaimTemplate gpus in namespace shared, which spec.template.cliques[0].resourceSharing[0].name refers to, does not exist; the pods are created once it exists
         "#]],
     );
     check(
@@ -151,6 +152,7 @@ fn a_foreign_claim_is_not_used_and_only_its_pod_waits() {
             resource-claims: create ResourceClaim ~-1-gpus
             pods: create Pod ~-vk7tm
             wait: ResourceClaimNameConflict ResourceClaim ~-0-gpus exists and PodClique ~ does not control it; rename or delete it to free the name
+            warn: ResourceClaimCreateFailed ResourceClaim ~-0-gpus exists and PodClique ~ does not control it; rename or delete it to free the name
         "#]],
     );
 }

@@ -64,7 +64,7 @@ pub(super) fn complete() -> Observed {
 fn of_claims(plan: &Plan) -> String {
     let text = plan.to_string();
     let is_about = |line: &&str| line.contains("Claim") || line.contains("claim");
-    text.lines().filter(is_about).map(|line| format!("{line}\n")).collect()
+    text.split_inclusive('\n').filter(is_about).collect()
 }
 
 fn condition_after(observed: &Observed, result: &ExecutionResult) -> String {
@@ -106,7 +106,7 @@ fn claims_are_created_before_cliques_from_internal_and_external_templates() {
             Step::Create(create) if create.target.resource.kind == "ResourceClaim" => {
                 Some(create.object.text().to_string())
             }
-            _ => None,
+            Step::Create(_) | Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => None,
         })
         .collect();
     expect![[r#"
@@ -277,7 +277,9 @@ fn allocate(observed: &mut Observed, name: &str) {
 #[test]
 fn the_claim_of_a_removed_replica_is_deleted_and_the_shared_one_stays() {
     let mut observed = complete();
-    ["llm-0-inner", "llm-1-inner", "llm-all-outer"].iter().for_each(|name| allocate(&mut observed, name));
+    for name in ["llm-0-inner", "llm-1-inner", "llm-all-outer"] {
+        allocate(&mut observed, name);
+    }
     observed.set.spec.replicas = 1;
     observed.claims.referenced.insert("llm-1-inner".to_owned());
     expect![[r"

@@ -1,16 +1,18 @@
-//! Sets as other operators write them. This cluster has neither KAI nor devices, so the pods of KAI do not start, and those of the
-//! default scheduler that request no device do.
+//! Sets as other operators write them. This cluster has GPUs and no KAI, so the pods of KAI do not start, and those of the default scheduler do.
 
 use std::path::{Path, PathBuf};
 
 use e2e::{Namespace, NamespaceState, TestCluster, propagation};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_dev_harness::devices::GPUS;
 use kube::ResourceExt;
 
 use crate::it::expansion::{describe, desired_pods};
 
 pub(super) async fn operator_sets_are_expanded(cluster: &TestCluster) {
-    let ns = Namespace::create(&cluster.client().await, "inference").await;
+    let client = cluster.client().await;
+    GPUS.install(&client, 8).await.expect("the GPUs");
+    let ns = Namespace::create(&client, "inference").await;
     for (shape, is_available) in [("components", "False"), ("multinode", "True")] {
         let manifest = folder("../crates/grove-api-types/tests/admission/examples").join(shape).with_extension("yaml");
         let written = std::fs::read_to_string(manifest).expect("the manifest");
