@@ -77,6 +77,22 @@ async fn mnnvl_controller_can_only_read_pods() {
 }
 
 #[tokio::test]
+async fn no_service_can_allocate_devices() {
+    let client = TestCluster::shared().client().await;
+    let claims = [("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "resourceclaimtemplates")];
+    for service in ["webhook-server", "topology-controller", "mnnvl-controller"] {
+        assert_eq!(granted(&client, service, &claims).await, Vec::<String>::new());
+    }
+    let devices = ["resourceclaims/status", "resourceclaims/binding", "resourceslices", "deviceclasses"];
+    let devices = devices.map(|resource| ("resource.k8s.io", resource));
+    for service in ["pcs-controller", "pclq-controller"] {
+        assert_eq!(granted(&client, service, &devices).await, Vec::<String>::new());
+        let (permission, is_granted) = review(&client, service, "default", "create", claims[0]).await;
+        assert!(is_granted, "the reviews find no permission, not even {permission}");
+    }
+}
+
+#[tokio::test]
 async fn pcs_controller_and_topology_controller_cannot_access_secrets_rbac_and_webhooks() {
     let client = TestCluster::shared().client().await;
     let resources = [

@@ -227,6 +227,7 @@ async fn shared_claims_follow_their_owners() {
         faults::a_foreign_claim_and_a_quota_block_only_their_cliques(&cluster),
         faults::edited_claims_are_restored(&cluster),
         faults::deleted_claims_are_created_again(&cluster),
+        faults::more_pods_than_a_claim_permits_are_reported(&cluster),
     );
     // These stop services.
     stops::each_step_completes_after_a_stop(&cluster).await;

@@ -1,6 +1,12 @@
 //! Objects of users that block a claim, and users that edit and delete claims.
 
+use kube::api::{Patch, PatchParams};
+use serde_json::Value;
+
 use super::*;
+
+/// Kubernetes reserves a claim for at most this many consumers.
+const MAX_CONSUMERS: usize = 256;
 
 pub(super) async fn a_foreign_claim_and_a_quota_block_only_their_cliques(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-foreign").await;
@@ -129,4 +135,32 @@ async fn an_unused_claim_is_created_again(fixture: &Fixture, before: &[ResourceC
     fixture.ns.wait_for_ready_pods("llm", PODS).await;
     let after = fixture.wait_for_claim(claim, |_| true).await;
     assert_ne!(after.uid(), uid_of(before, claim));
+}
+
+/// The message is that of the scheduler. Other consumers than pods have reserved the claim, because 256 pods would take minutes.
+pub(super) async fn more_pods_than_a_claim_permits_are_reported(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-consumers").await;
+    fixture.create_set("llm", &set("llm")).await;
+    let name = "llm-0-front-all-gpus";
+    let reserved_for =
+        |claim: &ResourceClaim| json!(claim.status)["reservedFor"].as_array().cloned().unwrap_or_default();
+    let pods = reserved_for(&fixture.wait_for_claim(name, |claim| reserved_for(claim).len() == 2).await);
+    let consumer = |number: usize| {
+        let name = format!("c{number}");
+        json!({ "apiGroup": "example.com", "resource": "consumers", "name": name, "uid": name })
+    };
+    let all: Vec<_> = pods.iter().cloned().chain((pods.len()..MAX_CONSUMERS).map(consumer)).collect();
+    reserve(&fixture, name, &all).await;
+    fixture.ns.scale::<PodClique>("llm-0-front", 3).await;
+    let text = "is not scheduled: ";
+    fixture.ns.wait_for_condition("llm-0-front", CONDITION, "AllResourceClaimsExist", text).await;
+    reserve(&fixture, name, &pods).await;
+    fixture.ns.wait_for_ready_pods("llm", PODS + 1).await;
+    fixture.delete_last_set("llm").await;
+    fixture.check_lifetime().await;
+}
+
+async fn reserve(fixture: &Fixture, claim: &str, consumers: &[Value]) {
+    let status = Patch::Merge(json!({ "status": { "reservedFor": consumers } }));
+    fixture.claims.patch_status(claim, &PatchParams::default(), &status).await.expect("the claim is reserved");
 }
