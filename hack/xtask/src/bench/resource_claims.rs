@@ -8,7 +8,7 @@ use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{baseline, machine, report, samples};
 use crate::args::{ResourceClaims, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
-use crate::{proc, workspace};
+use crate::proc;
 use anyhow::{Context, Result, ensure};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::devices::GPUS;

@@ -17,7 +17,7 @@ pub(super) async fn a_foreign_claim_and_a_quota_block_only_their_cliques(cluster
     let text = "llm-0-front-all-gpus";
     fixture.ns.wait_for_condition("llm-0-front", CONDITION, "ResourceClaimNameConflict", text).await;
     // The pods of the scaled gang wait for the base gang, to which the clique belongs.
-    let is_ready = |state: &NamespaceState| state.pods_of("llm").any(|pod| is_ready(pod));
+    let is_ready = |state: &NamespaceState| state.pods_of("llm").any(is_ready);
     let state = fixture.ns.wait_for("a pod of the scaling group is ready", is_ready).await;
     assert!(state.pods_of("llm").all(|pod| pod_key(pod).contains("-work")), "{state}");
     let claim = fixture.wait_for_claim(text, |_| true).await;
@@ -109,13 +109,7 @@ pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster) {
         fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimTerminating", claim).await;
     }
     // The running pods stay. Without them, the claims are created again.
-    let state = fixture.ns.wait_for_ready_pods("llm", PODS).await;
-    for pod in state.pods.keys() {
-        fixture.ns.delete_object::<Pod>(pod).await;
-    }
-    let is_new = |pod: &&Pod| is_ready(pod) && !state.pods.contains_key(&pod.name_any());
-    let are_new = |state: &NamespaceState| state.pods_of("llm").filter(is_new).count() == PODS;
-    fixture.ns.wait_for("the pods are replaced", are_new).await;
+    replace_all_pods(&fixture).await;
     let after = fixture.wait_for_claims("llm", &names).await;
     for name in &names {
         let is_same = uid_of(&before, name) == uid_of(&after, name);
@@ -123,6 +117,16 @@ pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster) {
     }
     an_unused_claim_is_created_again(&fixture, &after).await;
     fixture.delete_last_set("llm").await;
+}
+
+async fn replace_all_pods(fixture: &Fixture) {
+    let state = fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    for pod in state.pods.keys() {
+        fixture.ns.delete_object::<Pod>(pod).await;
+    }
+    let is_new = |pod: &&Pod| is_ready(pod) && !state.pods.contains_key(&pod.name_any());
+    let are_new = |state: &NamespaceState| state.pods_of("llm").filter(is_new).count() == PODS;
+    fixture.ns.wait_for("the pods are replaced", are_new).await;
 }
 
 /// A clique without pods needs no claim. The next pods need a new one.

@@ -111,17 +111,7 @@ pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     let first = wait_for_sizes(&fixture, &[(1, 2)]).await;
     are_as_specified(&fixture, &first).await;
     fixture.ns.wait_for_condition(SET, CONDITION, "AllResourceClaimsExist", "").await;
-    let group = "share-0-g";
-    fixture.ns.scale::<PodCliqueScalingGroup>(group, 1).await;
-    wait_for_sizes(&fixture, &[(1, 1)]).await;
-    fixture.ns.scale::<PodCliqueScalingGroup>(group, 3).await;
-    wait_for_sizes(&fixture, &[(1, 3)]).await;
-    fixture.ns.scale::<PodClique>("share-0-front", 2).await;
-    wait_for_sizes(&fixture, &[(2, 3)]).await;
-    fixture.ns.scale::<PodCliqueSet>(SET, 2).await;
-    wait_for_sizes(&fixture, &[(2, 3), (1, 2)]).await;
-    fixture.ns.scale::<PodCliqueSet>(SET, 1).await;
-    let last = wait_for_sizes(&fixture, &[(2, 3)]).await;
+    let last = scale_each_level(&fixture).await;
     for stays in
         ["share-all-inner", "share-0-distant", "share-0-g-all-inner", "share-0-g-0-outer", "share-0-front-0-outer"]
     {
@@ -129,6 +119,21 @@ pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     }
     fixture.delete_last_set(SET).await;
     fixture.check_lifetime().await;
+}
+
+/// Scales the group, the clique and the set, and returns the claims at the end.
+async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
+    let group = "share-0-g";
+    fixture.ns.scale::<PodCliqueScalingGroup>(group, 1).await;
+    wait_for_sizes(fixture, &[(1, 1)]).await;
+    fixture.ns.scale::<PodCliqueScalingGroup>(group, 3).await;
+    wait_for_sizes(fixture, &[(1, 3)]).await;
+    fixture.ns.scale::<PodClique>("share-0-front", 2).await;
+    wait_for_sizes(fixture, &[(2, 3)]).await;
+    fixture.ns.scale::<PodCliqueSet>(SET, 2).await;
+    wait_for_sizes(fixture, &[(2, 3), (1, 2)]).await;
+    fixture.ns.scale::<PodCliqueSet>(SET, 1).await;
+    wait_for_sizes(fixture, &[(2, 3)]).await
 }
 
 /// Owners, labels, annotations and specs of one claim per level and scope.

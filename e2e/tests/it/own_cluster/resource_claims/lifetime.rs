@@ -28,17 +28,21 @@ pub(super) async fn replicas_and_pods_return_while_pods_terminate(cluster: &Test
     }
     let after = fixture.wait_for_active_pods("llm", 2 * PODS).await;
     let claims_after = fixture.wait_for_claims("llm", &names).await;
-    let stays = |name: &str| name == "llm-all-gpus" || (name.starts_with("llm-0-") && !name.contains("-1-"));
-    for name in &names {
-        let is_same = uid_of(&claims, name) == uid_of(&claims_after, name);
-        assert_eq!(is_same, stays(name), "{name}");
-    }
+    only_claims_of_retained_replicas_stay(&names, &claims, &claims_after);
     let (pods, pods_after) = (pod_uids(active(&before, "llm")), pod_uids(active(&after, "llm")));
     let retained: Vec<_> =
         pods.iter().filter(|(key, uid)| pods_after.get(*key) == Some(uid)).map(|(key, _)| key).collect();
     assert_eq!(retained, ["llm-0-front/0", "llm-0-g-0-work/0"]);
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
+}
+
+fn only_claims_of_retained_replicas_stay(names: &[String], before: &[ResourceClaim], after: &[ResourceClaim]) {
+    let stays = |name: &str| name == "llm-all-gpus" || (name.starts_with("llm-0-") && !name.contains("-1-"));
+    for name in names {
+        let is_same = uid_of(before, name) == uid_of(after, name);
+        assert_eq!(is_same, stays(name), "{name}");
+    }
 }
 
 async fn scale(fixture: &Fixture, replicas: i32) {

@@ -5,8 +5,11 @@ use super::*;
 const SHADOW_PODS: &str = "shadow-pods-example";
 const TRAINING: &str = "training";
 
+/// The text that is written now, and the text that it replaces.
+type Replacements = &'static [(&'static str, &'static str)];
+
 /// Corrections of the examples: the file, what is written there now, the text of the design, and the error of the API server.
-const CORRECTIONS: [(&str, &[(&str, &str)], &str); 6] = [
+const CORRECTIONS: [(&str, Replacements, &str); 6] = [
     ("gpu-claim-template", VERSION, NO_KIND),
     (
         "gpu-claim-template",
@@ -33,7 +36,7 @@ const CORRECTIONS: [(&str, &[(&str, &str)], &str); 6] = [
         "exceeds 45-character limit",
     ),
 ];
-const VERSION: &[(&str, &str)] = &[("resource.k8s.io/v1", "resource.k8s.io/v1alpha3")];
+const VERSION: Replacements = &[("resource.k8s.io/v1", "resource.k8s.io/v1alpha3")];
 const NO_KIND: &str = "no matches for kind \"ResourceClaimTemplate\" in version \"resource.k8s.io/v1alpha3\"";
 const NO_FIELD: &str = "unknown field";
 
