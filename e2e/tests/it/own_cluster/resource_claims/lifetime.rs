@@ -29,12 +29,15 @@ pub(super) async fn replicas_and_pods_return_while_pods_terminate(cluster: &Test
     let after = fixture.wait_for_active_pods("llm", 2 * PODS).await;
     let claims_after = fixture.wait_for_claims("llm", &names).await;
     only_claims_of_retained_replicas_stay(&names, &claims, &claims_after);
-    let (pods, pods_after) = (pod_uids(active(&before, "llm")), pod_uids(active(&after, "llm")));
-    let retained: Vec<_> =
-        pods.iter().filter(|(key, uid)| pods_after.get(*key) == Some(uid)).map(|(key, _)| key).collect();
-    assert_eq!(retained, ["llm-0-front/0", "llm-0-g-0-work/0"]);
+    assert_eq!(retained_pods(&before, &after), ["llm-0-front/0", "llm-0-g-0-work/0"]);
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
+}
+
+/// The active pods that are active in both states.
+fn retained_pods(before: &NamespaceState, after: &NamespaceState) -> Vec<String> {
+    let (pods, pods_after) = (pod_uids(active(before, "llm")), pod_uids(active(after, "llm")));
+    pods.into_iter().filter(|(key, uid)| pods_after.get(key) == Some(uid)).map(|(key, _)| key).collect()
 }
 
 fn only_claims_of_retained_replicas_stay(names: &[String], before: &[ResourceClaim], after: &[ResourceClaim]) {
