@@ -241,19 +241,22 @@ fn the_labels_of_a_claim_show_its_level_and_replica() {
     assert_eq!(ResourceClaim::default().level(), None);
 }
 
+/// An edit of a claim by a user.
+type Edit = fn(&mut ResourceClaim);
+
 #[test]
 fn lost_labels_and_a_lost_owner_reference_are_restored_and_nothing_else() {
     let (set, owner): (_, PodCliqueSet) = (PodCliqueSetName::new("s"), yaml(SET));
     let metadata =
         claim_metadata(&owner, &ResourceClaimName::new("s-all-t"), claim_labels(&set, ClaimOwner::Set(&set), None));
     let desired = resource_claim(metadata, &ClaimTemplate::default());
-    let drift_after = |change: fn(&mut ResourceClaim)| {
+    let drift_after = |change: Edit| {
         let mut live = desired.clone();
         change(&mut live);
         drift(&live, &desired.metadata).unwrap_or_default().to_string()
     };
     let mut text = String::new();
-    let changes: [(&str, fn(&mut ResourceClaim)); 5] = [
+    let changes: [(&str, Edit); 5] = [
         ("a foreign label", |live| {
             live.metadata.labels.get_or_insert_default().insert("team".to_owned(), "y".to_owned());
         }),
@@ -275,7 +278,7 @@ fn lost_labels_and_a_lost_owner_reference_are_restored_and_nothing_else() {
         }),
     ];
     for (what, change) in changes {
-        text += &format!("{what}: {}\n", drift_after(change));
+        text.extend([what, ": ", &drift_after(change), "\n"]);
     }
     expect![[r#"
         a foreign label: null
