@@ -23,9 +23,7 @@ pub(super) async fn replicas_and_pods_return_while_pods_terminate(cluster: &Test
     scale(&fixture, 1).await;
     fixture.ns.wait_for("the pods of the removed replicas are terminating", |state| terminating(state) == 6).await;
     scale(&fixture, 2).await;
-    for (owner, claim) in [("llm", "llm-1-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-1-net")] {
-        fixture.ns.wait_for_condition(owner, CONDITION, TERMINATING, claim).await;
-    }
+    owners_wait_for_terminating_claims(&fixture).await;
     let after = fixture.wait_for_active_pods("llm", 2 * PODS).await;
     let claims_after = fixture.wait_for_claims("llm", &names).await;
     only_claims_of_retained_replicas_stay(&names, &claims, &claims_after);
@@ -34,7 +32,13 @@ pub(super) async fn replicas_and_pods_return_while_pods_terminate(cluster: &Test
     fixture.check_lifetime().await;
 }
 
-/// The active pods that are active in both states.
+async fn owners_wait_for_terminating_claims(fixture: &Fixture) {
+    for (owner, claim) in [("llm", "llm-1-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-1-net")] {
+        fixture.ns.wait_for_condition(owner, CONDITION, TERMINATING, claim).await;
+    }
+}
+
+/// The pods that are active in both states.
 fn retained_pods(before: &NamespaceState, after: &NamespaceState) -> Vec<String> {
     let (pods, pods_after) = (pod_uids(active(before, "llm")), pod_uids(active(after, "llm")));
     pods.into_iter().filter(|(key, uid)| pods_after.get(key) == Some(uid)).map(|(key, _)| key).collect()
