@@ -3,7 +3,7 @@
 use super::*;
 
 const SHADOW_PODS: &str = "shadow-pods-example";
-const TRAINING: &str = "training";
+const TRAINING: &str = "pipeline";
 
 /// The text that is written now, and the text that it replaces.
 type Replacements = &'static [(&'static str, &'static str)];
@@ -26,7 +26,7 @@ const CORRECTIONS: [(&str, Replacements, &str); 6] = [
     (
         "training-pipeline",
         &[
-            ("name: training\n", "name: training-pipeline\n"),
+            ("name: pipeline\n", "name: training-pipeline\n"),
             ("name: experiment", "name: training-experiment"),
             ("name: prepare", "name: data-preprocessor"),
             ("- prepare", "- data-preprocessor"),
@@ -133,12 +133,12 @@ async fn the_active_pod_is_replaced(fixture: &Fixture, before: &NamespaceState, 
 async fn the_cliques_of_an_experiment_share_gpus(cluster: &TestCluster, fixture: &Fixture) {
     apply(cluster, "shared-gpu-template").await;
     apply(cluster, "training-pipeline").await;
-    let names = ["0", "1", "2"].map(|replica| format!("training-0-experiment-{replica}-shared-gpu-template"));
+    let names = ["0", "1", "2"].map(|replica| format!("pipeline-0-experiment-{replica}-shared-gpu-template"));
     let before = fixture.ns.wait_for_ready_pods(TRAINING, 15).await;
     let claims = fixture.wait_for_claims(TRAINING, &names).await;
-    assert_eq!(owners(&claims), pairs(&[("PodCliqueScalingGroup", "training-0-experiment"); 3]));
+    assert_eq!(owners(&claims), pairs(&[("PodCliqueScalingGroup", "pipeline-0-experiment"); 3]));
     are_shared_by_experiment(&claims, &before);
-    let deleted = ["training-0-experiment-1-prepare", "training-0-experiment-1-train"];
+    let deleted = ["pipeline-0-experiment-1-prepare", "pipeline-0-experiment-1-train"];
     for clique in deleted {
         fixture.ns.delete_object::<PodClique>(clique).await;
     }
