@@ -68,6 +68,7 @@ async fn sets_are_stored_as_sent(cluster: &TestCluster) {
         .spec.template.cliques[].spec.minAvailable: null becomes 1
         .spec.template.cliques[].spec.minAvailable: null becomes 2
         .spec.template.cliques[].spec.minAvailable: null becomes 3
+        .spec.template.cliques[].spec.minAvailable: null becomes 4
         .spec.template.cliques[].spec.podSpec.restartPolicy: null becomes "Always"
         .spec.template.cliques[].spec.podSpec.terminationGracePeriodSeconds: null becomes 30
         .spec.template.cliques[].spec.replicas: 0 becomes 1
