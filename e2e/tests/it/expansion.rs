@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use e2e::{Namespace, NamespaceState, TestCluster, in_namespace, propagation, snapshot};
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
-use grove_dev_harness::devices::Devices;
+use grove_dev_harness::devices::{Devices, GPUS};
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
@@ -78,8 +78,16 @@ async fn expands_as_recorded(namespace: &str, manifest: PathBuf) {
     in_namespace(namespace, async |ns| expands_in(ns, &manifest).await).await;
 }
 
+/// The manifest of an object, without the namespace that some examples name. JSON is YAML.
+fn without_namespace(manifest: &Path) -> String {
+    let text = std::fs::read_to_string(manifest).expect("the manifest");
+    let mut object: Value = serde_saphyr::from_str(&text).expect("YAML");
+    object["metadata"].as_object_mut().expect("metadata").remove("namespace");
+    object.to_string()
+}
+
 async fn expands_in(ns: &Namespace, manifest: &Path) {
-    let written = std::fs::read_to_string(manifest).expect("the manifest");
+    let written = without_namespace(manifest);
     // The webhook server reads topologies from a cache, which may lack a topology that was just stored.
     propagation::wait_for_dry_run_create(ns, &written, None).await;
     let created: PodCliqueSet = ns.create_yaml(&written).await;
@@ -184,6 +192,19 @@ async fn the_autoscaled_example_expands_as_recorded() {
 #[tokio::test]
 async fn the_training_example_expands_as_recorded() {
     expands_as_recorded("e2e-expand-training", examples().join("training.yaml")).await;
+}
+
+#[tokio::test]
+async fn the_examples_with_shared_claims_expand_as_recorded() {
+    in_namespace("e2e-expand-claims", async |ns| {
+        GPUS.install(&ns.client, 8).await.expect("the devices");
+        for template in ["gpu-claim-template.yaml", "shared-gpu-template.yaml"] {
+            ns.create_yaml::<ResourceClaimTemplate>(&without_namespace(&examples().join(template))).await;
+        }
+        expands_in(ns, &examples().join("shadow-pods.yaml")).await;
+        expands_in(ns, &examples().join("training-pipeline.yaml")).await;
+    })
+    .await;
 }
 
 #[test]
