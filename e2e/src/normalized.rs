@@ -24,18 +24,36 @@ const RUN_SPECIFIC_FIELDS: [&str; 5] = ["uid", "resourceVersion", "creationTimes
 /// If an object cannot be serialised.
 pub fn lines(state: &NamespaceState) -> BTreeSet<String> {
     let aliases = Aliases::of(state);
+    object_lines(state, &aliases).collect()
+}
+
+/// Whether the objects have these lines. Stops at the first difference: waiting tests call this after every watch event.
+///
+/// # Panics
+/// If an object cannot be serialised.
+pub fn has_lines(state: &NamespaceState, expected: &BTreeSet<String>) -> bool {
+    let aliases = Aliases::of(state);
+    let mut count = 0;
+    let is_expected = |line: String| {
+        count += 1;
+        expected.contains(&line)
+    };
+    object_lines(state, &aliases).all(is_expected) && count == expected.len()
+}
+
+/// The lines. Those of sets, whose status is complete last, are first.
+fn object_lines<'s>(state: &'s NamespaceState, aliases: &'s Aliases) -> impl Iterator<Item = String> + 's {
     let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, claims, pods } = &state.objects;
-    let mut lines = BTreeSet::new();
-    lines.extend(sets.values().map(|object| aliases.object_line(object)));
-    lines.extend(groups.values().map(|object| aliases.object_line(object)));
-    lines.extend(cliques.values().map(|object| aliases.object_line(object)));
-    lines.extend(gangs.values().map(|object| aliases.object_line(object)));
-    lines.extend(services.values().map(|object| aliases.object_line(object)));
-    lines.extend(autoscalers.values().map(|object| aliases.object_line(&without_status(object.clone()))));
     let without_allocation = |claim: &ResourceClaim| ResourceClaim { status: None, ..claim.clone() };
-    lines.extend(claims.values().map(|claim| aliases.object_line(&without_allocation(claim))));
-    lines.extend(pods.values().map(|pod| aliases.pod_line(pod)));
-    lines
+    let sets = sets.values().map(|object| aliases.object_line(object));
+    let gangs = gangs.values().map(|object| aliases.object_line(object));
+    let groups = groups.values().map(|object| aliases.object_line(object));
+    let cliques = cliques.values().map(|object| aliases.object_line(object));
+    let services = services.values().map(|object| aliases.object_line(object));
+    let autoscalers = autoscalers.values().map(|object| aliases.object_line(&without_status(object.clone())));
+    let claims = claims.values().map(move |claim| aliases.object_line(&without_allocation(claim)));
+    let pods = pods.values().map(|pod| aliases.pod_line(pod));
+    sets.chain(gangs).chain(groups).chain(cliques).chain(services).chain(autoscalers).chain(claims).chain(pods)
 }
 
 /// The status that Kubernetes' own controller writes depends on timing.
@@ -47,14 +65,17 @@ fn without_status(
 
 /// Replacements of run-specific texts: a pod's name by its host name, a UID by the name of its object, the name of a `PodGroup` by that of
 /// its gang.
-struct Aliases(BTreeMap<String, String>);
+struct Aliases {
+    names: BTreeMap<String, String>,
+    /// The name of the namespace, which is part of host names in environment variables.
+    namespace: Option<String>,
+}
 
 impl Aliases {
     fn of(state: &NamespaceState) -> Self {
         let mut names = BTreeMap::new();
         for pod in state.pods.values() {
             names.insert(pod.name_any(), format!("pod {}", hostname(pod)));
-            names.extend(pod.namespace().map(|namespace| (namespace, "namespace".to_owned())));
         }
         let sets = state.sets.values().map(|set| (set.uid(), set.name_any()));
         let groups = state.groups.values().map(|group| (group.uid(), group.name_any()));
@@ -63,7 +84,9 @@ impl Aliases {
             .extend(sets.chain(groups).chain(cliques).filter_map(|(uid, name)| Some((uid?, format!("uid of {name}")))));
         let pod_groups = state.gangs.keys().filter_map(|gang| Some((named_pod_group(state, gang)?, gang)));
         names.extend(pod_groups.map(|(group, gang)| (group.to_owned(), format!("PodGroup of {gang}"))));
-        Self(names)
+        let namespace = state.pods.values().find_map(ResourceExt::namespace);
+        names.extend(namespace.clone().map(|namespace| (namespace, "namespace".to_owned())));
+        Self { names, namespace }
     }
 
     fn object_line<K: Resource<DynamicType = ()> + Serialize>(&self, object: &K) -> String {
@@ -100,7 +123,7 @@ impl Aliases {
 
     fn normalize_value(&self, value: &Value, generation: &Value) -> Value {
         match value {
-            Value::String(text) => self.0.get(text).map_or_else(|| value.clone(), |name| json!(name)),
+            Value::String(text) => self.names.get(text).map_or_else(|| value.clone(), |name| json!(name)),
             Value::Array(items) => {
                 let mut items: Vec<_> = items.iter().map(|item| self.normalize_value(item, generation)).collect();
                 // Pod references are sorted by the original names of the pods, which differ between runs. Several services write
@@ -120,15 +143,13 @@ impl Aliases {
         let normalized = |(field, value): (&String, &Value)| match field.as_str() {
             "lastTransitionTime" => None,
             "observedGeneration" if value == generation => Some((field.clone(), json!("current"))),
-            "env" => Some((field.clone(), json!(value.to_string().replace(&self.namespace(), "namespace")))),
+            "env" => Some((field.clone(), json!(self.without_namespace(&value.to_string())))),
             _ => Some((field.clone(), self.normalize_value(value, generation))),
         };
         fields.iter().filter_map(normalized).collect()
     }
 
-    /// The name of the namespace, which is part of host names in environment variables.
-    fn namespace(&self) -> String {
-        let named = self.0.iter().find(|(_, alias)| *alias == "namespace");
-        named.map_or_else(|| "no namespace".to_owned(), |(name, _)| name.clone())
+    fn without_namespace(&self, text: &str) -> String {
+        self.namespace.as_ref().map_or_else(|| text.to_owned(), |namespace| text.replace(namespace, "namespace"))
     }
 }

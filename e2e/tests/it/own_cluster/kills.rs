@@ -135,7 +135,7 @@ impl Run {
             run_step(step, &self.ns).await;
             let pods = expected.iter().filter(|line| line.starts_with("Pod ")).count();
             let reached =
-                self.ns.try_wait_for(|state| state.pods.len() == pods && normalized::lines(state) == *expected).await;
+                self.ns.try_wait_for(|state| state.pods.len() == pods && normalized::has_lines(state, expected)).await;
             if let Err(state) = reached {
                 panic!(
                     "the end state of {step:?} differs from the undisturbed run\n{}\n{}",
