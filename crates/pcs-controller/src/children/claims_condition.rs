@@ -21,6 +21,9 @@ use super::{OwnedClaims, RequiredClaim};
 
 /// A message contains at most this many objects, and counts the others.
 const MAX_NAMED: usize = 5;
+/// The message if only the children of the owner have claims.
+const NO_OWN_CLAIMS: &str =
+    "no ResourceClaim belongs to this object itself; the objects that it controls report no problem";
 
 /// The problems of a child that its owner reports, too. The others end by themselves, and each end would be a further status write.
 const REPORTED_BY_OWNER: [&str; 6] = [
@@ -54,7 +57,10 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
             let message = format!("{existing} of {count} ResourceClaims exist; {}", details.join("; "));
             (ConditionStatus::False, first.reason, message)
         } else {
-            let message = format!("all {count} ResourceClaims of this level exist");
+            let message = match count {
+                0 => NO_OWN_CLAIMS.to_owned(),
+                _ => format!("all {count} ResourceClaims of this level exist"),
+            };
             (ConditionStatus::True, reasons::ALL_RESOURCE_CLAIMS_EXIST, message)
         };
         ConditionUpdate {

@@ -147,7 +147,12 @@ fn a_group_without_own_claims_reports_its_cliques_and_one_without_sharing_nothin
         set.spec.template.cliques[1].resource_claim_template_names = vec!["t".to_owned()];
     }
     let mut observed = executed(observed);
-    check_condition(&observed, &expect!["True AllResourceClaimsExist: all 0 ResourceClaims of this level exist"]);
+    check_condition(
+        &observed,
+        &expect![
+            "True AllResourceClaimsExist: no ResourceClaim belongs to this object itself; the objects that it controls report no problem"
+        ],
+    );
     change(&mut observed, "m-0-g-0-p", |clique| {
         let conditions = json!([{ "type": "ResourceClaimsCreated", "status": "False", "message": "prod/t",
             "reason": "ResourceClaimTemplateNotFound", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
