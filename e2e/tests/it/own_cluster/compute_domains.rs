@@ -12,6 +12,7 @@ use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::SET_REPLICA;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_dev_harness::devices::GPUS;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -22,6 +23,7 @@ mod deletion;
 mod groups;
 mod kills;
 mod lifecycle;
+mod shared_claims;
 mod stops;
 
 const SERVICE: &str = "mnnvl-controller";
@@ -176,7 +178,9 @@ async fn compute_domains_follow_their_set() {
     let config = configuration("compute-domains", true);
     let flags = ["--config", &config, "--crd", CRD_FILE, "--nodes", NODES];
     let mut cluster = TestCluster::start_own_with("compute-domains", &flags).await;
-    install_channels(&cluster.client().await).await;
+    let client = cluster.client().await;
+    install_channels(&client).await;
+    GPUS.install(&client, 2).await.expect("the devices are created");
     // These share the services, and each has a namespace of its own.
     tokio::join!(
         lifecycle::a_set_gets_its_domains_and_scales(&cluster),
@@ -184,6 +188,7 @@ async fn compute_domains_follow_their_set() {
         lifecycle::two_sets_share_no_node(&cluster),
         lifecycle::a_foreign_object_and_a_quota_block_one_replica(&cluster),
         groups::each_mnnvl_group_has_a_domain(&cluster),
+        shared_claims::three_kinds_of_claims_coexist(&cluster),
         deletion::deletions_in_each_order_leave_no_domain(&cluster),
         deletion::deletions_of_a_set_release_its_domains(&cluster),
     );
