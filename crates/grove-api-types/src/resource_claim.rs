@@ -103,15 +103,16 @@ fn identity<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> 
     })
 }
 
-/// A `ResourceClaimTemplate` with the spec of its claims.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
+/// A `ResourceClaimTemplate` with the spec of its claims, and without its metadata, into which any client may write values that cannot be
+/// decoded.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Resource)]
 #[resource(inherit = v1::ResourceClaimTemplate)]
 pub struct ResourceClaimTemplate {
-    /// The metadata.
-    #[serde(default)]
+    /// The metadata; always empty.
+    #[serde(skip)]
     pub metadata: ObjectMeta,
     /// The labels, the annotations and the spec of the claims.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub spec: Option<RawResourceClaimTemplateSpec>,
 }
 

@@ -47,6 +47,7 @@ pub mod status_writer;
 pub mod scraped_gauge;
 pub mod state_metrics;
 
+pub mod resource_claims;
 pub mod slim_pod;
 pub mod terminating_namespaces;
 pub mod workload_api;

@@ -1,18 +1,17 @@
-//! The number of claims of cliques, and the cliques that a change of a claim or of a template triggers. The claims that a clique controls
-//! trigger it as its children: see `grove_controller::children`.
+//! The cliques that a change of a claim or of a template triggers. The claims that a clique controls trigger it as its children: see
+//! `grove_controller::children`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::ownership::controller_of;
-use grove_api_types::resource_claim::{ResourceClaim, SharingLevel, SlimResourceClaimTemplate};
+use grove_api_types::resource_claim::{ResourceClaim, SlimResourceClaimTemplate};
 use grove_api_types::resource_sharing::claim_source::TemplateReference;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::manager::Manager;
-use grove_controller::scraped_gauge::register_scraped_gauge;
-use grove_runtime::caches::{Cache, Delta, Index, Sum};
+use grove_controller::resource_claims::created_template;
+use grove_runtime::caches::{Cache, Delta, Index};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -20,21 +19,6 @@ use kube::runtime::reflector::ObjectRef;
 /// Cliques by the claims of their set and of their scaling group that their pods use, and by the `ResourceClaimTemplate`s of their own
 /// claims.
 pub(crate) const BY_CLAIM_AND_TEMPLATE: Index<PodClique> = Index { name: "claims", values: index_values };
-
-/// The number of shared claims at each level.
-pub(crate) const CLAIMS_BY_LEVEL: Sum<ResourceClaim> =
-    Sum { name: "level", value: |claim| claim.level().map(|level| level.as_str().to_owned()), amount: |_| 1 };
-
-/// Registers the metric `grove_resource_claims` of this service: the number of claims of cliques.
-///
-/// # Errors
-/// If a metric of this name is already registered.
-pub(crate) fn register_metric(manager: &Manager, claims: &Cache<ResourceClaim>) -> anyhow::Result<()> {
-    let (claims, level) = (claims.clone(), SharingLevel::Clique.as_str());
-    let count = move || claims.sum(&CLAIMS_BY_LEVEL, level);
-    let metric = ("grove_resource_claims", "Number of ResourceClaims that pods share, per level.");
-    Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", vec![(level, Box::new(count))])?)
-}
 
 const CLAIM: &str = "claim";
 const TEMPLATE: &str = "template";
@@ -50,13 +34,12 @@ pub(crate) fn cliques_of_claim(cliques: &Cache<PodClique>, delta: &Delta<Resourc
     claim.map(|claim| cliques_with(cliques, CLAIM, &claim.metadata)).unwrap_or_default()
 }
 
-/// The cliques with claims from the template, if the delta creates it. Later changes and the deletion of a template change no claim.
+/// The cliques with claims from the template, if the delta creates it.
 pub(crate) fn cliques_of_template(
     cliques: &Cache<PodClique>,
     delta: &Delta<SlimResourceClaimTemplate>,
 ) -> Vec<ObjectRef<PodClique>> {
-    let uid = |template: &Option<Arc<SlimResourceClaimTemplate>>| template.as_ref()?.metadata.uid.clone();
-    let created = delta.new.as_ref().filter(|_| delta.old.is_none() || uid(&delta.old) != uid(&delta.new));
+    let created = created_template(delta);
     created.map(|template| cliques_with(cliques, TEMPLATE, &template.metadata)).unwrap_or_default()
 }
 

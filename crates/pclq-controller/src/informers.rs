@@ -5,12 +5,13 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
+use grove_controller::resource_claims::CLAIMS_BY_LEVEL;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
-use crate::claims::{BY_CLAIM_AND_TEMPLATE, CLAIMS_BY_LEVEL};
+use crate::claims::BY_CLAIM_AND_TEMPLATE;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
 use crate::pod;

@@ -3,7 +3,9 @@
 //! Start with `clique`, the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the
 //! status.
 
+use grove_api_types::resource_claim::SharingLevel;
 use grove_controller::manager::Manager;
+use grove_controller::resource_claims;
 use grove_runtime::runtime::Runtime;
 
 mod claims;
@@ -33,7 +35,7 @@ pub const NAME: &str = "pclq-controller";
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = informers::start(manager);
-    claims::register_metric(manager, &caches.claims)?;
+    resource_claims::register_metric(manager, &caches.claims, &[SharingLevel::Clique])?;
     let ctx = Context::new(manager, caches, clique::CLAIM_KINDS, clique::CONTROLLER, clique::REFERENCES_STAGE);
     // On the heap: it is a large future.
     let cliques = Box::pin(clique::run(manager, ctx));

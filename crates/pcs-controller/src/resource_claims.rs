@@ -5,32 +5,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
-use grove_api_types::conditions::resource_claims_created;
 use grove_api_types::labels;
-use grove_api_types::resource_claim::{
-    API_VERSION, ClaimTemplate, ResourceClaim, ResourceClaimTemplate, SharingLevel, SlimResourceClaimTemplate,
-};
+use grove_api_types::resource_claim::{ResourceClaim, SharingLevel, SlimResourceClaimTemplate};
 use grove_api_types::resource_sharing::{SharedClaim, of_group, of_set};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::manager::Manager;
 use grove_controller::plan::Waiting;
 use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::scraped_gauge::{GaugeValue, register_scraped_gauge};
+use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
-use grove_runtime::caches::{Availability, Cache, Delta, Index, InformerOptions, Sum};
-use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
+use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::runtime::reflector::ObjectRef;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 
 use crate::children::{ReadTemplate, TemplateKey};
 
 /// The sets that share claims of a `ResourceClaimTemplate` at their own level or at the level of a scaling group, by its namespace and name.
 pub(crate) const SETS_BY_CLAIM_TEMPLATE: Index<PodCliqueSet> =
     Index { name: "resourceClaimTemplate", values: templates_of_set };
-
-/// The number of shared claims, by level.
-const CLAIMS_BY_LEVEL: Sum<ResourceClaim> = Sum { name: "level", value: level_of_claim, amount: |_| 1 };
 
 fn templates_of_set(set: &PodCliqueSet) -> Vec<Cow<'_, str>> {
     let (template, namespace) = (&set.spec.template, set.metadata.namespace.as_deref().unwrap_or_default());
@@ -42,10 +35,6 @@ fn templates_of_set(set: &PodCliqueSet) -> Vec<Cow<'_, str>> {
 /// Neither a namespace nor a name contains a slash.
 fn template_key(namespace: &str, name: &str) -> String {
     [namespace, name].join("/")
-}
-
-fn level_of_claim(claim: &ResourceClaim) -> Option<String> {
-    claim.level().map(|level| level.as_str().to_owned())
 }
 
 /// The claims and the templates of the cluster. A clone shares the caches.
@@ -70,31 +59,12 @@ impl ResourceClaims {
     /// # Errors
     /// If the metric is already registered.
     pub(crate) fn register_metric(&self, manager: &Manager) -> anyhow::Result<()> {
-        let count = |level: SharingLevel| {
-            let claims = self.claims.clone();
-            let count: GaugeValue = Box::new(move || claims.sum(&CLAIMS_BY_LEVEL, level.as_str()));
-            (level.as_str(), count)
-        };
-        let levels = [SharingLevel::Set, SharingLevel::Group].map(count).into();
-        let metric = ("grove_resource_claims", "Number of ResourceClaims that pods share, per level.");
-        Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", levels)?)
+        resource_claims::register_metric(manager, &self.claims, &[SharingLevel::Set, SharingLevel::Group])
     }
 
     /// Why no claim can be created or read. A change of the availability triggers all sets and groups.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        match self.claims.availability() {
-            Availability::Served => None,
-            Availability::NotServed => {
-                let message = format!(
-                    "the API server does not serve {API_VERSION}; run Kubernetes 1.34 or later, and enable dynamic resource allocation"
-                );
-                Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_NOT_SERVED, message))
-            }
-            Availability::Forbidden => {
-                let message = "pcs-controller must not read ResourceClaims; apply its rules in deploy/base";
-                Some(Waiting::new(resource_claims_created::RESOURCE_CLAIMS_FORBIDDEN, message))
-            }
-        }
+        resource_claims::unavailable(self.claims.availability(), "pcs-controller")
     }
 
     /// The sets that share claims of a template that was created.
@@ -131,7 +101,7 @@ impl ResourceClaims {
 
 /// The key of the template, if it was created: a set may wait for it.
 fn created_template(delta: &Delta<SlimResourceClaimTemplate>) -> Option<String> {
-    let created = delta.new.as_ref().filter(|new| delta.old.as_ref().is_none_or(|old| old.uid() != new.uid()))?;
+    let created = resource_claims::created_template(delta)?;
     Some(template_key(&created.namespace().unwrap_or_default(), &created.name_any()))
 }
 
@@ -167,9 +137,8 @@ pub(crate) async fn read_templates(
 }
 
 async fn read_template(client: &Client, key: &TemplateKey) -> Result<ReadTemplate, ReconcileError> {
-    let api = Api::<ResourceClaimTemplate>::namespaced(client.clone(), &key.namespace);
-    match with_timeout(REQUEST_TIMEOUT, api.get_opt(&key.name)).await {
-        Ok(Some(template)) => Ok(ReadTemplate::Found(Arc::new(ClaimTemplate::from(&template)))),
+    match resource_claims::read_template(client, &key.namespace, &key.name).await {
+        Ok(Some(template)) => Ok(ReadTemplate::Found(Arc::new(template))),
         Ok(None) => Ok(ReadTemplate::NotFound),
         Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {
             Ok(ReadTemplate::Unreadable(status.message.clone()))

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::resource_claim::SharingLevel;
+use grove_controller::manager::Manager;
+use grove_controller::resource_claims::{CLAIMS_BY_LEVEL, register_metric};
 use grove_runtime::caches::InformerOptions;
 use grove_runtime::client::Clients;
 use grove_runtime::runtime::Runtime;
@@ -94,7 +97,7 @@ async fn the_metric_counts_the_claims_of_cliques() {
     let manager =
         Manager::new(&Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap()).unwrap();
     let (claims, writer) = Cache::with_writer(InformerOptions::default().with_sum(CLAIMS_BY_LEVEL));
-    register_metric(&manager, &claims).unwrap();
+    register_metric(&manager, &claims, &[SharingLevel::Clique]).unwrap();
     let labelled = |name: &str, clique: Option<&str>| {
         let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/component": "resource-claim",
             "grove.io/podclique": clique });

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api_types::conditions::resource_claims_created as reasons;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::{ClaimOwner, PodCliqueName, ResourceClaimName};
-use grove_api_types::resource_claim::{API_VERSION, ClaimTemplate, ResourceClaim};
+use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim};
 use grove_api_types::resource_sharing::claim::claim_labels;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaim;
 use grove_api_types::v1alpha1::{PodClique, ResourceSharingScope};
@@ -17,6 +17,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::group_kind::{group_kind_of, is_of_group_kind};
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::Waiting;
+use grove_controller::resource_claims;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Availability;
 use kube::ResourceExt;
@@ -158,20 +159,7 @@ impl ObservedClaims {
 
     /// Why no claim can be created or used.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        match self.availability {
-            Availability::Served => None,
-            Availability::NotServed => Some(Waiting::new(
-                reasons::RESOURCE_CLAIMS_NOT_SERVED,
-                format!(
-                    "the API server does not serve {API_VERSION}; run Kubernetes 1.34 or later, and enable dynamic resource \
-                     allocation"
-                ),
-            )),
-            Availability::Forbidden => Some(Waiting::new(
-                reasons::RESOURCE_CLAIMS_FORBIDDEN,
-                "pclq-controller must not read ResourceClaims; apply its rules in deploy/base",
-            )),
-        }
+        resource_claims::unavailable(self.availability, "pclq-controller")
     }
 }
 
