@@ -46,7 +46,7 @@ struct Round {
 
 /// `bench scale`: measures the services and the baseline in turn, with several sizes and repetitions.
 pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
-    let dir = prepare(source, args.dir.clone())?;
+    let dir = prepare(source, args.folders.dir.clone())?;
     println!("all measured processes, this client included, are built with --release");
     let (workload, sizes) = (Workload::of(args), args.sizes());
     let largest = sizes.iter().copied().max().unwrap_or_default();

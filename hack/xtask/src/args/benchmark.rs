@@ -15,6 +15,17 @@ pub(crate) enum Benchmark {
     ResourceClaims(ResourceClaims),
 }
 
+/// The folders of a benchmark.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Folders {
+    /// Folder of the report and of its other files [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Folder of the dev cluster [default: target/grove-bench]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
 /// Flags of `bench compute-domains`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ComputeDomains {
@@ -27,12 +38,8 @@ pub(crate) struct ComputeDomains {
     /// Rounds of each variant
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// Folder of the report [default: target/bench]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Folder of the dev cluster [default: target/grove-bench]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
 }
 
 /// Flags of `bench resource-claims`.
@@ -44,12 +51,8 @@ pub(crate) struct ResourceClaims {
     /// Rounds of each variant
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// Folder of the report [default: target/bench]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Folder of the dev cluster [default: target/grove-bench]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
 }
 
 /// Flags of `bench admission`.
@@ -58,12 +61,8 @@ pub(crate) struct Admission {
     /// Number of reviews
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     pub(crate) reviews: u64,
-    /// Folder of the report [default: target/bench]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Folder of the dev cluster [default: target/grove-bench]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
 }
 
 /// Flags of `bench scale`.
@@ -91,12 +90,8 @@ pub(crate) struct Scale {
     /// Like --native, with cliques of ten pods; all pods of a clique must be in one rack
     #[arg(long, conflicts_with_all = ["native", "growth"])]
     pub(crate) packed: bool,
-    /// Folder of the report, the CSV file and the plots [default: target/bench]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Folder of the dev cluster [default: target/grove-bench]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
 }
 
 impl Scale {

@@ -83,7 +83,7 @@ impl Server {
 
 /// Sends the reviews, writes the report, and fails if a threshold is not met.
 pub(crate) async fn run(source: &Source, args: &Admission) -> Result<()> {
-    let dir = super::prepare(source, args.dir.clone())?;
+    let dir = super::prepare(source, args.folders.dir.clone())?;
     let up = UpArgs { dir: Some(dir), nodes: Some(1), ..UpArgs::default() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
         let running = cluster.processes.running();
@@ -94,7 +94,7 @@ pub(crate) async fn run(source: &Source, args: &Admission) -> Result<()> {
         let large = send_large_reviews(&server).await?;
         let text = text(&checkpoints, &large, &machine::describe(cluster).await?);
         println!("{text}");
-        report::update_page(&report::folder(args.out.as_ref())?, "admission", &text)?;
+        report::update_page(&report::folder(args.folders.out.as_ref())?, "admission", &text)?;
         check_thresholds(&checkpoints, &large)
     })
     .await

@@ -38,7 +38,7 @@ struct Measurement {
 
 /// Measures, writes the report, and fails if a threshold is not met.
 pub(crate) async fn run(source: &Source, args: &ComputeDomains) -> Result<()> {
-    let dir = super::prepare(source, args.dir.clone())?;
+    let dir = super::prepare(source, args.folders.dir.clone())?;
     let up = UpArgs {
         dir: Some(dir),
         nodes: Some((args.sets * args.replicas).div_ceil(PER_NODE) + 1),
@@ -64,7 +64,7 @@ pub(crate) async fn run(source: &Source, args: &ComputeDomains) -> Result<()> {
         let measurements = cluster.while_alive(measuring).await?;
         let text = text(args, &measurements, &machine::describe(cluster).await?);
         println!("{text}");
-        report::update_page(&report::folder(args.out.as_ref())?, "compute-domains", &text)?;
+        report::update_page(&report::folder(args.folders.out.as_ref())?, "compute-domains", &text)?;
         check_thresholds(args, &measurements)
     })
     .await

@@ -19,7 +19,7 @@ const OF_NATIVE_GANGS: [&str; 3] = ["podgroups", "podgroups/status", "podgangs/s
 
 /// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
 pub(super) fn write(samples: &Samples, conditions: &[String], rounds: u32, args: &Scale) -> Result<()> {
-    let folder = folder(args.out.as_ref())?;
+    let folder = folder(args.folders.out.as_ref())?;
     let [of_one_size, of_several_sizes] = samples.workload.report_names();
     let name = if samples.sizes().len() > 1 { of_several_sizes } else { of_one_size };
     let plots = plot::draw(samples, &folder, name)?;

@@ -72,14 +72,14 @@ struct Measurement {
 
 /// Measures, writes the report, and fails if a threshold is not met.
 pub(crate) async fn run(source: &Source, args: &ResourceClaims) -> Result<()> {
-    let dir = super::prepare(source, args.dir.clone())?;
+    let dir = super::prepare(source, args.folders.dir.clone())?;
     let up = UpArgs { dir: Some(dir), nodes: Some(NODES), ..UpArgs::default() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
         let conditions = machine::describe(cluster).await?;
         let measurements = Bench::prepare(cluster, args.cliques).await?.run(args.repeat).await?;
         let text = text(args, &measurements, &conditions);
         println!("{text}");
-        report::update_page(&report::folder(args.out.as_ref())?, "resource-claims", &text)?;
+        report::update_page(&report::folder(args.folders.out.as_ref())?, "resource-claims", &text)?;
         check_thresholds(args, &measurements)
     })
     .await
@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Each replica has one clique, whose template of a claim is in the set.
+/// Each replica has one clique. The template of the claim is in the set.
 fn set(scope: Scope, cliques: u32) -> Result<PodCliqueSet> {
     let request = json!({ "name": "gpu", "exactly": { "deviceClassName": GPUS.class } });
     let template = json!({ "name": "gpus", "templateSpec": { "spec": { "devices": { "requests": [request] } } } });
