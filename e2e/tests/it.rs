@@ -47,6 +47,7 @@ mod it {
         mod event_driven;
         mod failed_up;
         mod hostile;
+        mod kill_series;
         mod kills;
         mod leader_election;
         mod native_gangs;

@@ -1,16 +1,11 @@
 //! Kills of both controllers right after their writes. Once all services run again, no domain exists without its set, and nothing is
 //! terminating.
 
-use std::sync::Arc;
-
-use e2e::crash_injection::{CrashSchedule, CrashTarget};
-
-use super::super::kills::{Numbers, choose_kill_points, kills_and_seed};
+use super::super::kill_series::{KILLS_PER_RUN, kill_series};
+use super::super::kills::kills_and_seed;
 use super::*;
 
 const SETS: [&str; 2] = ["a", "b"];
-/// Kills that are scheduled in one run of the steps. A run may have fewer writes than the undisturbed one, so some do not happen.
-const KILLS_PER_RUN: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_of_both_controllers_leave_no_domain() {
@@ -31,28 +26,7 @@ async fn series(kills: usize, seed: u64) {
     let flags = ["--config", &config, "--crd", CRD_FILE, "--nodes", NODES];
     let cluster = TestCluster::start_own_with("compute-domain-kills", &flags).await;
     install_channels(&cluster.client().await).await;
-    let schedule = Arc::new(CrashSchedule::default());
-    let mut targets = Vec::new();
-    for service in [SERVICE, "pcs-controller"] {
-        targets.push(CrashTarget::take_over(&cluster, service, Arc::clone(&schedule)).await);
-    }
-    schedule.start([]);
-    run(&cluster, "e2e-domain-kills-none").await;
-    let writes = schedule.writes_sent();
-    let mut numbers = Numbers(seed);
-    let (mut killed, mut runs) = (0, 0);
-    while killed < kills {
-        schedule.start(choose_kill_points(&mut numbers, KILLS_PER_RUN, writes));
-        run(&cluster, &format!("e2e-domain-kills-{runs}")).await;
-        let killed_at = schedule.kills();
-        println!("seed {seed}, {writes} writes, killed at: {killed_at:#?}");
-        assert!(!killed_at.is_empty(), "no service was killed");
-        killed += killed_at.len();
-        runs += 1;
-        targets.iter().for_each(CrashTarget::assert_running);
-    }
-    drop(targets);
-    cluster.down().await;
+    kill_series(cluster, [SERVICE, "pcs-controller"], "e2e-domain-kills", (kills, seed), run).await;
 }
 
 /// Creates sets, scales them out and in, and deletes them.

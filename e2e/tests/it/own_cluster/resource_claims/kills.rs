@@ -1,17 +1,12 @@
 //! Kills of both controllers right after their writes. Each step ends with exactly the claims that the objects need, and the rule about the
 //! lifetime of claims holds at each event.
 
-use std::sync::Arc;
-
-use e2e::crash_injection::{CrashSchedule, CrashTarget};
-
 use super::super::compute_domains::configuration_with;
-use super::super::kills::{Numbers, choose_kill_points, kills_and_seed};
+use super::super::kill_series::{KILLS_PER_RUN, kill_series};
+use super::super::kills::kills_and_seed;
 use super::*;
 
 const SETS: [&str; 2] = ["a", "b"];
-/// Kills that are scheduled in one run of the steps. A run may have fewer writes than the undisturbed one, so some do not happen.
-const KILLS_PER_RUN: usize = 10;
 /// What a user does: for each step the replicas of the sets, and in each replica of a set the pods of the clique and the replicas of the group.
 const STEPS: [&[(i32, i32)]; 3] = [&[(2, 2)], &[(3, 3), (2, 2)], &[(1, 1)]];
 
@@ -31,28 +26,7 @@ async fn series(kills: usize, seed: u64) {
     // Without leader election a restarted service does not wait for the lease of the killed process to expire.
     let config = configuration_with("resource-claim-kills", json!({ "leaderElection": { "enabled": false } }));
     let cluster = start_cluster("resource-claim-kills", &["--config", &config]).await;
-    let schedule = Arc::new(CrashSchedule::default());
-    let mut targets = Vec::new();
-    for service in SERVICES {
-        targets.push(CrashTarget::take_over(&cluster, service, Arc::clone(&schedule)).await);
-    }
-    schedule.start([]);
-    run(&cluster, "e2e-claim-kills-none").await;
-    let writes = schedule.writes_sent();
-    let mut numbers = Numbers(seed);
-    let (mut killed, mut runs) = (0, 0);
-    while killed < kills {
-        schedule.start(choose_kill_points(&mut numbers, KILLS_PER_RUN, writes));
-        run(&cluster, &format!("e2e-claim-kills-{runs}")).await;
-        let killed_at = schedule.kills();
-        println!("seed {seed}, {writes} writes, killed at: {killed_at:#?}");
-        assert!(!killed_at.is_empty(), "no service was killed");
-        killed += killed_at.len();
-        runs += 1;
-        targets.iter().for_each(CrashTarget::assert_running);
-    }
-    drop(targets);
-    cluster.down().await;
+    kill_series(cluster, SERVICES, "e2e-claim-kills", (kills, seed), run).await;
 }
 
 /// Creates sets, scales them out and in, and deletes them.
