@@ -123,6 +123,16 @@ impl TestCluster {
         self.wait_for_exit(process).await;
     }
 
+    /// Runs the step while this process of an own cluster is stopped, and starts the process again.
+    ///
+    /// # Panics
+    /// If there is no such process, or it does not exit or start.
+    pub async fn during_stop(&self, process: &str, step: impl Future<Output = ()>) {
+        self.stop(process).await;
+        step.await;
+        self.up().await;
+    }
+
     /// Suspends one process of an own cluster by SIGSTOP, as the suspension of its machine would.
     ///
     /// # Panics

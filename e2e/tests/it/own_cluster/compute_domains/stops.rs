@@ -30,11 +30,12 @@ async fn edit_and_wait(fixture: &Fixture, edits: &[Value]) {
 
 /// Each domain has one of the edits.
 async fn edit_while_stopped(cluster: &TestCluster, fixture: &Fixture, edits: &[Value]) {
-    cluster.stop(SERVICE).await;
-    for (index, edit) in edits.iter().enumerate() {
-        fixture.patch(&format!("llm-{index}"), edit).await;
-    }
-    cluster.up().await;
+    let edit = async {
+        for (index, edit) in edits.iter().enumerate() {
+            fixture.patch(&format!("llm-{index}"), edit).await;
+        }
+    };
+    cluster.during_stop(SERVICE, edit).await;
     for index in ["0", "1", "2"] {
         fixture.wait_for_domain(&format!("llm-{index}"), |domain| is_restored(domain, index)).await;
     }
@@ -68,13 +69,10 @@ struct Stopped<'a> {
 impl Stopped<'_> {
     async fn create_and_scale_out(&self) {
         let Self { cluster, service, fixture } = self;
-        cluster.stop(service).await;
-        fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
-        cluster.up().await;
+        let create = async { drop(fixture.ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await) };
+        cluster.during_stop(service, create).await;
         fixture.ns.wait_for_ready_pods("llm", 3).await;
-        cluster.stop(service).await;
-        fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
-        cluster.up().await;
+        cluster.during_stop(service, fixture.ns.scale::<PodCliqueSet>("llm", 3)).await;
         fixture.ns.wait_for_ready_pods("llm", 9).await;
         fixture.wait_for_domains(&["llm-0", "llm-1", "llm-2"]).await;
     }
@@ -82,10 +80,11 @@ impl Stopped<'_> {
     async fn delete_a_domain_and_scale_in(&self) {
         let Self { cluster, service, fixture } = self;
         let uid = fixture.wait_for_domain("llm-0", |_| true).await.uid();
-        cluster.stop(service).await;
-        fixture.delete_domain("llm-0").await;
-        fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
-        cluster.up().await;
+        let delete_and_scale = async {
+            fixture.delete_domain("llm-0").await;
+            fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
+        };
+        cluster.during_stop(service, delete_and_scale).await;
         self.the_deleted_domain_stays_while_it_is_used(uid.as_deref()).await;
         // Without cliques, the replica gets another domain.
         fixture.ns.scale::<PodCliqueSet>("llm", 0).await;

@@ -23,9 +23,7 @@ struct Stopped<'a> {
 impl Stopped<'_> {
     /// Runs the step while the service is stopped.
     async fn during_stop(&self, step: impl Future<Output = ()>) {
-        self.cluster.stop(self.service).await;
-        step.await;
-        self.cluster.up().await;
+        self.cluster.during_stop(self.service, step).await;
     }
 
     async fn wait_for_sizes(&self, sizes: &[(i32, i32)]) -> Vec<ResourceClaim> {
