@@ -61,19 +61,14 @@ fn pod_of(clique: &PodClique, name: &str, index: i32, phase: &str) -> SlimPod {
     pod
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_map_is_empty_after_the_deletion_of_the_clique() {
-    let manager = manager();
-    let informers = SharedInformerFactory::new(&manager);
-    let options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
-    let (cliques, clique_writer) = Cache::with_writer(options);
-    let tombstones = Tombstones::new(&cliques);
-    let recorder = tombstones.clone();
-    let options = InformerOptions::default().with_observer(move |delta| recorder.record(delta));
-    let (pods, pod_writer) = Cache::with_writer(options);
-    let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
-    let orphan_deletions = OrphanDeletions::default();
-    let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
+/// A context with these caches and this state.
+fn context(
+    manager: &Manager,
+    (cliques, pods, gangs): (Cache<PodClique>, Cache<SlimPod>, Cache<PodGang>),
+    tombstones: Tombstones,
+    orphan_deletions: OrphanDeletions,
+) -> Arc<Context> {
+    let informers = SharedInformerFactory::new(manager);
     let caches = PclqCaches {
         cliques,
         pods,
@@ -82,10 +77,24 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
         claim_templates: informers.cache(),
         tombstones,
         orphan_deletions,
-        terminating_namespaces,
+        terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),
         informers,
     };
-    let ctx = Context::new(&manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
+    Context::new(manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_map_is_empty_after_the_deletion_of_the_clique() {
+    let manager = manager();
+    let options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
+    let (cliques, clique_writer) = Cache::with_writer(options);
+    let tombstones = Tombstones::new(&cliques);
+    let recorder = tombstones.clone();
+    let options = InformerOptions::default().with_observer(move |delta| recorder.record(delta));
+    let (pods, pod_writer) = Cache::with_writer(options);
+    let gangs = Cache::from_objects([PodGang::clone(&gang(&json!([])))]);
+    let orphan_deletions = OrphanDeletions::default();
+    let ctx = context(&manager, (cliques, pods, gangs), tombstones, orphan_deletions);
     assert!(manager.wait_for_cache_sync().await);
 
     let clique = Arc::new(
@@ -128,21 +137,8 @@ async fn the_pods_and_claims_of_a_deleted_clique_stay_if_its_deletion_orphaned_t
     let pods = Cache::from_objects([pod_of(&clique, "a", 0, "Running")]);
     let (tombstones, orphan_deletions) = (Tombstones::new(&cliques), OrphanDeletions::default());
     let recorder = orphan_deletions.clone();
-    let terminating_namespaces = TerminatingNamespaces::new(Cache::from_objects([]));
     let manager = manager();
-    let informers = SharedInformerFactory::new(&manager);
-    let caches = PclqCaches {
-        cliques,
-        pods,
-        gangs,
-        claims: informers.cache(),
-        claim_templates: informers.cache(),
-        tombstones,
-        orphan_deletions,
-        terminating_namespaces,
-        informers,
-    };
-    let ctx = Context::new(&manager, caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
+    let ctx = context(&manager, (cliques, pods, gangs), tombstones, orphan_deletions);
     assert!(manager.wait_for_cache_sync().await);
     let stages = cleanup_plan(&ctx, &clique).stages;
     let kinds: Vec<_> =
