@@ -41,7 +41,7 @@ pub fn has_lines(state: &NamespaceState, expected: &BTreeSet<String>) -> bool {
     object_lines(state, &aliases).all(is_expected) && count == expected.len()
 }
 
-/// The lines. Those of sets, whose status is complete last, are first.
+/// The lines. Those of sets are first, because the status of a set is complete last.
 fn object_lines<'s>(state: &'s NamespaceState, aliases: &'s Aliases) -> impl Iterator<Item = String> + 's {
     let LiveObjects { sets, groups, cliques, gangs, services, autoscalers, claims, pods } = &state.objects;
     let without_allocation = |claim: &ResourceClaim| ResourceClaim { status: None, ..claim.clone() };

@@ -124,7 +124,7 @@ impl StatusThrottle {
         self.withheld_since_by_uid.lock().remove(&uid);
     }
 
-    /// Drops the delayed status of an object whose status has just been written.
+    /// Drops the delayed status of an object after a write of its status.
     pub fn record_write<K: Resource>(&self, object: &K) {
         self.end_delay(object);
         if !self.policy.min_write_interval.is_zero() {

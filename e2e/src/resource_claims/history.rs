@@ -60,7 +60,7 @@ struct State {
     cliques: BTreeMap<String, PodClique>,
     claims: BTreeMap<String, ResourceClaim>,
     pods: BTreeMap<String, Pod>,
-    /// The UIDs of claims whose owner was not active or whose replica or index was not desired at some time. No later pod uses them.
+    /// The UIDs of claims that at some time had no active owner, or no desired replica or index. No later pod uses them.
     retired: BTreeSet<String>,
     /// The names of deleted claims, also of terminating ones.
     deleted: BTreeSet<String>,

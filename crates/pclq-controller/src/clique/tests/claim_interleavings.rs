@@ -279,7 +279,7 @@ impl Cluster {
         let claim = claim.unwrap_or_else(|| panic!("{} refers to {name}, which does not exist", target.name));
         assert!(!is_terminating(claim), "{} refers to {name}, which is terminating", target.name);
         let uid = claim.uid().expect("a uid");
-        assert!(!self.removed.contains(&uid), "{} refers to {name}, whose index was removed", target.name);
+        assert!(!self.removed.contains(&uid), "{} refers to {name} of a removed index", target.name);
         self.claim_of_pod.insert(target.name.clone(), uid);
         let spec = json!({ "hostname": object["spec"]["hostname"] });
         let mut pod: SlimPod =

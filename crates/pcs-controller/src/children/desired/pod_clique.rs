@@ -43,7 +43,7 @@ pub(crate) fn with_compute_domain(mut clique: PodClique, domain: Option<&Compute
     clique
 }
 
-/// The clique, whose pods use these claims. They are not part of the hash of the template, because they differ between replicas.
+/// The clique of the pods that use these claims. They are not part of the hash of the template, because they differ between replicas.
 pub(crate) fn with_resource_claims(mut clique: PodClique, claims: Option<&CliqueClaims>) -> PodClique {
     if let Some(claims) = claims {
         clique.annotations_mut().insert(labels::RESOURCE_CLAIMS.to_owned(), claims.annotation());

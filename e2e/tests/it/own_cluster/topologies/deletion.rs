@@ -13,7 +13,7 @@ use super::{
     wait_for, wait_for_levels, wait_until_deleted,
 };
 
-/// The topologies of each kind whose deletion races against the creation of a set.
+/// The topologies of each kind. The deletion of each of them races against the creation of a set.
 const RACES: usize = 5;
 const NOT_FOUND: &str = "ClusterTopologyNotFound";
 const AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
