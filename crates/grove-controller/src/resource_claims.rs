@@ -2,6 +2,7 @@
 
 use grove_api_types::{
     conditions::resource_claims_created,
+    error_codes,
     resource_claim::{
         API_VERSION, ClaimTemplate, ResourceClaim, ResourceClaimTemplate, SharingLevel, SlimResourceClaimTemplate,
     },
@@ -10,11 +11,11 @@ use grove_runtime::{
     caches::{Availability, Cache, Delta, Sum},
     client::{REQUEST_TIMEOUT, with_timeout},
 };
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 
 use crate::{
     manager::Manager,
-    plan::Waiting,
+    plan::{Plan, Waiting},
     scraped_gauge::{GaugeValue, register_scraped_gauge},
 };
 
@@ -64,6 +65,13 @@ pub fn unavailable(availability: Availability, service: &str) -> Option<Waiting>
 pub fn created_template(delta: &Delta<SlimResourceClaimTemplate>) -> Option<&SlimResourceClaimTemplate> {
     let new = delta.new.as_deref()?;
     delta.old.as_ref().is_none_or(|old| old.metadata.uid != new.metadata.uid).then_some(new)
+}
+
+/// The code and the description of each template that does not exist, for `lastErrors` of the owner of the claims.
+pub fn template_errors<Owner: Resource<DynamicType = ()>>(plan: &Plan) -> impl Iterator<Item = (String, String)> {
+    let code = error_codes::for_write(&Owner::kind(&()), &ResourceClaim::kind(&()), "create");
+    let is_missing = |waiting: &&Waiting| waiting.reason == resource_claims_created::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND;
+    plan.waiting.iter().filter(is_missing).map(move |waiting| (code.to_owned(), waiting.message.clone()))
 }
 
 /// Reads a template; `None` if it does not exist. The cache of templates contains only their identities: a spec is needed once, and a

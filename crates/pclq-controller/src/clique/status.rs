@@ -6,6 +6,7 @@ use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_controller::conditions::{find_status_condition, is_status_condition_true};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::resource_claims::template_errors;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
@@ -31,7 +32,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
     };
     let backed_off = observed.all_backed_off();
-    let errors = backed_off.last_errors::<PodClique>(result).chain(claims::template_errors(plan));
+    let errors = backed_off.last_errors::<PodClique>(result).chain(template_errors::<PodClique>(plan));
     let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);

@@ -178,11 +178,12 @@ impl<'a> OwnedClaims<'a> {
     }
 }
 
-/// The names of the claims that these cliques refer to. They matter only if a claim of a removed replica is not allocated.
-pub(crate) fn referenced_claims<'c>(
+/// The names of the claims that these cliques refer to. They matter only if a claim of a removed replica is not allocated: otherwise
+/// `cliques` is not called.
+pub(crate) fn referenced_claims(
     claims: &OwnedClaims<'_>,
     children: &ObservedChildren,
-    cliques: impl FnOnce() -> Vec<&'c PodClique>,
+    cliques: impl FnOnce() -> Vec<Arc<PodClique>>,
 ) -> BTreeSet<String> {
     let unallocated = |claim: &&Arc<ResourceClaim>| !is_terminating(&***claim) && !claim.is_allocated();
     let mut unallocated = children.of_kind::<ResourceClaim>().filter(unallocated).peekable();
@@ -193,7 +194,7 @@ pub(crate) fn referenced_claims<'c>(
     if unallocated.all(|claim| required.contains(&claim.name_any())) {
         return BTreeSet::new();
     }
-    let of_clique = |clique: &PodClique| CliqueClaims::from_annotations(clique.annotations()).ok().flatten();
+    let of_clique = |clique: Arc<PodClique>| CliqueClaims::from_annotations(clique.annotations()).ok().flatten();
     let references = cliques().into_iter().filter_map(of_clique).flat_map(|claims| claims.references);
     references.map(String::from).collect()
 }

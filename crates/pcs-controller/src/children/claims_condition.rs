@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::conditions::{self, resource_claims_created as reasons};
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::events;
 use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::text::join_names;
-use grove_api_types::{error_codes, events};
 use grove_controller::children::ObservedChildren;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, find_status_condition};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -171,15 +171,6 @@ pub(crate) fn template_warning(plan: &Plan, conditions: &[Condition]) -> Option<
         return None;
     }
     Some(WarningEvent { reason: events::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND, note: join_messages(&messages) })
-}
-
-/// The code and the description of each template that does not exist, for `lastErrors`.
-pub(crate) fn template_errors<Owner: Resource<DynamicType = ()>>(
-    plan: &Plan,
-) -> impl Iterator<Item = (String, String)> {
-    let code = error_codes::for_write(&Owner::kind(&()), &ResourceClaim::kind(&()), "create");
-    let is_missing = |waiting: &&Waiting| waiting.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND;
-    plan.waiting.iter().filter(is_missing).map(move |waiting| (code.to_owned(), waiting.message.clone()))
 }
 
 /// The first reason why a claim cannot be created, for the condition `Available`.

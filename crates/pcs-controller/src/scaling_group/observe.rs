@@ -72,7 +72,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
 fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
     let expansion = observed.expand().filter(|expansion| !expansion.claims.sources.is_empty());
     let Some(expansion) = expansion else { return ClaimInputs::default() };
-    let cliques = || observed.children.of_kind::<PodClique>().map(AsRef::as_ref).collect();
+    let cliques = || observed.children.of_kind::<PodClique>().cloned().collect();
     ClaimInputs {
         unavailable: caches.resource_claims.unavailable(),
         templates: BTreeMap::new(),

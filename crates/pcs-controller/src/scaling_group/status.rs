@@ -12,13 +12,14 @@ use grove_controller::conditions::{
 };
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::resource_claims;
 use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observed::{GroupExpansion, Observed};
-use crate::children::{claims_condition, clique, rejections, too_large};
+use crate::children::{clique, rejections, too_large};
 
 mod claims;
 
@@ -49,7 +50,7 @@ pub(crate) fn status(
     let counts = expansion.as_ref().map(|expansion| replica_counts(observed, expansion)).unwrap_or_default();
     let base_labels = observed.base_labels();
     let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
-    errors.extend(claims_condition::template_errors::<PodCliqueScalingGroup>(plan));
+    errors.extend(resource_claims::template_errors::<PodCliqueScalingGroup>(plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);

@@ -81,16 +81,16 @@ fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
     if !shares_claims(&observed.set.spec.template) {
         return ClaimInputs::default();
     }
-    let cliques = caches.cliques.of_namespace(&observed.set.namespace().unwrap_or_default());
-    let set = observed.set.name_any();
-    let of_set = || cliques.iter().filter(|clique| clique.labels().get(labels::PART_OF) == Some(&set));
+    let cliques = || {
+        let (namespace, set) = (observed.set.namespace().unwrap_or_default(), observed.set.name_any());
+        let cliques = caches.cliques.of_namespace(&namespace).into_iter();
+        cliques.filter(|clique| clique.labels().get(labels::PART_OF) == Some(&set)).collect()
+    };
     ClaimInputs {
         unavailable: caches.resource_claims.unavailable(),
         templates: BTreeMap::new(),
         conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
-        referenced: referenced_claims(&observed.owned_claims(), &observed.children, || {
-            of_set().map(AsRef::as_ref).collect()
-        }),
+        referenced: referenced_claims(&observed.owned_claims(), &observed.children, cliques),
     }
 }
 

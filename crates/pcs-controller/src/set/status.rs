@@ -8,6 +8,7 @@ use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
+use grove_controller::resource_claims;
 use grove_controller::status_counts::as_count;
 use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -35,7 +36,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
     let mut errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
-    errors.extend(claims_condition::template_errors::<PodCliqueSet>(plan));
+    errors.extend(resource_claims::template_errors::<PodCliqueSet>(plan));
     let rejection =
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();

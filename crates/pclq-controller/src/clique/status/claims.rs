@@ -2,15 +2,13 @@
 
 use grove_api_types::conditions::{self, available, resource_claims_created as reasons};
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::error_codes;
 use grove_api_types::resource_claim::ResourceClaim;
-use grove_api_types::v1alpha1::PodClique;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Plan, Waiting};
 use grove_controller::rejections::rejection_message_of_kind;
 use grove_controller::slim_pod::SlimPod;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use crate::clique::observed::Observed;
 use crate::clique::observed::claims::{NeededClaim, ReferenceState};
@@ -67,13 +65,6 @@ pub(super) fn condition(observed: &Observed, plan: &Plan, result: &ExecutionResu
         message: [message, unschedulable].concat(),
         observed_generation: observed.clique.metadata.generation,
     })
-}
-
-/// The code and the description of each template that does not exist, for `lastErrors`.
-pub(super) fn template_errors(plan: &Plan) -> impl Iterator<Item = (String, String)> {
-    let code = error_codes::for_write(&PodClique::kind(&()), &ResourceClaim::kind(&()), "create");
-    let missing = plan.waiting.iter().filter(|waiting| waiting.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND);
-    missing.map(move |waiting| (code.to_owned(), waiting.message.clone()))
 }
 
 /// How many of the claims that the pods use can be used, and the number of these claims.

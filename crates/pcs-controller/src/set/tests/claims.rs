@@ -309,7 +309,7 @@ fn references_of_cliques_matter_only_for_claims_of_removed_replicas_that_are_not
     let mut observed = complete();
     let cliques: Vec<Arc<PodClique>> = observed.children.of_kind::<PodClique>().cloned().collect();
     let referenced = |observed: &Observed| {
-        let cliques = || cliques.iter().map(AsRef::as_ref).collect();
+        let cliques = || cliques.clone();
         referenced_claims(&observed.owned_claims(), &observed.children, cliques).into_iter().collect::<Vec<_>>()
     };
     assert!(referenced(&observed).is_empty(), "all claims are required");
