@@ -58,11 +58,9 @@ pub(crate) async fn scale(source: &Source, args: &Scale) -> Result<()> {
         conditions.extend(args.list_pods.then(|| LISTS_PODS.to_owned()));
         conditions.extend(workload.conditions().iter().map(|condition| (*condition).to_owned()));
         let report = |samples: &Samples, rounds| report::write(samples, &conditions, rounds, args);
-        let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
-        // A retried request would count as one slow request.
-        config.default_retry = false;
-        let _lister = args.list_pods.then(|| Client::try_from(config.clone()).map(PodLister::start)).transpose()?;
-        let client = Client::try_from(config)?;
+        // The clients do not share connections.
+        let _lister = if args.list_pods { Some(PodLister::start(client(cluster).await?)) } else { None };
+        let client = client(cluster).await?;
         let samples = Samples { workload, ..Samples::default() };
         let mut bench = Bench { cluster, client, double: args.double, samples };
         bench.run(args.repeat, &sizes, report).await
@@ -77,6 +75,13 @@ fn prepare(source: &Source, dir: Option<PathBuf>) -> Result<PathBuf> {
     }
     exec_optimised()?;
     Ok(dir.unwrap_or_else(|| workspace::root().join("target/grove-bench")))
+}
+
+/// A client that measures requests. It does not retry: a retried request would count as one slow request.
+async fn client(cluster: &DevCluster) -> Result<Client> {
+    let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
 }
 
 /// Replaces this process by the optimised build of the same program, unless it is that build.

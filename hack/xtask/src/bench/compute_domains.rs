@@ -1,7 +1,7 @@
 //! `bench compute-domains`: how long the services take to create the PodCliques of many sets, with and without a ComputeDomain for each
 //! replica, and which writes the domains cause.
 
-use super::object_counts::{Counts, ObjectCounts};
+use super::object_counts::{Counts, ObjectCounts, wait_until_none};
 use super::workload::{self, NAMESPACE, Workload};
 use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{machine, report, samples};
@@ -13,14 +13,12 @@ use futures::future::try_join_all;
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::compute_domain_channels::{self, CHANNELS};
-use grove_dev_harness::kubeconfig::client_config;
-use grove_dev_harness::wait;
+use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const CONFIGURATION: &str = "hack/xtask/src/bench/compute_domains.yaml";
 const CRD: &str = "e2e/crds/compute-domain.yaml";
@@ -85,9 +83,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// The templates exist from the beginning, so that the pods of both variants become Ready, and only Grove's part is measured.
     async fn prepare(cluster: &'a DevCluster, args: &'a ComputeDomains) -> Result<Self> {
-        let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
-        config.default_retry = false;
-        let client = Client::try_from(config)?;
+        let client = super::client(cluster).await?;
         workload::create_namespace(&cluster.kubectl).await?;
         CHANNELS.install(&client, PER_NODE.try_into()?).await?;
         for (set, replica) in (0..args.sets).flat_map(|set| (0..args.replicas).map(move |replica| (set, replica))) {
@@ -103,7 +99,7 @@ impl<'a> Bench<'a> {
     async fn round(&self, with_domains: bool, is_last: bool) -> Result<Measurement> {
         let replicas = self.args.sets * self.args.replicas;
         self.counts.wait_until_empty().await?;
-        self.wait_until_no_domain().await?;
+        wait_until_none(&self.domains).await?;
         self.counts.take_timeline();
         let mut log = WriteLog::start(&self.cluster.dir)?;
         let started = Instant::now();
@@ -137,16 +133,6 @@ impl<'a> Bench<'a> {
             "spec": { "replicas": self.args.replicas, "template": { "cliques": [clique] } },
         });
         serde_json::from_value(set).context("the set of the benchmark is not valid")
-    }
-
-    async fn wait_until_no_domain(&self) -> Result<()> {
-        let listed = wait::poll(Duration::from_millis(100), async || {
-            match self.domains.list_metadata(&ListParams::default()).await {
-                Ok(domains) => domains.items.is_empty().then_some(Ok(())),
-                Err(error) => Some(Err(error)),
-            }
-        });
-        Ok(listed.await?)
     }
 }
 

@@ -9,9 +9,13 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_dev_harness::live_objects::{self, Kind, ObjectChange, is_available, is_ready};
+use grove_dev_harness::wait;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::Client;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -137,6 +141,19 @@ impl ObjectCounts {
     pub(super) fn take_timeline(&self) -> Timeline {
         std::mem::take(&mut *self.timeline.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Waits until no object of a kind exists that the counts do not contain.
+pub(super) async fn wait_until_none<K>(api: &Api<K>) -> Result<()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let listed =
+        wait::poll(Duration::from_millis(100), async || match api.list_metadata(&ListParams::default()).await {
+            Ok(objects) => objects.items.is_empty().then_some(Ok(())),
+            Err(error) => Some(Err(error)),
+        });
+    Ok(listed.await?)
 }
 
 /// The contributions of the objects of one watch event to the counts, by kind and name; `None` for a deleted object.

@@ -1,7 +1,7 @@
 //! `bench resource-claims`: how long the services take until a thousand pods with shared ResourceClaims are Ready, beside a plain client that
 //! creates the same claims and pods, and which writes of claims they send.
 
-use super::object_counts::ObjectCounts;
+use super::object_counts::{ObjectCounts, wait_until_none};
 use super::recorded_objects::{KindObjects, read_claims_and_pods};
 use super::workload::{self, NAMESPACE, SET, Workload};
 use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
@@ -12,8 +12,6 @@ use crate::proc;
 use anyhow::{Context, Result, ensure};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::devices::GPUS;
-use grove_dev_harness::kubeconfig::client_config;
-use grove_dev_harness::wait;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -21,7 +19,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const NODES: u32 = 20;
 /// The pods of a clique share the GPUs of one node, and the nodes never limit the pods.
@@ -93,10 +91,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     async fn prepare(cluster: &'a mut DevCluster, cliques: u32) -> Result<Self> {
-        let mut config = client_config(&cluster.kubectl.kubeconfig).await?;
-        // A retried request would count as one slow request.
-        config.default_retry = false;
-        let client = Client::try_from(config)?;
+        let client = super::client(cluster).await?;
         workload::create_namespace(&cluster.kubectl).await?;
         GPUS.install(&client, GPUS_PER_NODE).await?;
         Ok(Self { cluster, client, cliques })
@@ -172,13 +167,7 @@ impl<'a> Bench<'a> {
 
     async fn wait_until_empty(&self, counts: &ObjectCounts) -> Result<()> {
         counts.wait_until_empty().await?;
-        let claims = self.claims();
-        let listed =
-            wait::poll(Duration::from_millis(100), async || match claims.list_metadata(&ListParams::default()).await {
-                Ok(claims) => claims.items.is_empty().then_some(Ok(())),
-                Err(error) => Some(Err(error)),
-            });
-        Ok(listed.await?)
+        wait_until_none(&self.claims()).await
     }
 }
 
