@@ -14,7 +14,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::namespace_state::{NamespaceState, NamespaceWatcher, is_ready};
+use crate::poll::poll_until_contains;
 use crate::test_cluster::TestCluster;
+
+/// Stands for the answer to an accepted request.
+const ADMITTED: &str = "admitted";
 
 /// A namespace, its watched objects, and a client with full permissions.
 pub struct Namespace {
@@ -125,16 +129,14 @@ impl Namespace {
     pub async fn wait_until_admitted(&self, set: &str) {
         let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let mut last = String::new();
-        let polling = async {
-            while let Err(error) = self.api::<PodCliqueSet>().create(&dry, &set).await {
-                last = error.to_string();
-                assert!(last.contains("failed calling webhook"), "{last}");
-                tokio::task::yield_now().await;
+        poll_until_contains("the API server", ADMITTED, async || match self.api().create(&dry, &set).await {
+            Ok(_) => ADMITTED.to_owned(),
+            Err(error) => {
+                assert!(error.to_string().contains("failed calling webhook"), "{error}");
+                error.to_string()
             }
-        };
-        let admitted = tokio::time::timeout(crate::namespace_state::TIMEOUT, polling).await.is_ok();
-        assert!(admitted, "the last error: {last}");
+        })
+        .await;
     }
 
     /// Sets the replicas of an object through its scale subresource, as `kubectl scale` does.
