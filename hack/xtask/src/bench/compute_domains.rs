@@ -1,5 +1,5 @@
-//! `bench compute-domains`: how long the services take to create the PodCliques of many sets, with and without a ComputeDomain for each
-//! replica, and which writes the domains cause.
+//! `bench compute-domains`: how long the services take to create the PodCliques of many sets, with a ComputeDomain for each replica, and
+//! without the feature; and which writes the domains cause.
 
 use super::object_counts::{Counts, ObjectCounts, wait_until_none};
 use super::workload::{self, NAMESPACE, Workload};
@@ -24,11 +24,36 @@ const CONFIGURATION: &str = "hack/xtask/src/bench/compute_domains.yaml";
 const CRD: &str = "e2e/crds/compute-domain.yaml";
 /// A node has eight GPUs, and in this benchmark as many channels, so that the nodes never limit the pods.
 const PER_NODE: u32 = 8;
-/// The domains do not delay the creation of the PodCliques by more than this factor.
+/// The domains do not delay the creation of the PodCliques by more than this factor, compared with [`Variant::OwnClaims`].
 const MAX_RATIO: f64 = 1.25;
+
+/// How the pods get a channel. In all variants they become Ready, so the driver takes no part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    /// The feature is disabled, and the pods have no channel.
+    NoClaims,
+    /// The feature is disabled, and the user's pod spec has the same claim. Kubernetes creates and allocates as many claims as with
+    /// domains.
+    OwnClaims,
+    /// The feature is enabled.
+    Domains,
+}
+
+impl Variant {
+    const ALL: [Self; 3] = [Self::NoClaims, Self::OwnClaims, Self::Domains];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::NoClaims => "without domains",
+            Self::OwnClaims => "without domains, with the user's claims",
+            Self::Domains => "with domains",
+        }
+    }
+}
+
 /// The times and writes of one round.
 struct Measurement {
-    with_domains: bool,
+    variant: Variant,
     cliques_seconds: f64,
     ready_seconds: f64,
     domain_writes: BTreeMap<String, u32>,
@@ -48,12 +73,14 @@ pub(crate) async fn run(source: &Source, args: &ComputeDomains) -> Result<()> {
         let bench = Bench::prepare(cluster, args).await?;
         let measuring = async {
             let mut measurements = Vec::new();
-            // The first pair is not reported: it warms up the API server.
+            // The first round is not reported: it warms up the API server.
             for round in 0..=args.repeat {
-                for with_domains in if round % 2 == 1 { [true, false] } else { [false, true] } {
-                    println!("round {round}, {}: load {:.1}", name(with_domains), proc::load());
-                    let is_last = round == args.repeat && with_domains;
-                    let measurement = bench.round(with_domains, is_last).await?;
+                let mut variants = Variant::ALL;
+                variants.rotate_left(usize::try_from(round)? % Variant::ALL.len());
+                for variant in variants {
+                    println!("round {round}, {}: load {:.1}", variant.name(), proc::load());
+                    let is_last = round == args.repeat && variant == Variant::Domains;
+                    let measurement = bench.round(variant, is_last).await?;
                     measurements.extend((round > 0).then_some(measurement));
                 }
             }
@@ -68,10 +95,6 @@ pub(crate) async fn run(source: &Source, args: &ComputeDomains) -> Result<()> {
     .await
 }
 
-fn name(with_domains: bool) -> &'static str {
-    if with_domains { "with domains" } else { "without domains" }
-}
-
 struct Bench<'a> {
     cluster: &'a DevCluster,
     args: &'a ComputeDomains,
@@ -81,7 +104,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// The templates exist from the beginning, so that the pods of both variants become Ready, and only Grove's part is measured.
+    /// The templates exist from the beginning, so that the pods become Ready without the driver.
     async fn prepare(cluster: &'a DevCluster, args: &'a ComputeDomains) -> Result<Self> {
         let client = super::client(cluster).await?;
         workload::create_namespace(&cluster.kubectl).await?;
@@ -96,7 +119,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Creates the sets, waits until they are settled, and deletes them.
-    async fn round(&self, with_domains: bool, is_last: bool) -> Result<Measurement> {
+    async fn round(&self, variant: Variant, is_last: bool) -> Result<Measurement> {
         let replicas = self.args.sets * self.args.replicas;
         self.counts.wait_until_empty().await?;
         wait_until_none(&self.domains).await?;
@@ -104,7 +127,7 @@ impl<'a> Bench<'a> {
         let mut log = WriteLog::start(&self.cluster.dir)?;
         let started = Instant::now();
         let requests = (0..self.args.sets).map(|index| async move {
-            let set = self.set(index, with_domains)?;
+            let set = self.set(index, variant)?;
             self.sets.create(&PostParams::default(), &set).await.context("cannot create a set")
         });
         try_join_all(requests).await?;
@@ -120,14 +143,22 @@ impl<'a> Bench<'a> {
         self.sets.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
         let seconds = |at: Instant| at.duration_since(started).as_secs_f64();
         let (cliques_seconds, ready_seconds) = (seconds(created), seconds(ready));
-        Ok(Measurement { with_domains, cliques_seconds, ready_seconds, domain_writes })
+        Ok(Measurement { variant, cliques_seconds, ready_seconds, domain_writes })
     }
 
-    fn set(&self, index: u32, with_domains: bool) -> Result<PodCliqueSet> {
-        let container = json!({ "name": "main", "image": "registry.example/pause:1",
+    fn set(&self, index: u32, variant: Variant) -> Result<PodCliqueSet> {
+        let mut container = json!({ "name": "main", "image": "registry.example/pause:1",
             "resources": { "limits": { "nvidia.com/gpu": 1 } } });
-        let clique = json!({ "name": "w", "spec": { "roleName": "w", "replicas": 1, "podSpec": { "containers": [container] } } });
-        let mnnvl = if with_domains { "enabled" } else { "disabled" };
+        let mut pod_spec = json!({});
+        if variant == Variant::OwnClaims {
+            // The template of the first replica serves all replicas.
+            pod_spec["resourceClaims"] =
+                json!([{ "name": "channel", "resourceClaimTemplateName": format!("s{index}-0") }]);
+            container["resources"]["claims"] = json!([{ "name": "channel" }]);
+        }
+        pod_spec["containers"] = json!([container]);
+        let clique = json!({ "name": "w", "spec": { "roleName": "w", "replicas": 1, "podSpec": pod_spec } });
+        let mnnvl = if variant == Variant::Domains { "enabled" } else { "disabled" };
         let set = json!({
             "metadata": { "name": format!("s{index}"), "annotations": { "grove.io/auto-mnnvl": mnnvl } },
             "spec": { "replicas": self.args.replicas, "template": { "cliques": [clique] } },
@@ -144,36 +175,41 @@ fn text(args: &ComputeDomains, measurements: &[Measurement], conditions: &[Strin
     let (sets, replicas) = (args.sets, args.replicas);
     _ = writeln!(text, "- {sets} sets with {replicas} replicas of one PodClique of one pod\n");
     text += "| | PodCliques created after s | pods Ready after s | writes of ComputeDomains |\n|---|---:|---:|---|\n";
-    for Measurement { with_domains, cliques_seconds, ready_seconds, domain_writes } in measurements {
+    for Measurement { variant, cliques_seconds, ready_seconds, domain_writes } in measurements {
         let writes: Vec<_> = domain_writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
-        let (name, writes) = (name(*with_domains), writes.join(", "));
+        let (name, writes) = (variant.name(), writes.join(", "));
         _ = writeln!(text, "| {name} | {cliques_seconds:.2} | {ready_seconds:.2} | {writes} |");
     }
-    let ratio = ratio(measurements);
-    _ = writeln!(
-        text,
-        "\nMedian ratio of the times until all PodCliques are created: {ratio:.2} (at most {MAX_RATIO})."
-    );
+    text += "\nMedian ratios of the times until all PodCliques are created:\n\n";
+    for (other, bound) in
+        [(Variant::OwnClaims, format!("at most {MAX_RATIO}")), (Variant::NoClaims, "no threshold".into())]
+    {
+        let (with, ratio) = (Variant::Domains.name(), ratio(measurements, other));
+        _ = writeln!(text, "- {with} / {}: {ratio:.2} ({bound})", other.name());
+    }
+    text.push('\n');
     text += "In the last round, the services wrote nothing for one minute after all sets were settled.\n";
     text
 }
 
-/// The median of the ratios of the rounds, of the times with and without domains. Each round has one measurement of both.
-fn ratio(measurements: &[Measurement]) -> f64 {
-    let seconds = |round: &[Measurement], with_domains: bool| {
-        let of_variant = round.iter().filter(|measurement| measurement.with_domains == with_domains);
+/// The median of the ratios of the rounds, of the times with domains and of the other variant. Each round has one measurement of each
+/// variant.
+fn ratio(measurements: &[Measurement], other: Variant) -> f64 {
+    let seconds = |round: &[Measurement], variant: Variant| {
+        let of_variant = round.iter().filter(|measurement| measurement.variant == variant);
         of_variant.map(|measurement| measurement.cliques_seconds).sum::<f64>()
     };
-    let ratios = measurements.chunks(2).map(|round| seconds(round, true) / seconds(round, false));
+    let rounds = measurements.chunks(Variant::ALL.len());
+    let ratios = rounds.map(|round| seconds(round, Variant::Domains) / seconds(round, other));
     samples::median(ratios.collect()).unwrap_or(f64::NAN)
 }
 
 fn check_thresholds(args: &ComputeDomains, measurements: &[Measurement]) -> Result<()> {
-    let ratio = ratio(measurements);
+    let ratio = ratio(measurements, Variant::OwnClaims);
     ensure!(ratio <= MAX_RATIO, "the ratio {ratio:.2} is above {MAX_RATIO}");
     let creates = ("mnnvl-controller create computedomains".to_owned(), args.sets * args.replicas);
-    for Measurement { with_domains, domain_writes, .. } in measurements {
-        let expected: BTreeMap<_, _> = with_domains.then(|| creates.clone()).into_iter().collect();
+    for Measurement { variant, domain_writes, .. } in measurements {
+        let expected: BTreeMap<_, _> = (*variant == Variant::Domains).then(|| creates.clone()).into_iter().collect();
         ensure!(*domain_writes == expected, "the writes of ComputeDomains are {domain_writes:?}, not {expected:?}");
     }
     Ok(())
