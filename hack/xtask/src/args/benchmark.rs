@@ -45,7 +45,7 @@ pub(crate) struct ComputeDomains {
 /// Flags of `bench resource-claims`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ResourceClaims {
-    /// Number of cliques; each has four pods
+    /// Number of cliques, a multiple of ten; each has four pods
     #[arg(long, value_name = "N", default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cliques: u32,
     /// Rounds of each variant

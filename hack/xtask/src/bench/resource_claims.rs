@@ -25,6 +25,9 @@ const NODES: u32 = 20;
 /// The pods of a clique share the GPUs of one node, and the nodes never limit the pods.
 const GPUS_PER_NODE: usize = 128;
 const PODS_PER_CLIQUE: u32 = 4;
+/// A replica of the set has this many cliques. The services also create a gang and a Service for each replica; the plain client creates
+/// neither.
+const CLIQUES_PER_REPLICA: u32 = 10;
 /// The pods of the services are Ready after at most this many times the time of the plain client.
 const MAX_RATIO: f64 = 1.2;
 
@@ -70,6 +73,11 @@ struct Measurement {
 
 /// Measures, writes the report, and fails if a threshold is not met.
 pub(crate) async fn run(source: &Source, args: &ResourceClaims) -> Result<()> {
+    let cliques = args.cliques;
+    ensure!(
+        cliques.is_multiple_of(CLIQUES_PER_REPLICA),
+        "--cliques {cliques} is no multiple of {CLIQUES_PER_REPLICA}, the cliques of a replica"
+    );
     let dir = super::prepare(source, args.folders.dir.clone())?;
     let up = UpArgs { dir: Some(dir), nodes: Some(NODES), ..UpArgs::default() };
     with_dev_cluster(source, &up, OnExit::Stop, async |cluster: &mut DevCluster| {
@@ -171,20 +179,31 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Each replica has one clique. The template of the claim is in the set.
+/// The template of the claim is in the set.
 fn set(scope: Scope, cliques: u32) -> Result<PodCliqueSet> {
     let request = json!({ "name": "gpu", "exactly": { "deviceClassName": GPUS.class } });
     let template = json!({ "name": "gpus", "templateSpec": { "spec": { "devices": { "requests": [request] } } } });
     let container =
         json!({ "name": "main", "image": "registry.example/pause:1", "resources": { "requests": { "cpu": "10m" } } });
-    let clique = json!({
-        "name": "worker",
-        "resourceSharing": [{ "name": "gpus", "scope": scope.value() }],
-        "spec": { "roleName": "worker", "replicas": PODS_PER_CLIQUE, "podSpec": { "containers": [container] } },
-    });
+    let cliques_of_replica: Vec<_> = (0..CLIQUES_PER_REPLICA)
+        .map(|index| {
+            json!({
+                "name": format!("w{index}"),
+                "resourceSharing": [{ "name": "gpus", "scope": scope.value() }],
+                "spec": {
+                    "roleName": format!("w{index}"),
+                    "replicas": PODS_PER_CLIQUE,
+                    "podSpec": { "containers": [container] },
+                },
+            })
+        })
+        .collect();
     let set = json!({
         "metadata": { "name": SET },
-        "spec": { "replicas": cliques, "template": { "resourceClaimTemplates": [template], "cliques": [clique] } },
+        "spec": {
+            "replicas": cliques / CLIQUES_PER_REPLICA,
+            "template": { "resourceClaimTemplates": [template], "cliques": cliques_of_replica },
+        },
     });
     serde_json::from_value(set).context("the set of the benchmark is not valid")
 }
@@ -195,7 +214,10 @@ fn text(args: &ResourceClaims, measurements: &[Measurement], conditions: &[Strin
         _ = writeln!(text, "- {condition}");
     }
     let (cliques, pods) = (args.cliques, args.cliques * PODS_PER_CLIQUE);
-    _ = writeln!(text, "- {pods} pods in {cliques} cliques; {NODES} nodes of {GPUS_PER_NODE} GPUs\n");
+    _ = writeln!(
+        text,
+        "- {pods} pods in {cliques} cliques, {CLIQUES_PER_REPLICA} for each replica; {NODES} nodes of {GPUS_PER_NODE} GPUs\n"
+    );
     text += "| | Grove: Ready after s | plain client: Ready after s | ratio | writes of claims by the services |\n|---|---:|---:|---:|---|\n";
     for Measurement { scope, grove_seconds, baseline_seconds, claim_writes } in measurements {
         let writes: Vec<_> = claim_writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
