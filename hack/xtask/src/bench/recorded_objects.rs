@@ -132,8 +132,20 @@ pub(super) async fn read_claims_and_pods(client: &Client) -> Result<Vec<KindObje
     let mut kinds = vec![claims, pods];
     for object in kinds.iter_mut().flat_map(|kind| &mut kind.objects) {
         object.metadata.owner_references = None;
+        rename(object);
     }
     Ok(kinds)
+}
+
+/// Gives a claim or a pod another name, and the references of a pod to claims, too. kwok deletes terminating pods by name, and repeats the
+/// request: it would delete a new pod of the same name.
+fn rename(object: &mut DynamicObject) {
+    let renamed = |name: &str| format!("plain-{name}");
+    object.metadata.name = object.metadata.name.as_deref().map(renamed);
+    let claims = object.data.pointer_mut("/spec/resourceClaims").and_then(Value::as_array_mut);
+    for reference in claims.into_iter().flatten().filter_map(|claim| claim.get_mut("resourceClaimName")) {
+        *reference = reference.as_str().map(renamed).into();
+    }
 }
 
 /// The replica of the set that an object belongs to. The names of all objects begin with that of the set and the index of the replica.
@@ -206,7 +218,7 @@ pub(super) fn set_owner_uids(object: &mut DynamicObject, uids: &Uids) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::{KindObjects, RecordedObjects, Uids, replica, reset, set_owner_uids, without_pod_defaults};
+    use super::{KindObjects, RecordedObjects, Uids, rename, replica, reset, set_owner_uids, without_pod_defaults};
     use crate::bench::pod_group::PodGroup;
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{ApiResource, DynamicObject};
@@ -275,6 +287,19 @@ mod tests {
         ] {
             assert_eq!(replica(name), index, "{name}");
         }
+    }
+
+    #[test]
+    fn a_renamed_pod_refers_to_renamed_claims() {
+        let claims =
+            json!([{ "name": "gpu", "resourceClaimName": "c" }, { "name": "own", "resourceClaimTemplateName": "t" }]);
+        let pod = json!({ "metadata": { "name": "a" }, "spec": { "resourceClaims": claims } });
+        let mut pod = serde_json::from_value(pod).unwrap();
+        rename(&mut pod);
+        let pod = serde_json::to_value(&pod).unwrap();
+        assert_eq!(pod["metadata"]["name"], "plain-a");
+        assert_eq!(pod["spec"]["resourceClaims"][0]["resourceClaimName"], "plain-c");
+        assert_eq!(pod["spec"]["resourceClaims"][1], claims[1]);
     }
 
     #[test]
