@@ -17,7 +17,7 @@ use crate::namespace_state::{NamespaceState, NamespaceWatcher, is_ready};
 use crate::poll::poll_until_contains;
 use crate::test_cluster::TestCluster;
 
-/// Stands for the answer to an accepted request.
+/// The output after an accepted request.
 const ADMITTED: &str = "admitted";
 
 /// A namespace, its watched objects, and a client with full permissions.
