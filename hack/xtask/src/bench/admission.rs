@@ -223,7 +223,7 @@ fn review(webhook: Webhook, object: &Value, old: Option<&Value>) -> Review {
 }
 
 fn text(checkpoints: &[Checkpoint], large: &LargeReviews, conditions: &[String]) -> String {
-    let mut text = conditions.iter().fold(String::new(), |text, line| text + "- " + line + "\n");
+    let mut text = report::list(conditions);
     text += "\n| reviews | seconds | CPU ms per review | memory MB |\n|---:|---:|---:|---:|\n";
     for pair in checkpoints.windows(2) {
         let [before, after] = pair else { continue };

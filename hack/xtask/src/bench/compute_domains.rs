@@ -3,7 +3,7 @@
 
 use super::object_counts::{Counts, ObjectCounts, wait_until_none};
 use super::workload::{self, NAMESPACE, Workload};
-use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
+use super::writes::{self, QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{machine, report, samples};
 use crate::args::{ComputeDomains, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
@@ -169,16 +169,12 @@ impl<'a> Bench<'a> {
 }
 
 fn text(args: &ComputeDomains, measurements: &[Measurement], conditions: &[String]) -> String {
-    let mut text = String::new();
-    for condition in conditions {
-        _ = writeln!(text, "- {condition}");
-    }
+    let mut text = report::list(conditions);
     let (sets, replicas) = (args.sets, args.replicas);
     _ = writeln!(text, "- {sets} sets with {replicas} replicas of one PodClique of one pod\n");
     text += "| | PodCliques created after s | pods Ready after s | writes of ComputeDomains |\n|---|---:|---:|---|\n";
     for Measurement { variant, cliques_seconds, ready_seconds, domain_writes } in measurements {
-        let writes: Vec<_> = domain_writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
-        let (name, writes) = (variant.name(), writes.join(", "));
+        let (name, writes) = (variant.name(), writes::join(domain_writes));
         _ = writeln!(text, "| {name} | {cliques_seconds:.2} | {ready_seconds:.2} | {writes} |");
     }
     text += "\nMedian ratios of the times until all PodCliques are created:\n\n";

@@ -143,7 +143,7 @@ impl ObjectCounts {
     }
 }
 
-/// Waits until no object of a kind exists that the counts do not contain.
+/// Waits until no object of this kind exists. [`ObjectCounts`] waits for the kinds that it counts.
 pub(super) async fn wait_until_none<K>(api: &Api<K>) -> Result<()>
 where
     K: Clone + Debug + DeserializeOwned,

@@ -45,6 +45,11 @@ pub(crate) fn update_page(folder: &Path, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// The conditions of a measurement as a list.
+pub(super) fn list(conditions: &[String]) -> String {
+    conditions.iter().fold(String::new(), |text, line| text + "- " + line + "\n")
+}
+
 fn write_file(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -56,7 +61,7 @@ fn replace_figures(page: &str, text: &str) -> String {
 }
 
 fn text(samples: &Samples, conditions: &[String], rounds: u32, plots: &[String]) -> String {
-    let mut text = conditions.iter().fold(String::new(), |text, line| text + "- " + line + "\n");
+    let mut text = list(conditions);
     _ = writeln!(
         text,
         "- Rounds: {rounds}, Grove and the baseline in turn; values are medians, ratios are medians of the ratios per round\n"

@@ -4,7 +4,7 @@
 use super::object_counts::{ObjectCounts, wait_until_none};
 use super::recorded_objects::{KindObjects, read_claims_and_pods};
 use super::workload::{self, NAMESPACE, SET, Workload};
-use super::writes::{QUIET_PERIOD, WriteLog, check_steady_state};
+use super::writes::{self, QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{baseline, machine, report, samples};
 use crate::args::{ResourceClaims, Source, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
@@ -209,10 +209,7 @@ fn set(scope: Scope, cliques: u32) -> Result<PodCliqueSet> {
 }
 
 fn text(args: &ResourceClaims, measurements: &[Measurement], conditions: &[String]) -> String {
-    let mut text = String::new();
-    for condition in conditions {
-        _ = writeln!(text, "- {condition}");
-    }
+    let mut text = report::list(conditions);
     let (cliques, pods) = (args.cliques, args.cliques * PODS_PER_CLIQUE);
     _ = writeln!(
         text,
@@ -220,8 +217,7 @@ fn text(args: &ResourceClaims, measurements: &[Measurement], conditions: &[Strin
     );
     text += "| | Grove: Ready after s | plain client: Ready after s | ratio | writes of claims by the services |\n|---|---:|---:|---:|---|\n";
     for Measurement { scope, grove_seconds, baseline_seconds, claim_writes } in measurements {
-        let writes: Vec<_> = claim_writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
-        let (name, ratio, writes) = (scope.name(), grove_seconds / baseline_seconds, writes.join(", "));
+        let (name, ratio, writes) = (scope.name(), grove_seconds / baseline_seconds, writes::join(claim_writes));
         _ = writeln!(text, "| {name} | {grove_seconds:.2} | {baseline_seconds:.2} | {ratio:.2} | {writes} |");
     }
     for scope in Scope::ALL {

@@ -108,6 +108,12 @@ impl WriteLog {
     }
 }
 
+/// The writes of [`WriteLog::of_services`] in one line.
+pub(super) fn join(writes: &BTreeMap<String, u32>) -> String {
+    let writes: Vec<_> = writes.iter().map(|(write, count)| format!("{count} × {write}")).collect();
+    writes.join(", ")
+}
+
 /// The write of an event, unless the event is a read or stores no object.
 fn write(event: &Event) -> Option<Write> {
     let object = event.object_ref.as_ref()?;
