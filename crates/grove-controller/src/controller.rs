@@ -220,7 +220,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     }
 
     fn is_loaded(&self) -> bool {
-        self.latency.is_loaded(&StatusPolicy::DEFAULT)
+        self.latency.is_loaded()
     }
 
     fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue }: ReconcileOutcome) {

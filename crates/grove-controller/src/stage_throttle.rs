@@ -82,7 +82,7 @@ mod tests {
         let throttle = StageThrottle::new(DELAYED, POLICY, ApiLatency::default());
         let delayed = throttle.delay_stage(&object("a"), plan(&["first", DELAYED, "last"]));
         assert_eq!(stages(&delayed), ["first", "last"]);
-        let expected = ProgressDelay { due: INTERVAL, deadline: POLICY.max_progress_delay };
+        let expected = ProgressDelay { due: INTERVAL, deadline: POLICY.progress_deadline };
         assert_eq!(delayed.progress_after, Some(expected));
         tokio::time::advance(INTERVAL).await;
         let due = throttle.delay_stage(&object("a"), plan(&["first", DELAYED]));

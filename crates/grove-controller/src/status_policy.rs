@@ -41,10 +41,13 @@ pub struct StatusPolicy {
     pub max_progress_interval: Duration,
     /// Progress is not written earlier than this after the last status write of the object. Zero: such a write delays nothing.
     pub min_write_interval: Duration,
-    /// The API server is loaded while its write latency exceeds this many times its lowest value.
-    pub loaded_latency_factor: u32,
     /// Progress is written this long after its first observation, even if the API server is loaded.
-    pub max_progress_delay: Duration,
+    pub progress_deadline: Duration,
+    /// The progress deadline grows by this for each other object with unwritten progress, so that a loaded API server does not receive
+    /// the progress of all objects at once.
+    pub progress_deadline_per_object: Duration,
+    /// The progress deadline never exceeds this.
+    pub max_progress_deadline: Duration,
     /// A status is withheld this long while watch events of created or deleted children are pending. The next reconcile after
     /// this time writes it. A watch that fails delivers no events.
     pub max_stale_delay: Duration,
@@ -65,8 +68,9 @@ impl StatusPolicy {
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),
         min_write_interval: Duration::ZERO,
-        loaded_latency_factor: 4,
-        max_progress_delay: Duration::from_secs(30),
+        progress_deadline: Duration::from_secs(30),
+        progress_deadline_per_object: Duration::from_millis(100),
+        max_progress_deadline: Duration::from_mins(2),
         max_stale_delay: Duration::from_secs(10),
     };
 
@@ -84,6 +88,12 @@ impl StatusPolicy {
     pub fn progress_interval(&self, waiting: usize) -> Duration {
         let interval = self.progress_interval.saturating_add(times(self.progress_interval_per_object, waiting));
         interval.min(self.max_progress_interval)
+    }
+
+    /// How long a loaded API server delays progress while `waiting` other objects have unwritten progress.
+    pub fn progress_deadline(&self, waiting: usize) -> Duration {
+        let deadline = self.progress_deadline.saturating_add(times(self.progress_deadline_per_object, waiting));
+        deadline.min(self.max_progress_deadline)
     }
 }
 

@@ -88,14 +88,14 @@ impl StatusThrottle {
         let mut unwritten_by_uid = self.unwritten_by_uid.lock();
         let others = unwritten_by_uid.len() - usize::from(unwritten_by_uid.contains_key(&uid));
         let due = (now + self.policy.progress_interval(others)).max(self.next_write(&uid).unwrap_or(now));
-        let deadline = due.max(now + self.policy.max_progress_delay);
+        let deadline = due.max(now + self.policy.progress_deadline(others));
         let progress = *unwritten_by_uid.entry(uid).or_insert(UnwrittenProgress { due, deadline });
         let deadline = progress.deadline.saturating_duration_since(now);
         if progress.due > now {
             return Err(ProgressDelay { due: progress.due - now, deadline });
         }
         // The work queue checks the load again, so that an object under load is reconciled once.
-        if !deadline.is_zero() && self.latency.is_loaded(&self.policy) {
+        if !deadline.is_zero() && self.latency.is_loaded() {
             let retry = self.policy.progress_interval.max(self.policy.debounce);
             return Err(ProgressDelay { due: retry.min(deadline), deadline });
         }
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_deadline_counts_from_the_first_observation_of_the_progress() {
-        let (throttle, max) = (StatusThrottle::new(POLICY, ApiLatency::default()), POLICY.max_progress_delay);
+        let (throttle, max) = (StatusThrottle::new(POLICY, ApiLatency::default()), POLICY.progress_deadline);
         let first = throttle.admit(&object("a"), StatusChange::Progress);
         assert_eq!(first, Err(ProgressDelay { due: INTERVAL, deadline: max }));
         tokio::time::advance(INTERVAL / 2).await;
@@ -188,20 +188,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_interval_grows_with_the_number_of_objects_up_to_a_bound() {
+    async fn the_interval_and_the_deadline_grow_with_the_number_of_objects_up_to_a_bound() {
         let throttle = StatusThrottle::new(POLICY, ApiLatency::default());
+        let admit = |uid: &str| throttle.admit(&object(uid), StatusChange::Progress);
+        let delay = |others: u32| {
+            let due = INTERVAL + POLICY.progress_interval_per_object * others;
+            let deadline = POLICY.progress_deadline + POLICY.progress_deadline_per_object * others;
+            Err(ProgressDelay { due, deadline })
+        };
         for number in 0..50 {
-            let _ = write(&throttle, &object(&number.to_string()), StatusChange::Progress);
+            let _ = admit(&number.to_string());
         }
-        let per_object = POLICY.progress_interval_per_object;
-        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL + per_object * 50));
+        assert_eq!(admit("a"), delay(50));
         throttle.forget(&object("a"));
         throttle.forget(&object("0"));
-        assert_eq!(write(&throttle, &object("b"), StatusChange::Progress), Err(INTERVAL + per_object * 49));
+        assert_eq!(admit("b"), delay(49));
         for number in 100..5000 {
-            let _ = write(&throttle, &object(&number.to_string()), StatusChange::Progress);
+            let _ = admit(&number.to_string());
         }
-        assert_eq!(write(&throttle, &object("c"), StatusChange::Progress), Err(POLICY.max_progress_interval));
+        let longest = ProgressDelay { due: POLICY.max_progress_interval, deadline: POLICY.max_progress_deadline };
+        assert_eq!(admit("c"), Err(longest));
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,7 +254,7 @@ mod tests {
             tokio::time::advance(delay).await;
             load(50);
         }
-        assert_eq!(began.elapsed(), POLICY.max_progress_delay);
+        assert_eq!(began.elapsed(), POLICY.progress_deadline);
         assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
         assert_eq!(
             write(&throttle, &object("b"), StatusChange::Progress),
@@ -269,7 +275,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_write_changes_neither_the_times_of_progress_nor_the_bound_of_a_withheld_status() {
-        let (latency, max) = (ApiLatency::default(), POLICY.max_progress_delay);
+        let (latency, max) = (ApiLatency::default(), POLICY.progress_deadline);
         let throttle = StatusThrottle::new(POLICY, latency.clone());
         assert_eq!(throttle.withhold(&object("a"), true), Some(POLICY.max_stale_delay));
         let first = throttle.admit(&object("a"), StatusChange::Progress);

@@ -176,7 +176,7 @@ mod tests {
         let (writer, log) = writer(200);
         let write =
             async |ready| writer.write(&object(), Some(&status(0)), &status(ready), StatusChange::Progress).await;
-        let delay = ProgressDelay { due: POLICY.progress_interval, deadline: POLICY.max_progress_delay };
+        let delay = ProgressDelay { due: POLICY.progress_interval, deadline: POLICY.progress_deadline };
         assert_eq!(write(1).await.unwrap(), Some(delay));
         assert!(log.requests().is_empty());
         tokio::time::advance(POLICY.progress_interval).await;
@@ -312,7 +312,7 @@ mod tests {
         let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
         let progress = |_: &ExecutionResult| (status(1), StatusChange::Progress);
         let error = writer.write_after(&example, executed, progress).await.unwrap_err();
-        let (due, deadline) = (POLICY.progress_interval, POLICY.max_progress_delay);
+        let (due, deadline) = (POLICY.progress_interval, POLICY.progress_deadline);
         assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline, reconcile_after: None });
     }
 

@@ -42,7 +42,7 @@ fn names_under_load(queue: &mut WorkQueue, now: Instant, is_loaded: bool) -> Vec
 
 /// Adds progress with the delays of the policy.
 fn add_progress(queue: &mut WorkQueue, key: Key, now: Instant) {
-    queue.add_after(key, progress(MS, POLICY.max_progress_delay), now);
+    queue.add_after(key, progress(MS, POLICY.progress_deadline), now);
 }
 
 fn progress(due: Duration, deadline: Duration) -> Requeue {
@@ -138,7 +138,7 @@ fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() 
         assert_eq!(names(&mut queue, due), [expected]);
         queue.done(&key(expected), ReconcileDuration::default(), due);
     }
-    let bound = now + POLICY.max_progress_delay;
+    let bound = now + POLICY.progress_deadline;
     assert_eq!(names_under_load(&mut queue, bound - MS, true), Vec::<String>::new());
     queue.add(key("reconcile"), now);
     assert_eq!(names_under_load(&mut queue, bound, true), ["progress"]);
@@ -278,7 +278,7 @@ fn a_deadline_waits_neither_for_the_load_nor_for_the_workers_of_statuses_and_pro
     assert_eq!(names(&mut queue, busy).len(), POLICY.concurrency + POLICY.progress_concurrency);
     let deadline = Duration::from_secs(3);
     let (due, reconcile_after) = (MS, Some(deadline));
-    let progress = Requeue::ProgressAfter { due, deadline: POLICY.max_progress_delay, reconcile_after };
+    let progress = Requeue::ProgressAfter { due, deadline: POLICY.progress_deadline, reconcile_after };
     queue.add_after(key("progress"), progress, now);
     queue.add_after(key("status"), Requeue::After(deadline), now);
     queue.add_status(key("status"), now);
