@@ -279,7 +279,7 @@ impl Executor {
                 _ = self.leadership.stopped_leading() => Err(ApiError::not_leading()),
                 result = with_timeout(call) => result,
             };
-            result.inspect(|_| self.latency.observe(began.elapsed()))
+            result.inspect(|_| self.latency.observe(format!("{verb} {}", target.resource.kind), began.elapsed()))
         };
         let result = asking.instrument(span.clone()).await;
         let code = result.as_ref().map_or_else(|error| error.code.to_string(), |_| "success".to_owned());

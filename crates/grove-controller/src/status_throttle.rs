@@ -245,8 +245,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loaded_api_server_delays_progress_up_to_a_deadline() {
         let latency = ApiLatency::default();
-        let load =
-            |average| [5].into_iter().chain([average; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
+        let load = |average| {
+            [5].into_iter()
+                .chain([average; 30])
+                .for_each(|ms| latency.observe(String::new(), Duration::from_millis(ms)))
+        };
         let throttle = StatusThrottle::new(POLICY, latency.clone());
         let began = Instant::now();
         while let Err(delay) = write(&throttle, &object("a"), StatusChange::Progress) {
@@ -261,7 +264,7 @@ mod tests {
             Err(INTERVAL + POLICY.progress_interval_per_object)
         );
         tokio::time::advance(INTERVAL * 2).await;
-        load(15);
+        load(9);
         assert_eq!(
             write(&throttle, &object("b"), StatusChange::Progress),
             Ok(()),
@@ -285,7 +288,7 @@ mod tests {
             assert_eq!(throttle.admit(&object("a"), change), Ok(()), "the retry is not delayed");
             assert_eq!(throttle.withhold(&object("a"), true), None, "the status is not withheld again");
         }
-        [5].into_iter().chain([50; 30]).for_each(|ms| latency.observe(Duration::from_millis(ms)));
+        [5].into_iter().chain([50; 30]).for_each(|ms| latency.observe(String::new(), Duration::from_millis(ms)));
         let loaded = throttle.admit(&object("a"), StatusChange::Progress);
         assert_eq!(loaded, Err(ProgressDelay { due: INTERVAL, deadline: max / 2 }));
     }
