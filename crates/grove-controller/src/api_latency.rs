@@ -28,7 +28,7 @@ pub struct ApiLatency(Arc<Mutex<Latencies>>);
 #[derive(Debug, Default)]
 struct Latencies {
     average: Option<Average>,
-    /// The lowest latency in seconds, by kind of write. A create of a Service is faster than a patch of a `PodClique` without any load.
+    /// The lowest latency in seconds, by kind of write. Without any load, a create of a small object is faster than a patch of a large one.
     lowest: BTreeMap<String, f64>,
     lowest_of_previous_window: BTreeMap<String, f64>,
     window_start: Option<Instant>,
@@ -60,7 +60,7 @@ impl Latencies {
         *lowest = lowest.min(seconds);
         let ratio = seconds / lowest.min(previous).max(f64::MIN_POSITIVE);
         let is_known = self.is_known(now);
-        // An average of writes before such an interval says nothing about the load now.
+        // An average of writes before such an interval does not show the load now.
         let average = self.average.filter(|_| is_known).unwrap_or(Average { seconds, ratio });
         let moved = |average: f64, newest: f64| average + EWMA_ALPHA * (newest - average);
         self.average = Some(Average { seconds: moved(average.seconds, seconds), ratio: moved(average.ratio, ratio) });

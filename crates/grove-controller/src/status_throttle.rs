@@ -246,9 +246,9 @@ mod tests {
     async fn a_loaded_api_server_delays_progress_up_to_a_deadline() {
         let latency = ApiLatency::default();
         let load = |average| {
-            [5].into_iter()
-                .chain([average; 30])
-                .for_each(|ms| latency.observe(String::new(), Duration::from_millis(ms)))
+            for milliseconds in [5].into_iter().chain([average; 30]) {
+                latency.observe(String::new(), Duration::from_millis(milliseconds));
+            }
         };
         let throttle = StatusThrottle::new(POLICY, latency.clone());
         let began = Instant::now();
