@@ -1,48 +1,37 @@
-//! The write latency of the API server, relative to its latency without load. A high latency delays events. It also delays
-//! statuses that only show progress ([`StatusPolicy`](crate::status_policy::StatusPolicy)).
+//! The write latency of the API server, compared with its latency without load. The higher it is, the longer the controllers pause
+//! between two events, and between two writes that only show progress ([`StatusPolicy`](crate::status_policy::StatusPolicy)).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The API server is loaded while writes take on average more than this many times the lowest latency of their kind.
-const LOADED_RATIO: f64 = 2.0;
-/// The weight of the newest write in the moving averages.
+/// The weight of the newest write in the moving average.
 const EWMA_ALPHA: f64 = 0.2;
-/// The baseline of a kind of write is its lowest latency in this window and in the one before. So it adapts to a server that became slower
-/// permanently.
+/// The baseline of a kind of write is its lowest latency in this window and in the one before. So it adapts to a server that became
+/// slower permanently.
 const BASELINE_WINDOW: Duration = Duration::from_hours(1);
-/// Without a write for this long the load is unknown. The interval doubles with each write after it that shows that the API server is
-/// still loaded: under load, these writes are mostly statuses that only show progress.
-const UNKNOWN_AFTER: Duration = Duration::from_millis(500);
-/// The longest interval after which the load is unknown.
-const MAX_UNKNOWN_AFTER: Duration = Duration::from_secs(4);
-/// The longest delay between two events.
-const MAX_DELAY: Duration = Duration::from_millis(250);
+/// Shorter latencies count as this one: the logarithm of zero is infinite.
+const MIN_SECONDS: f64 = 1e-6;
+/// The longest pause between two writes of progress.
+const MAX_PROGRESS_PAUSE: Duration = Duration::from_secs(4);
+/// The longest pause between two events.
+const MAX_EVENT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Measures the latency of writes. A clone shares its measurements.
+/// The latencies of recent writes of this process.
 #[derive(Clone, Debug, Default)]
 pub struct ApiLatency(Arc<Mutex<Latencies>>);
 
 #[derive(Debug, Default)]
 struct Latencies {
-    average: Option<Average>,
+    /// The moving average of the logarithm of the pause in seconds: one slow write among many fast ones changes it little.
+    ln_pause: Option<f64>,
     /// The lowest latency in seconds, by kind of write. Without any load, a create of a small object is faster than a patch of a large one.
     lowest: BTreeMap<String, f64>,
     lowest_of_previous_window: BTreeMap<String, f64>,
     window_start: Option<Instant>,
-    last_write: Option<Instant>,
-    /// Zero before the first write.
-    unknown_after: Duration,
-}
-
-/// Moving averages of the latest writes.
-#[derive(Clone, Copy, Debug)]
-struct Average {
-    seconds: f64,
-    /// The latency of a write, divided by the baseline of its kind.
-    ratio: f64,
+    /// When the latest write of progress began.
+    progress_began: Option<Instant>,
 }
 
 impl Latencies {
@@ -54,32 +43,24 @@ impl Latencies {
         }
     }
 
-    fn add(&mut self, kind: String, seconds: f64, now: Instant) {
+    fn add(&mut self, kind: String, latency: Duration) {
+        let seconds = latency.as_secs_f64().max(MIN_SECONDS);
         let previous = self.lowest_of_previous_window.get(&kind).copied().unwrap_or(f64::INFINITY);
         let lowest = self.lowest.entry(kind).or_insert(seconds);
         *lowest = lowest.min(seconds);
-        let ratio = seconds / lowest.min(previous).max(f64::MIN_POSITIVE);
-        let is_known = self.is_known(now);
-        // An average of writes before such an interval does not show the load now.
-        let average = self.average.filter(|_| is_known).unwrap_or(Average { seconds, ratio });
-        let moved = |average: f64, newest: f64| average + EWMA_ALPHA * (newest - average);
-        self.average = Some(Average { seconds: moved(average.seconds, seconds), ratio: moved(average.ratio, ratio) });
-        self.last_write = Some(now);
-        if !self.is_slow() {
-            self.unknown_after = UNKNOWN_AFTER;
-        } else if !is_known {
-            self.unknown_after = (2 * self.unknown_after).clamp(UNKNOWN_AFTER, MAX_UNKNOWN_AFTER);
-        }
+        let ratio = seconds / lowest.min(previous);
+        let ln_pause = (seconds * ratio).ln();
+        self.ln_pause = Some(self.ln_pause.map_or(ln_pause, |average| average + EWMA_ALPHA * (ln_pause - average)));
     }
 
-    /// Whether recent writes show the load.
-    fn is_known(&self, now: Instant) -> bool {
-        self.last_write.is_some_and(|last_write| now.duration_since(last_write) < self.unknown_after)
+    /// The latency of a recent write, multiplied by its ratio to the baseline. So without load the pause is as long as a write, and a
+    /// server that needs ten times as long for a write gets a hundredth of the writes. Zero before the first write.
+    fn pause(&self) -> Duration {
+        self.ln_pause.map_or(Duration::ZERO, |ln| Duration::try_from_secs_f64(ln.exp()).unwrap_or(Duration::MAX))
     }
 
-    /// Whether the latest writes show that the API server is loaded.
-    fn is_slow(&self) -> bool {
-        self.average.is_some_and(|average| average.ratio > LOADED_RATIO)
+    fn progress_paused_until(&self) -> Option<Instant> {
+        self.progress_began.map(|began| began + self.pause().min(MAX_PROGRESS_PAUSE))
     }
 
     /// The lowest latency of a write of any kind.
@@ -92,28 +73,38 @@ impl ApiLatency {
     /// Records the latency of a write that succeeded. The kind is its verb and the kind of the object; their number is bounded.
     pub fn observe(&self, kind: String, latency: Duration) {
         let mut latencies = self.0.lock();
-        let now = Instant::now();
-        latencies.rotate_window(now);
-        latencies.add(kind, latency.as_secs_f64(), now);
+        latencies.rotate_window(Instant::now());
+        latencies.add(kind, latency);
     }
 
-    /// Whether the API server is loaded: recent writes took more than [`LOADED_RATIO`] times as long as without load.
-    /// The work queue reads this before a write of progress starts, and the status throttle before the request; neither measures.
-    pub fn is_loaded(&self) -> bool {
-        let latencies = self.0.lock();
-        latencies.is_known(Instant::now()) && latencies.is_slow()
+    /// When this process may begin the next write of progress. The work queue reads it before it starts the reconcile.
+    pub fn progress_paused_until(&self) -> Option<Instant> {
+        self.0.lock().progress_paused_until()
     }
 
-    /// The delay after the publication of an event, which took `latency`: zero up to [`LOADED_RATIO`], then longer for a
-    /// higher latency. A publication that took less than each write sent no request, and needs no delay.
-    pub fn throttle_delay(&self, latency: Duration) -> Duration {
-        let latencies = self.0.lock();
-        let (Some(average), Some(lowest)) = (latencies.average, latencies.lowest()) else { return Duration::ZERO };
-        if latency.as_secs_f64() < lowest {
-            return Duration::ZERO;
+    /// Begins a write of progress and the pause after it. At its deadline, progress is written during a pause, too.
+    ///
+    /// # Errors
+    /// The rest of the pause.
+    pub fn begin_progress(&self, is_at_deadline: bool) -> Result<(), Duration> {
+        let (mut latencies, now) = (self.0.lock(), Instant::now());
+        match latencies.progress_paused_until() {
+            Some(until) if until > now && !is_at_deadline => Err(until - now),
+            Some(_) | None => {
+                latencies.progress_began = Some(now);
+                Ok(())
+            }
         }
-        let delay = average.seconds * (average.ratio - LOADED_RATIO).max(0.0);
-        Duration::try_from_secs_f64(delay).unwrap_or(MAX_DELAY).min(MAX_DELAY)
+    }
+
+    /// The pause after the publication of an event, which took `latency`. A publication that took less than each write sent no
+    /// request, and needs no pause.
+    pub fn event_pause(&self, latency: Duration) -> Duration {
+        let latencies = self.0.lock();
+        match latencies.lowest() {
+            Some(lowest) if latency.as_secs_f64() >= lowest => latencies.pause().min(MAX_EVENT_PAUSE),
+            Some(_) | None => Duration::ZERO,
+        }
     }
 }
 
@@ -121,7 +112,7 @@ impl ApiLatency {
 mod tests {
     use super::*;
 
-    const fn ms(milliseconds: u64) -> Duration {
+    fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }
 
@@ -131,64 +122,66 @@ mod tests {
         }
     }
 
-    fn delay_after(latencies: impl IntoIterator<Item = u64>) -> Duration {
+    fn pause_after(latencies: impl IntoIterator<Item = u64>) -> u128 {
         let latency = ApiLatency::default();
         observe(&latency, "create pods", latencies);
-        latency.throttle_delay(ms(100))
+        latency.0.lock().pause().as_millis()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_loaded_api_server_causes_a_delay() {
-        assert_eq!(delay_after([]), Duration::ZERO, "no latency is known");
-        assert_eq!(delay_after([100]), Duration::ZERO, "there is no baseline yet");
-        assert_eq!(delay_after([9, 5, 7, 9]), Duration::ZERO);
+    async fn the_pause_grows_with_the_square_of_the_latency() {
+        assert_eq!(pause_after([]), 0, "no latency is known");
+        assert_eq!(pause_after([100]), 100, "there is no baseline yet");
+        assert_eq!(pause_after([5; 30]), 5);
         let busy = [5].into_iter().chain([20; 30]);
-        assert_eq!(delay_after(busy.clone()).as_millis(), 39, "four times the baseline: two more than without load");
-        assert_eq!(delay_after([5].into_iter().chain([500; 30])), MAX_DELAY);
-        assert_eq!(delay_after(busy.chain([6; 10])), Duration::ZERO, "it is not loaded any more");
+        assert_eq!(pause_after(busy.clone()), 79, "four times the baseline");
+        assert_eq!(pause_after(busy.chain([5; 10])), 6, "the load has ended");
+        assert_eq!(pause_after([5; 30].into_iter().chain([5000])), 79, "one slow write");
+        assert_eq!(pause_after([0; 30]), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_kind_of_write_has_its_own_baseline() {
         let latency = ApiLatency::default();
         observe(&latency, "create services", [3]);
-        observe(&latency, "patch podcliques", [10, 12, 11, 14, 12]);
-        assert!(!latency.is_loaded(), "such a patch takes longer without load, too");
-        observe(&latency, "create services", [9; 10]);
-        assert!(latency.is_loaded());
+        observe(&latency, "patch podcliques", [12; 30]);
+        assert_eq!(latency.event_pause(ms(12)).as_millis(), 11, "such a patch takes longer without load, too");
+        observe(&latency, "create services", [12; 30]);
+        assert_eq!(latency.event_pause(ms(12)).as_millis(), 47);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_loaded_api_server_receives_fewer_and_fewer_writes_that_measure_the_load() {
+    async fn one_write_of_progress_begins_in_each_pause() {
         let latency = ApiLatency::default();
-        let observe = |latencies: &[u64]| observe(&latency, "create pods", latencies.iter().copied());
-        observe(&[5]);
-        observe(&[50; 30]);
-        for interval in [500, 1000, 2000, 4000, 4000] {
-            tokio::time::advance(ms(interval - 1)).await;
-            assert!(latency.is_loaded(), "no write was sent for {} ms", interval - 1);
-            tokio::time::advance(ms(1)).await;
-            assert!(!latency.is_loaded(), "the load is unknown after {interval} ms");
-            observe(&[50, 60]);
-            assert!(latency.is_loaded());
+        assert_eq!(latency.progress_paused_until(), None);
+        observe(&latency, "create pods", [5; 30]);
+        for (writes, pause) in [(0, ms(5)), (30, ms(497)), (100, ms(500))] {
+            observe(&latency, "create pods", (0..writes).map(|_| 50));
+            tokio::time::advance(MAX_PROGRESS_PAUSE).await;
+            assert_eq!(latency.begin_progress(false), Ok(()));
+            let rest = latency.begin_progress(false).expect_err("a pause");
+            assert!(rest.abs_diff(pause) < ms(1), "{rest:?}");
+            assert_eq!(latency.progress_paused_until(), Some(Instant::now() + rest));
+            tokio::time::advance(rest / 2).await;
+            assert_eq!(latency.begin_progress(false), Err(rest.saturating_sub(rest / 2)));
         }
-        tokio::time::advance(MAX_UNKNOWN_AFTER).await;
-        observe(&[6]);
-        assert!(!latency.is_loaded(), "one write shows that the load has ended");
-        observe(&[50; 30]);
-        assert!(latency.is_loaded());
-        tokio::time::advance(UNKNOWN_AFTER).await;
-        assert!(!latency.is_loaded(), "the load is new");
+        observe(&latency, "create pods", [50_000; 30]);
+        tokio::time::advance(MAX_PROGRESS_PAUSE).await;
+        assert_eq!(latency.begin_progress(false), Ok(()));
+        assert_eq!(latency.begin_progress(false), Err(MAX_PROGRESS_PAUSE));
+        tokio::time::advance(MAX_PROGRESS_PAUSE / 2).await;
+        assert_eq!(latency.begin_progress(true), Ok(()), "at its deadline");
+        assert_eq!(latency.begin_progress(false), Err(MAX_PROGRESS_PAUSE), "another pause");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_baseline_adapts_to_an_api_server_that_became_slower_permanently() {
         let latency = ApiLatency::default();
         observe(&latency, "create pods", [5]);
-        for is_delayed in [true, true, false] {
+        for is_loaded in [true, true, false] {
             observe(&latency, "create pods", [50; 30]);
-            assert_eq!(latency.throttle_delay(ms(50)) > Duration::ZERO, is_delayed);
-            assert_eq!(latency.throttle_delay(ms(4)), Duration::ZERO, "no request was sent");
+            assert_eq!(latency.event_pause(ms(50)) == MAX_EVENT_PAUSE, is_loaded);
+            assert_eq!(latency.event_pause(ms(4)), Duration::ZERO, "no request was sent");
             tokio::time::advance(BASELINE_WINDOW).await;
         }
     }

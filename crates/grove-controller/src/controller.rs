@@ -203,7 +203,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     fn next_object(&mut self) -> Option<(Key, Arc<K>)> {
         loop {
             let now = Instant::now();
-            let key = self.queue.get(now, self.is_loaded())?;
+            let key = self.queue.get(now, self.latency.progress_paused_until())?;
             match self.cache.get(&key.namespace, &key.name) {
                 Some(object) if self.leadership.is_held() => return Some((key, object)),
                 Some(_) | None => {
@@ -216,11 +216,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
 
     /// When a key may be due although nothing else changes.
     fn next_due(&self) -> Option<Instant> {
-        self.queue.next_due(Instant::now(), self.is_loaded())
-    }
-
-    fn is_loaded(&self) -> bool {
-        self.latency.is_loaded()
+        self.queue.next_due(self.latency.progress_paused_until())
     }
 
     fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue }: ReconcileOutcome) {

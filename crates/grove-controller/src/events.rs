@@ -139,7 +139,7 @@ impl EventPublisher {
             match job {
                 Job::Publish(queued) => {
                     if let Some(took) = self.publish(*queued).await {
-                        let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE).max(self.latency.throttle_delay(took));
+                        let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE).max(self.latency.event_pause(took));
                         // An error means that no broadcaster exists any more.
                         let flushed = draining.wait_for(|draining| *draining);
                         tokio::select! { () = sleep(pause) => {}, _ = flushed => {} }

@@ -18,7 +18,7 @@ pub enum Requeue {
     ProgressAfter {
         /// The object is enqueued after this time.
         due: Duration,
-        /// While the API server is loaded, the queue holds the object until this time.
+        /// During a pause of progress, the queue holds the object until this time.
         deadline: Duration,
         /// The deadline of the plan. Few workers write progress, so they do not execute the plan of a deadline.
         reconcile_after: Option<Duration>,
@@ -56,7 +56,7 @@ impl Requeue {
         }
     }
 
-    /// The time after which the object is reconciled although nothing changes, and although the API server is loaded.
+    /// The time after which the object is reconciled although nothing changes, and although progress is paused.
     pub(crate) fn deadline(self) -> Option<Duration> {
         match self {
             Self::AwaitChange => None,

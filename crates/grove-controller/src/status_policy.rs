@@ -31,9 +31,10 @@ pub struct StatusPolicy {
     pub concurrency: usize,
     /// A status-only reconcile that is due and has waited this long for a worker runs before other reconciles.
     pub max_wait: Duration,
-    /// Reconciles of one controller that run at once to write progress. Few of them do not load the API server.
+    /// Reconciles of one controller that run at once to write progress.
     pub progress_concurrency: usize,
-    /// Progress that no user waits for is written this long after its first observation, if the API server is not loaded.
+    /// Progress that no user waits for is written this long after its first observation. The process also pauses between two such
+    /// writes ([`ApiLatency`](crate::api_latency::ApiLatency)).
     pub progress_interval: Duration,
     /// The progress interval grows by this for each other object with unwritten progress.
     pub progress_interval_per_object: Duration,
@@ -41,7 +42,7 @@ pub struct StatusPolicy {
     pub max_progress_interval: Duration,
     /// Progress is not written earlier than this after the last status write of the object. Zero: such a write delays nothing.
     pub min_write_interval: Duration,
-    /// Progress is written this long after its first observation, even if the API server is loaded.
+    /// Progress is written this long after its first observation, even during a pause.
     pub progress_deadline: Duration,
     /// The progress deadline grows by this for each other object with unwritten progress, so that a loaded API server does not receive
     /// the progress of all objects at once.
@@ -63,12 +64,12 @@ impl StatusPolicy {
         max_delay: Duration::from_secs(1),
         concurrency: 4,
         max_wait: Duration::from_secs(5),
-        progress_concurrency: 2,
+        progress_concurrency: 1,
         progress_interval: Duration::from_millis(500),
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),
         min_write_interval: Duration::ZERO,
-        progress_deadline: Duration::from_secs(30),
+        progress_deadline: Duration::from_mins(1),
         progress_deadline_per_object: Duration::from_millis(100),
         max_progress_deadline: Duration::from_mins(2),
         max_stale_delay: Duration::from_secs(10),
@@ -90,7 +91,7 @@ impl StatusPolicy {
         interval.min(self.max_progress_interval)
     }
 
-    /// How long a loaded API server delays progress while `waiting` other objects have unwritten progress.
+    /// The longest delay of progress while `waiting` other objects have unwritten progress.
     pub fn progress_deadline(&self, waiting: usize) -> Duration {
         let deadline = self.progress_deadline.saturating_add(times(self.progress_deadline_per_object, waiting));
         deadline.min(self.max_progress_deadline)

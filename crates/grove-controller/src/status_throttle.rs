@@ -1,5 +1,5 @@
-//! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and later while
-//! the API server is loaded. A status from stale caches is withheld for a bounded time.
+//! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and after a
+//! pause that grows with the load of the API server. A status from stale caches is withheld for a bounded time.
 //!
 //! [`status_policy`](crate::status_policy) has the delays, and lists the other reasons for a late status.
 
@@ -23,7 +23,7 @@ pub enum StatusChange {
 /// When delayed progress is written. Both times count from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgressDelay {
-    /// When it may be written, if the API server is not loaded.
+    /// When it may be written, unless progress is paused.
     pub due: Duration,
     /// When it is written in any case.
     pub deadline: Duration,
@@ -44,7 +44,7 @@ pub struct StatusThrottle {
 
 #[derive(Clone, Copy, Debug)]
 struct UnwrittenProgress {
-    /// When it may be written, if the API server is not loaded.
+    /// When it may be written, unless progress is paused.
     due: Instant,
     /// When it is written in any case.
     deadline: Instant,
@@ -94,12 +94,10 @@ impl StatusThrottle {
         if progress.due > now {
             return Err(ProgressDelay { due: progress.due - now, deadline });
         }
-        // The work queue checks the load again, so that an object under load is reconciled once.
-        if !deadline.is_zero() && self.latency.is_loaded() {
-            let retry = self.policy.progress_interval.max(self.policy.debounce);
-            return Err(ProgressDelay { due: retry.min(deadline), deadline });
-        }
-        Ok(())
+        // The work queue reads the pause, too, so that few objects are reconciled in vain.
+        self.latency
+            .begin_progress(deadline.is_zero())
+            .map_err(|pause| ProgressDelay { due: pause.min(deadline), deadline })
     }
 
     /// When the interval after the last status write of the object ends.
@@ -212,7 +210,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_waits_for_the_interval_after_the_last_write() {
-        let spaced = Duration::from_secs(40);
+        let spaced = POLICY.progress_deadline * 2;
         let zero = Duration::ZERO;
         let policy =
             StatusPolicy { progress_interval: zero, max_progress_interval: zero, min_write_interval: spaced, ..POLICY };
@@ -242,38 +240,35 @@ mod tests {
         assert!(throttle.written_at_by_uid.lock().is_empty());
     }
 
+    /// The latency of an API server with load, for which the pause is longer than an interval.
+    fn observe_load(latency: &ApiLatency) {
+        for milliseconds in [5].into_iter().chain([100; 30]) {
+            latency.observe(String::new(), Duration::from_millis(milliseconds));
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_loaded_api_server_delays_progress_up_to_a_deadline() {
         let latency = ApiLatency::default();
-        let load = |average| {
-            for milliseconds in [5].into_iter().chain([average; 30]) {
-                latency.observe(String::new(), Duration::from_millis(milliseconds));
-            }
-        };
-        let throttle = StatusThrottle::new(POLICY, latency.clone());
-        let began = Instant::now();
-        while let Err(delay) = write(&throttle, &object("a"), StatusChange::Progress) {
-            assert_eq!(delay, INTERVAL);
-            tokio::time::advance(delay).await;
-            load(50);
-        }
-        assert_eq!(began.elapsed(), POLICY.progress_deadline);
-        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
-        assert_eq!(
-            write(&throttle, &object("b"), StatusChange::Progress),
-            Err(INTERVAL + POLICY.progress_interval_per_object)
-        );
+        observe_load(&latency);
+        let (throttle, began) = (StatusThrottle::new(POLICY, latency.clone()), Instant::now());
+        let progress = |uid| write(&throttle, &object(uid), StatusChange::Progress);
+        assert_eq!(progress("a"), Err(INTERVAL));
+        assert_eq!(progress("b"), Err(INTERVAL + POLICY.progress_interval_per_object));
         tokio::time::advance(INTERVAL * 2).await;
-        load(9);
-        assert_eq!(
-            write(&throttle, &object("b"), StatusChange::Progress),
-            Ok(()),
-            "progress writes cause such a latency"
-        );
-        assert_eq!(write(&throttle, &object("a"), StatusChange::Significant), Ok(()), "the load does not delay it");
-        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Err(INTERVAL));
-        tokio::time::advance(INTERVAL * 2).await;
-        assert_eq!(write(&throttle, &object("a"), StatusChange::Progress), Ok(()), "the last write was long ago");
+        assert_eq!(latency.begin_progress(false), Ok(()), "progress of another controller");
+        let pause = latency.progress_paused_until().expect("a pause") - Instant::now();
+        assert!(pause > INTERVAL, "{pause:?}");
+        let delay = ProgressDelay { due: pause, deadline: POLICY.progress_deadline.saturating_sub(INTERVAL * 2) };
+        assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(delay));
+        assert_eq!(write(&throttle, &object("c"), StatusChange::Significant), Ok(()), "no pause delays it");
+        tokio::time::advance(pause).await;
+        assert_eq!(progress("a"), Ok(()));
+        assert_eq!(progress("b"), Err(pause), "one write in each pause");
+        let deadline = began + POLICY.progress_deadline(1);
+        tokio::time::advance(deadline - Instant::now()).await;
+        assert_eq!(latency.begin_progress(false), Ok(()), "progress of another controller");
+        assert_eq!(progress("b"), Ok(()), "at its deadline");
     }
 
     #[tokio::test(start_paused = true)]
@@ -288,9 +283,10 @@ mod tests {
             assert_eq!(throttle.admit(&object("a"), change), Ok(()), "the retry is not delayed");
             assert_eq!(throttle.withhold(&object("a"), true), None, "the status is not withheld again");
         }
-        [5].into_iter().chain([50; 30]).for_each(|ms| latency.observe(String::new(), Duration::from_millis(ms)));
-        let loaded = throttle.admit(&object("a"), StatusChange::Progress);
-        assert_eq!(loaded, Err(ProgressDelay { due: INTERVAL, deadline: max / 2 }));
+        observe_load(&latency);
+        let pause = latency.progress_paused_until().expect("a pause") - Instant::now();
+        let paused = throttle.admit(&object("a"), StatusChange::Progress);
+        assert_eq!(paused, Err(ProgressDelay { due: pause, deadline: max / 2 }));
     }
 
     #[tokio::test(start_paused = true)]

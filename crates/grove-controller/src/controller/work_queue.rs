@@ -34,8 +34,8 @@ pub(super) struct Key {
 /// The order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
-    /// The key has unwritten progress. It runs behind all others, and not while the API server is loaded, but waits for both at
-    /// most until its deadline.
+    /// The key has unwritten progress. It runs behind all others, and not during a pause of progress, but waits for both at most until
+    /// its deadline.
     Progress,
     /// Runs behind reconciles, but waits for them at most [`StatusPolicy::max_wait`].
     StatusOnly,
@@ -139,8 +139,8 @@ impl WorkQueue {
         self.processing.contains_key(key)
     }
 
-    /// The next key for a worker, if one is free and a key is due. `is_loaded` is whether the API server is loaded.
-    pub(super) fn get(&mut self, now: Instant, is_loaded: bool) -> Option<Key> {
+    /// The next key for a worker, if one is free and a key is due. Progress is paused until `paused_until`.
+    pub(super) fn get(&mut self, now: Instant, paused_until: Option<Instant>) -> Option<Key> {
         while self.delayed.first(Priority::Reconcile).is_some_and(|due| due <= now)
             && let Some((key, due)) = self.delayed.pop(Priority::Reconcile)
         {
@@ -149,7 +149,7 @@ impl WorkQueue {
         if self.processing.len() >= self.concurrency {
             return None;
         }
-        let (key, since, priority) = self.pop(now, is_loaded)?;
+        let (key, since, priority) = self.pop(now, paused_until)?;
         self.metrics.started(now.saturating_duration_since(since), now);
         self.processing.insert(key.clone(), InFlightKey { since: now, priority, dirty: None, is_removed: false });
         self.update_depth();
@@ -157,7 +157,7 @@ impl WorkQueue {
     }
 
     /// The next key that is due, with the time since when it is.
-    fn pop(&mut self, now: Instant, is_loaded: bool) -> Option<(Key, Instant, Priority)> {
+    fn pop(&mut self, now: Instant, paused_until: Option<Instant>) -> Option<(Key, Instant, Priority)> {
         let (status, progress) = (self.due(Priority::StatusOnly, now), self.due(Priority::Progress, now));
         if status.is_some_and(|due| due + self.policy.max_wait <= now) {
             return self.pop_delayed(Priority::StatusOnly);
@@ -178,19 +178,20 @@ impl WorkQueue {
         if status.is_some() {
             return self.pop_delayed(Priority::StatusOnly);
         }
-        progress.filter(|_| !is_loaded).and_then(|_| self.pop_delayed(Priority::Progress))
+        progress
+            .filter(|_| paused_until.is_none_or(|until| until <= now))
+            .and_then(|_| self.pop_delayed(Priority::Progress))
     }
 
-    /// When [`WorkQueue::get`] may return another key although nothing else changes. While the API server is loaded, progress that
-    /// is due is checked again after [`StatusPolicy::progress_interval`], and at its deadline; this check only reads a flag.
-    pub(super) fn next_due(&self, now: Instant, is_loaded: bool) -> Option<Instant> {
+    /// When [`WorkQueue::get`] may return another key although nothing else changes.
+    pub(super) fn next_due(&self, paused_until: Option<Instant>) -> Option<Instant> {
         if self.processing.len() >= self.concurrency {
             return None;
         }
         let first = |priority| self.delayed.first(priority).filter(|_| self.has_worker(priority));
         let reconcile = self.delayed.first(Priority::Reconcile);
         let (status, progress) = (first(Priority::StatusOnly), first(Priority::Progress));
-        let progress = progress.map(|due| if is_loaded { due.max(now + self.policy.progress_interval) } else { due });
+        let progress = progress.map(|due| paused_until.map_or(due, |until| until.max(due)));
         let deadline = self.delayed.first_progress_deadline().filter(|_| self.has_worker(Priority::Progress));
         [reconcile, status, progress, deadline].into_iter().flatten().min()
     }

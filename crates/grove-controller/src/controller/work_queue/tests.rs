@@ -33,11 +33,16 @@ fn metrics<const N: usize>(registry: &prometheus::Registry, names: [&str; N]) ->
 
 /// The names of all keys that workers get at this time.
 fn names(queue: &mut WorkQueue, now: Instant) -> Vec<String> {
-    names_under_load(queue, now, false)
+    names_until(queue, now, None)
 }
 
-fn names_under_load(queue: &mut WorkQueue, now: Instant, is_loaded: bool) -> Vec<String> {
-    std::iter::from_fn(|| queue.get(now, is_loaded)).map(|key| key.name).collect()
+/// The names of all keys that workers get at this time, if progress is paused longer.
+fn names_during_pause(queue: &mut WorkQueue, now: Instant) -> Vec<String> {
+    names_until(queue, now, Some(now + MS))
+}
+
+fn names_until(queue: &mut WorkQueue, now: Instant, paused_until: Option<Instant>) -> Vec<String> {
+    std::iter::from_fn(|| queue.get(now, paused_until)).map(|key| key.name).collect()
 }
 
 /// Adds progress with the delays of the policy.
@@ -92,7 +97,7 @@ fn reconciles_run_before_status_only_reconciles_and_replace_them() {
 fn a_status_only_reconcile_waits_behind_reconciles_for_a_bounded_time() {
     let (mut queue, now) = (queue(1), Instant::now());
     queue.add_status(key("status"), now);
-    let due = queue.next_due(now, false).unwrap();
+    let due = queue.next_due(None).unwrap();
     for number in 0..10 {
         queue.add(key(&number.to_string()), now);
     }
@@ -105,7 +110,7 @@ fn a_status_only_reconcile_waits_behind_reconciles_for_a_bounded_time() {
 fn status_only_triggers_of_one_object_are_merged() {
     let (mut queue, now) = (queue(10), Instant::now());
     queue.add_status(key("a"), now);
-    assert_eq!(queue.next_due(now, false), Some(now + POLICY.debounce));
+    assert_eq!(queue.next_due(None), Some(now + POLICY.debounce));
     queue.add_status(key("a"), now + POLICY.debounce / 2);
     assert_eq!(names(&mut queue, now + POLICY.debounce - MS), Vec::<String>::new());
     assert_eq!(names(&mut queue, now + POLICY.debounce), ["a"]);
@@ -122,13 +127,13 @@ fn concurrent_status_only_reconciles_are_limited() {
     let later = now + POLICY.max_delay;
     let first = names(&mut queue, later);
     assert_eq!(first.len(), POLICY.concurrency);
-    assert_eq!(queue.next_due(now, false), None, "the next one starts when one of them is done");
+    assert_eq!(queue.next_due(None), None, "the next one starts when one of them is done");
     queue.done(&key(&first[0]), ReconcileDuration::default(), later);
     assert_eq!(names(&mut queue, later).len(), 1);
 }
 
 #[test]
-fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() {
+fn progress_runs_behind_everything_else_and_not_during_a_pause_for_a_bounded_time() {
     let (mut queue, now) = (queue(1), Instant::now());
     add_progress(&mut queue, key("progress"), now);
     queue.add_status(key("status"), now);
@@ -139,33 +144,41 @@ fn progress_runs_behind_everything_else_and_not_under_load_for_a_bounded_time() 
         queue.done(&key(expected), ReconcileDuration::default(), due);
     }
     let bound = now + POLICY.progress_deadline;
-    assert_eq!(names_under_load(&mut queue, bound - MS, true), Vec::<String>::new());
+    assert_eq!(names_during_pause(&mut queue, bound - MS), Vec::<String>::new());
     queue.add(key("reconcile"), now);
-    assert_eq!(names_under_load(&mut queue, bound, true), ["progress"]);
+    assert_eq!(names_during_pause(&mut queue, bound), ["progress"]);
     queue.done(&key("progress"), ReconcileDuration::default(), bound);
-    assert_eq!(names_under_load(&mut queue, bound, true), ["reconcile"]);
+    assert_eq!(names_during_pause(&mut queue, bound), ["reconcile"]);
 }
 
 #[test]
-fn progress_that_is_due_under_load_is_checked_again_after_an_interval() {
+fn progress_is_due_when_the_pause_ends() {
     let (mut queue, now) = (queue(10), Instant::now());
     add_progress(&mut queue, key("a"), now);
-    assert_eq!(queue.next_due(now, false), Some(now + MS));
-    assert_eq!(queue.next_due(now, true), Some(now + POLICY.progress_interval));
-    assert_eq!(names(&mut queue, now + MS), ["a"]);
+    for (paused_until, due) in [(None, MS), (Some(now), MS), (Some(now + MS * 2), MS * 2)] {
+        assert_eq!(queue.next_due(paused_until), Some(now + due));
+    }
+    let pause = Some(now + MS * 2);
+    assert_eq!(names_until(&mut queue, now + MS, pause), Vec::<String>::new());
+    assert_eq!(names_until(&mut queue, now + MS * 2, pause), ["a"]);
 }
 
 #[test]
-fn the_load_holds_progress_until_its_own_deadline() {
+fn a_pause_holds_progress_until_its_own_deadline() {
     let (mut queue, now) = (queue(10), Instant::now());
     queue.add_after(key("late"), progress(MS, MS * 2000), now);
     queue.add_after(key("early"), progress(MS * 2, MS * 700), now);
     queue.add_after(key("early"), progress(MS * 3, MS * 800), now);
-    assert_eq!(queue.next_due(now, true), Some(now + POLICY.progress_interval));
-    assert_eq!(queue.next_due(now + MS * 600, true), Some(now + MS * 700), "the deadline comes before the next check");
-    assert_eq!(names_under_load(&mut queue, now + MS * 699, true), Vec::<String>::new());
-    assert_eq!(names_under_load(&mut queue, now + MS * 700, true), ["early"]);
-    assert_eq!(names_under_load(&mut queue, now + MS * 2000, true), ["late"]);
+    assert_eq!(queue.next_due(Some(now + MS * 600)), Some(now + MS * 600));
+    assert_eq!(
+        queue.next_due(Some(now + MS * 1000)),
+        Some(now + MS * 700),
+        "the deadline comes before the end of the pause"
+    );
+    assert_eq!(names_during_pause(&mut queue, now + MS * 699), Vec::<String>::new());
+    assert_eq!(names_during_pause(&mut queue, now + MS * 700), ["early"]);
+    queue.done(&key("early"), ReconcileDuration::default(), now + MS * 700);
+    assert_eq!(names_during_pause(&mut queue, now + MS * 2000), ["late"]);
     assert!(!has_delayed_key(&queue));
 }
 
@@ -177,7 +190,7 @@ fn few_keys_write_progress_at_once() {
     }
     let later = now + MS;
     assert_eq!(names(&mut queue, later).len(), POLICY.progress_concurrency);
-    assert_eq!(queue.next_due(later, false), None, "the next one starts when one of them is done");
+    assert_eq!(queue.next_due(None), None, "the next one starts when one of them is done");
 }
 
 #[test]
@@ -191,7 +204,7 @@ fn progress_replaces_no_other_trigger_and_every_other_trigger_replaces_progress(
                 queue.add_status(key("a"), now);
             }
         }
-        assert_eq!(names_under_load(&mut queue, now + POLICY.debounce, true), ["a"]);
+        assert_eq!(names_during_pause(&mut queue, now + POLICY.debounce), ["a"]);
         queue.done(&key("a"), ReconcileDuration::default(), now + POLICY.debounce);
         assert!(!has_delayed_key(&queue));
     }
@@ -211,12 +224,12 @@ fn the_cooldown_follows_the_duration_and_the_cpu_time_of_the_last_reconcile_up_t
         assert_eq!(names(&mut queue, now), ["a"]);
         queue.done(&key("a"), elapsed, now);
         queue.add_status(key("a"), now);
-        assert_eq!(queue.next_due(now, false), Some(now + expected), "{elapsed:?}");
+        assert_eq!(queue.next_due(None), Some(now + expected), "{elapsed:?}");
         let later = now + POLICY.max_delay * 10;
         assert_eq!(names(&mut queue, later), ["a"]);
         queue.done(&key("a"), ReconcileDuration::default(), later);
         queue.add_status(key("a"), later);
-        assert_eq!(queue.next_due(now, false), Some(later + POLICY.debounce), "an old reconcile causes no cooldown");
+        assert_eq!(queue.next_due(None), Some(later + POLICY.debounce), "an old reconcile causes no cooldown");
     }
 }
 
@@ -227,7 +240,7 @@ fn a_status_trigger_during_a_reconcile_leads_to_another_one_after_the_cooldown()
     assert_eq!(names(&mut queue, now), ["a"]);
     queue.add_status(key("a"), now);
     queue.done(&key("a"), took(Duration::from_millis(50)), now);
-    assert_eq!(queue.next_due(now, false), Some(now + POLICY.cooldown(Duration::from_millis(50), Duration::ZERO)));
+    assert_eq!(queue.next_due(None), Some(now + POLICY.cooldown(Duration::from_millis(50), Duration::ZERO)));
 }
 
 #[test]
@@ -236,11 +249,11 @@ fn the_earlier_of_two_delays_counts_and_a_trigger_comes_before_both() {
     queue.add_after(key("a"), Requeue::After(Duration::from_mins(1)), now);
     queue.add_after(key("a"), Requeue::After(Duration::from_secs(5)), now);
     queue.add_after(key("a"), Requeue::After(Duration::from_secs(30)), now);
-    assert_eq!(queue.next_due(now, false), Some(now + Duration::from_secs(5)));
+    assert_eq!(queue.next_due(None), Some(now + Duration::from_secs(5)));
     queue.add(key("a"), now);
     assert_eq!(names(&mut queue, now), ["a"]);
     queue.done(&key("a"), ReconcileDuration::default(), now);
-    assert_eq!(queue.next_due(now, false), None);
+    assert_eq!(queue.next_due(None), None);
 }
 
 #[test]
@@ -255,7 +268,7 @@ fn a_key_with_a_deadline_and_a_status_trigger_runs_once_at_the_earlier_time_with
             }
         }
         let due = now + POLICY.debounce;
-        assert_eq!(queue.next_due(now, false), Some(due));
+        assert_eq!(queue.next_due(None), Some(due));
         queue.add(key("b"), due);
         for expected in ["b", "a"] {
             assert_eq!(names(&mut queue, due), [expected], "the status-only reconcile runs behind the reconcile");
@@ -266,7 +279,7 @@ fn a_key_with_a_deadline_and_a_status_trigger_runs_once_at_the_earlier_time_with
 }
 
 #[test]
-fn a_deadline_waits_neither_for_the_load_nor_for_the_workers_of_statuses_and_progress() {
+fn a_deadline_waits_neither_for_a_pause_nor_for_the_workers_of_statuses_and_progress() {
     let (mut queue, now) = (queue(100), Instant::now());
     for number in 0..POLICY.concurrency {
         queue.add_status(key(&format!("busy-status{number}")), now);
@@ -282,11 +295,11 @@ fn a_deadline_waits_neither_for_the_load_nor_for_the_workers_of_statuses_and_pro
     queue.add_after(key("progress"), progress, now);
     queue.add_after(key("status"), Requeue::After(deadline), now);
     queue.add_status(key("status"), now);
-    for is_loaded in [false, true] {
-        assert_eq!(queue.next_due(busy, is_loaded), Some(now + deadline));
-        assert_eq!(names_under_load(&mut queue, now + deadline - MS, is_loaded), Vec::<String>::new());
+    for paused_until in [None, Some(busy + deadline)] {
+        assert_eq!(queue.next_due(paused_until), Some(now + deadline));
+        assert_eq!(names_until(&mut queue, now + deadline - MS, paused_until), Vec::<String>::new());
     }
-    assert_eq!(names_under_load(&mut queue, now + deadline, true), ["progress", "status"]);
+    assert_eq!(names_during_pause(&mut queue, now + deadline), ["progress", "status"]);
     assert!(!has_delayed_key(&queue));
 }
 
@@ -297,7 +310,7 @@ fn no_more_keys_are_processed_than_workers_exist() {
         queue.add(key(name), now);
     }
     assert_eq!(names(&mut queue, now), ["a", "b"]);
-    assert_eq!(queue.next_due(now, false), None);
+    assert_eq!(queue.next_due(None), None);
     queue.done(&key("b"), ReconcileDuration::default(), now);
     assert_eq!(names(&mut queue, now), ["c"]);
 }
@@ -341,7 +354,7 @@ fn expired_cooldowns_are_dropped() {
     for number in 0..1000 {
         let key = key(&number.to_string());
         queue.add(key.clone(), now);
-        assert!(queue.get(now, false).is_some());
+        assert!(queue.get(now, None).is_some());
         queue.done(&key, took(Duration::from_millis(50)), now);
         now += Duration::from_millis(50);
     }

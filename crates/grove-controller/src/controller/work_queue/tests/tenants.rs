@@ -14,7 +14,7 @@ fn a_key_waits_for_one_key_of_another_namespace() {
     }
     queue.add(key("small", "a"), now);
     let mut next = || {
-        let key = queue.get(now, false).unwrap();
+        let key = queue.get(now, None).unwrap();
         queue.done(&key, ReconcileDuration::default(), now);
         key.name
     };
@@ -47,7 +47,7 @@ fn namespaces_have_turns_for_their_statuses() {
     queue.add_status(key("second", "d"), now);
     let due = now + POLICY.delay(3);
     let mut next = || {
-        let key = queue.get(due, false).unwrap();
+        let key = queue.get(due, None).unwrap();
         queue.done(&key, ReconcileDuration::default(), due);
         key.name
     };
@@ -65,7 +65,7 @@ fn no_namespace_is_left_out_if_many_wait_for_their_reconciles() {
     queue.add_status(key("idle", "a"), now);
     let due = now + POLICY.delay(0);
     let keys = std::iter::from_fn(|| {
-        let key = queue.get(due, false)?;
+        let key = queue.get(due, None)?;
         queue.done(&key, ReconcileDuration::default(), due);
         Some(key)
     });
