@@ -11,12 +11,15 @@ const EWMA_ALPHA: f64 = 0.2;
 /// The baseline of a kind of write is its lowest latency in this window and in the one before. So it adapts to a server that became
 /// slower permanently.
 const BASELINE_WINDOW: Duration = Duration::from_hours(1);
+/// The pause after a write whose latency is this multiple of the baseline is as many times the latency. It is so long on a shared machine
+/// without load.
+const HEALTHY_RATIO: f64 = 3.0;
 /// Shorter latencies count as this one: the logarithm of zero is infinite.
 const MIN_SECONDS: f64 = 1e-6;
 /// The longest pause between two writes of progress.
 const MAX_PROGRESS_PAUSE: Duration = Duration::from_secs(4);
 /// The longest pause between two events.
-const MAX_EVENT_PAUSE: Duration = Duration::from_millis(250);
+const MAX_EVENT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The latencies of recent writes of this process.
 #[derive(Clone, Debug, Default)]
@@ -49,12 +52,12 @@ impl Latencies {
         let lowest = self.lowest.entry(kind).or_insert(seconds);
         *lowest = lowest.min(seconds);
         let ratio = seconds / lowest.min(previous);
-        let ln_pause = (seconds * ratio).ln();
+        let ln_pause = (seconds * ratio * (ratio / HEALTHY_RATIO).powi(2)).ln();
         self.ln_pause = Some(self.ln_pause.map_or(ln_pause, |average| average + EWMA_ALPHA * (ln_pause - average)));
     }
 
-    /// The latency of a recent write, multiplied by its ratio to the baseline. So without load the pause is as long as a write, and a
-    /// server that needs ten times as long for a write gets a hundredth of the writes. Zero before the first write.
+    /// The latency `l` and the baseline `b` of a write yield `l * (l / b)^3 / HEALTHY_RATIO^2`. So a server that needs ten times as long for a
+    /// write gets few writes of progress and events, and they hardly delay the other writes. Zero before the first write.
     fn pause(&self) -> Duration {
         self.ln_pause.map_or(Duration::ZERO, |ln| Duration::try_from_secs_f64(ln.exp()).unwrap_or(Duration::MAX))
     }
@@ -82,14 +85,14 @@ impl ApiLatency {
         self.0.lock().progress_paused_until()
     }
 
-    /// Begins a write of progress and the pause after it. At its deadline, progress is written during a pause, too.
+    /// Begins a write of progress and the pause after it.
     ///
     /// # Errors
-    /// The rest of the pause.
-    pub fn begin_progress(&self, is_at_deadline: bool) -> Result<(), Duration> {
+    /// The rest of the pause after the previous one.
+    pub fn begin_progress(&self) -> Result<(), Duration> {
         let (mut latencies, now) = (self.0.lock(), Instant::now());
         match latencies.progress_paused_until() {
-            Some(until) if until > now && !is_at_deadline => Err(until - now),
+            Some(until) if until > now => Err(until - now),
             Some(_) | None => {
                 latencies.progress_began = Some(now);
                 Ok(())
@@ -129,14 +132,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_pause_grows_with_the_square_of_the_latency() {
+    async fn the_pause_grows_with_the_latency_and_with_its_ratio() {
         assert_eq!(pause_after([]), 0, "no latency is known");
-        assert_eq!(pause_after([100]), 100, "there is no baseline yet");
-        assert_eq!(pause_after([5; 30]), 5);
-        let busy = [5].into_iter().chain([20; 30]);
-        assert_eq!(pause_after(busy.clone()), 79, "four times the baseline");
-        assert_eq!(pause_after(busy.chain([5; 10])), 6, "the load has ended");
-        assert_eq!(pause_after([5; 30].into_iter().chain([5000])), 79, "one slow write");
+        assert_eq!(pause_after([100]), 11, "there is no baseline yet");
+        assert_eq!(pause_after([5; 30]), 0);
+        let busy = |latency| [5].into_iter().chain([latency; 50]);
+        assert_eq!(pause_after(busy(15)), 44, "three times the baseline: three times the latency");
+        assert_eq!(pause_after(busy(50)), 5554, "ten times the baseline");
+        assert_eq!(pause_after(busy(50).chain([5; 20])), 0, "the load has ended");
+        assert_eq!(pause_after([5; 30].into_iter().chain([5000])), 139, "one slow write");
         assert_eq!(pause_after([0; 30]), 0);
     }
 
@@ -144,34 +148,30 @@ mod tests {
     async fn each_kind_of_write_has_its_own_baseline() {
         let latency = ApiLatency::default();
         observe(&latency, "create services", [3]);
-        observe(&latency, "patch podcliques", [12; 30]);
-        assert_eq!(latency.event_pause(ms(12)).as_millis(), 11, "such a patch takes longer without load, too");
-        observe(&latency, "create services", [12; 30]);
-        assert_eq!(latency.event_pause(ms(12)).as_millis(), 47);
+        observe(&latency, "patch podcliques", [15; 30]);
+        assert_eq!(latency.event_pause(ms(15)).as_millis(), 1, "such a patch takes longer without load, too");
+        observe(&latency, "create services", [15; 50]);
+        assert_eq!(latency.event_pause(ms(15)).as_millis(), 208);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_write_of_progress_begins_in_each_pause() {
         let latency = ApiLatency::default();
         assert_eq!(latency.progress_paused_until(), None);
-        observe(&latency, "create pods", [5; 30]);
-        for (writes, pause) in [(0, ms(5)), (30, ms(497)), (100, ms(500))] {
-            observe(&latency, "create pods", (0..writes).map(|_| 50));
+        for (observed, pause) in [([5; 60], ms(0)), ([15; 60], ms(45)), ([20; 60], ms(142))] {
+            observe(&latency, "create pods", observed);
             tokio::time::advance(MAX_PROGRESS_PAUSE).await;
-            assert_eq!(latency.begin_progress(false), Ok(()));
-            let rest = latency.begin_progress(false).expect_err("a pause");
-            assert!(rest.abs_diff(pause) < ms(1), "{rest:?}");
+            assert_eq!(latency.begin_progress(), Ok(()));
+            let rest = latency.begin_progress().expect_err("a pause");
+            assert!(rest.abs_diff(pause) <= ms(1), "{rest:?}");
             assert_eq!(latency.progress_paused_until(), Some(Instant::now() + rest));
             tokio::time::advance(rest / 2).await;
-            assert_eq!(latency.begin_progress(false), Err(rest.saturating_sub(rest / 2)));
+            assert_eq!(latency.begin_progress(), Err(rest.saturating_sub(rest / 2)));
         }
         observe(&latency, "create pods", [50_000; 30]);
         tokio::time::advance(MAX_PROGRESS_PAUSE).await;
-        assert_eq!(latency.begin_progress(false), Ok(()));
-        assert_eq!(latency.begin_progress(false), Err(MAX_PROGRESS_PAUSE));
-        tokio::time::advance(MAX_PROGRESS_PAUSE / 2).await;
-        assert_eq!(latency.begin_progress(true), Ok(()), "at its deadline");
-        assert_eq!(latency.begin_progress(false), Err(MAX_PROGRESS_PAUSE), "another pause");
+        assert_eq!(latency.begin_progress(), Ok(()));
+        assert_eq!(latency.begin_progress(), Err(MAX_PROGRESS_PAUSE));
     }
 
     #[tokio::test(start_paused = true)]

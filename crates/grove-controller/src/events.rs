@@ -33,6 +33,8 @@ const QUEUE_CAPACITY: usize = 4096;
 /// After each publication the broadcaster pauses for this many times its duration, so that a loaded API server receives fewer
 /// events.
 const PAUSE_FACTOR: u32 = 4;
+/// While at most this many events wait, the load of the API server makes the pause no longer.
+const BURST: usize = 20;
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A recorder stores each event that it published, about two kilobytes, and drops it only when it publishes another one six minutes
@@ -125,6 +127,12 @@ impl EventBroadcaster {
     }
 }
 
+/// The pause after a publication that took this long, while `waiting` other events wait.
+fn pause(latency: &ApiLatency, took: Duration, waiting: usize) -> Duration {
+    let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE);
+    if waiting > BURST { pause.max(latency.event_pause(took)) } else { pause }
+}
+
 /// Publishes the queued events one after the other.
 struct EventPublisher {
     recorders: Recorders,
@@ -139,7 +147,7 @@ impl EventPublisher {
             match job {
                 Job::Publish(queued) => {
                     if let Some(took) = self.publish(*queued).await {
-                        let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE).max(self.latency.event_pause(took));
+                        let pause = pause(&self.latency, took, jobs.len());
                         // An error means that no broadcaster exists any more.
                         let flushed = draining.wait_for(|draining| *draining);
                         tokio::select! { () = sleep(pause) => {}, _ = flushed => {} }
@@ -311,5 +319,18 @@ mod tests {
     #[tokio::test]
     async fn flushing_a_discarding_broadcaster_returns() {
         EventBroadcaster::discarding().flush().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_load_of_the_api_server_makes_the_pause_longer_while_many_events_wait() {
+        let (idle, loaded, ms) = (ApiLatency::default(), ApiLatency::default(), Duration::from_millis);
+        for latency in [10].into_iter().chain([200; 10]) {
+            loaded.observe("create pods".into(), ms(latency));
+        }
+        assert_eq!(pause(&idle, ms(10), BURST + 1), ms(40));
+        assert_eq!(pause(&loaded, ms(10), BURST), ms(40));
+        assert_eq!(pause(&loaded, ms(10), BURST + 1), ms(500));
+        assert_eq!(pause(&loaded, ms(9), BURST + 1), ms(36), "no request was sent");
+        assert_eq!(pause(&loaded, ms(900), BURST + 1), MAX_PAUSE);
     }
 }

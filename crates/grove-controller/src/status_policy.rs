@@ -33,8 +33,10 @@ pub struct StatusPolicy {
     pub max_wait: Duration,
     /// Reconciles of one controller that run at once to write progress.
     pub progress_concurrency: usize,
-    /// Progress that no user waits for is written this long after its first observation. The process also pauses between two such
-    /// writes ([`ApiLatency`](crate::api_latency::ApiLatency)).
+    /// While more objects than this have unwritten progress, the process pauses between two writes of progress
+    /// ([`ApiLatency`](crate::api_latency::ApiLatency)).
+    pub progress_burst: usize,
+    /// Progress that no user waits for is written this long after its first observation.
     pub progress_interval: Duration,
     /// The progress interval grows by this for each other object with unwritten progress.
     pub progress_interval_per_object: Duration,
@@ -65,6 +67,7 @@ impl StatusPolicy {
         concurrency: 4,
         max_wait: Duration::from_secs(5),
         progress_concurrency: 1,
+        progress_burst: 20,
         progress_interval: Duration::from_millis(500),
         progress_interval_per_object: Duration::from_millis(5),
         max_progress_interval: Duration::from_secs(5),

@@ -94,10 +94,12 @@ impl StatusThrottle {
         if progress.due > now {
             return Err(ProgressDelay { due: progress.due - now, deadline });
         }
+        if others < self.policy.progress_burst || deadline.is_zero() {
+            return Ok(());
+        }
         // The work queue reads the pause, too, so that few objects are reconciled in vain.
-        self.latency
-            .begin_progress(deadline.is_zero())
-            .map_err(|pause| ProgressDelay { due: pause.min(deadline), deadline })
+        let paused = |pause: Duration| ProgressDelay { due: pause.min(deadline), deadline };
+        self.latency.begin_progress().map_err(paused)
     }
 
     /// When the interval after the last status write of the object ends.
@@ -251,30 +253,33 @@ mod tests {
     async fn a_loaded_api_server_delays_progress_up_to_a_deadline() {
         let latency = ApiLatency::default();
         observe_load(&latency);
-        let (throttle, began) = (StatusThrottle::new(POLICY, latency.clone()), Instant::now());
+        let policy = StatusPolicy { progress_burst: 1, ..POLICY };
+        let (throttle, began) = (StatusThrottle::new(policy, latency.clone()), Instant::now());
         let progress = |uid| write(&throttle, &object(uid), StatusChange::Progress);
         assert_eq!(progress("a"), Err(INTERVAL));
         assert_eq!(progress("b"), Err(INTERVAL + POLICY.progress_interval_per_object));
+        assert_eq!(progress("c"), Err(INTERVAL + POLICY.progress_interval_per_object * 2));
         tokio::time::advance(INTERVAL * 2).await;
-        assert_eq!(latency.begin_progress(false), Ok(()), "progress of another controller");
+        assert_eq!(latency.begin_progress(), Ok(()), "progress of another controller");
         let pause = latency.progress_paused_until().expect("a pause") - Instant::now();
         assert!(pause > INTERVAL, "{pause:?}");
         let delay = ProgressDelay { due: pause, deadline: POLICY.progress_deadline.saturating_sub(INTERVAL * 2) };
         assert_eq!(throttle.admit(&object("a"), StatusChange::Progress), Err(delay));
-        assert_eq!(write(&throttle, &object("c"), StatusChange::Significant), Ok(()), "no pause delays it");
+        assert_eq!(write(&throttle, &object("d"), StatusChange::Significant), Ok(()), "no pause delays it");
         tokio::time::advance(pause).await;
         assert_eq!(progress("a"), Ok(()));
         assert_eq!(progress("b"), Err(pause), "one write in each pause");
         let deadline = began + POLICY.progress_deadline(1);
         tokio::time::advance(deadline - Instant::now()).await;
-        assert_eq!(latency.begin_progress(false), Ok(()), "progress of another controller");
+        assert_eq!(latency.begin_progress(), Ok(()), "progress of another controller");
         assert_eq!(progress("b"), Ok(()), "at its deadline");
+        assert_eq!(progress("c"), Ok(()), "a pause delays no progress of few objects");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_write_changes_neither_the_times_of_progress_nor_the_bound_of_a_withheld_status() {
         let (latency, max) = (ApiLatency::default(), POLICY.progress_deadline);
-        let throttle = StatusThrottle::new(POLICY, latency.clone());
+        let throttle = StatusThrottle::new(StatusPolicy { progress_burst: 0, ..POLICY }, latency.clone());
         assert_eq!(throttle.withhold(&object("a"), true), Some(POLICY.max_stale_delay));
         let first = throttle.admit(&object("a"), StatusChange::Progress);
         assert_eq!(first, Err(ProgressDelay { due: INTERVAL, deadline: max }));

@@ -178,9 +178,8 @@ impl WorkQueue {
         if status.is_some() {
             return self.pop_delayed(Priority::StatusOnly);
         }
-        progress
-            .filter(|_| paused_until.is_none_or(|until| until <= now))
-            .and_then(|_| self.pop_delayed(Priority::Progress))
+        let is_paused = self.pause_of_progress(paused_until).is_some_and(|until| until > now);
+        progress.filter(|_| !is_paused).and_then(|_| self.pop_delayed(Priority::Progress))
     }
 
     /// When [`WorkQueue::get`] may return another key although nothing else changes.
@@ -191,7 +190,8 @@ impl WorkQueue {
         let first = |priority| self.delayed.first(priority).filter(|_| self.has_worker(priority));
         let reconcile = self.delayed.first(Priority::Reconcile);
         let (status, progress) = (first(Priority::StatusOnly), first(Priority::Progress));
-        let progress = progress.map(|due| paused_until.map_or(due, |until| until.max(due)));
+        let pause = self.pause_of_progress(paused_until);
+        let progress = progress.map(|due| pause.map_or(due, |until| until.max(due)));
         let deadline = self.delayed.first_progress_deadline().filter(|_| self.has_worker(Priority::Progress));
         [reconcile, status, progress, deadline].into_iter().flatten().min()
     }
@@ -250,6 +250,11 @@ impl WorkQueue {
         let was_delayed = self.delayed.insert(key, new);
         self.count_add(was_delayed);
         self.update_depth();
+    }
+
+    /// The end of the pause, unless few keys have progress.
+    fn pause_of_progress(&self, paused_until: Option<Instant>) -> Option<Instant> {
+        paused_until.filter(|_| self.delayed.with_progress() > self.policy.progress_burst)
     }
 
     fn has_progress_at_its_deadline(&self, now: Instant) -> bool {

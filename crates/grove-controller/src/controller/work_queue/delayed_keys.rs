@@ -29,7 +29,7 @@ pub(super) struct DelayedKey {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayedProgress {
     pub(super) due: Instant,
-    /// When it waits no longer for other keys and for the load.
+    /// When it waits no longer for other keys and for the end of a pause.
     pub(super) deadline: Instant,
 }
 
@@ -55,6 +55,11 @@ impl DelayedKeys {
     /// The number of keys with a status-only reconcile or with progress.
     pub(super) fn with_status(&self) -> usize {
         self.statuses.len() + self.progress.len()
+    }
+
+    /// The number of keys with progress.
+    pub(super) fn with_progress(&self) -> usize {
+        self.progress.len()
     }
 
     /// The number of keys of the namespace with a status-only reconcile.
