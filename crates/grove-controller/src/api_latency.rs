@@ -11,8 +11,8 @@ const EWMA_ALPHA: f64 = 0.2;
 /// The baseline of a kind of write is its lowest latency in this window and in the one before. So it adapts to a server that became
 /// slower permanently.
 const BASELINE_WINDOW: Duration = Duration::from_hours(1);
-/// The pause after a write whose latency is this multiple of the baseline is as many times the latency. It is so long on a shared machine
-/// without load.
+/// After a write with this ratio of the latency to the baseline, the pause has the same ratio to the latency. An API server without load
+/// reaches this ratio on a machine that it shares with other processes.
 const HEALTHY_RATIO: f64 = 3.0;
 /// Shorter latencies count as this one: the logarithm of zero is infinite.
 const MIN_SECONDS: f64 = 1e-6;
@@ -115,7 +115,7 @@ impl ApiLatency {
 mod tests {
     use super::*;
 
-    fn ms(milliseconds: u64) -> Duration {
+    const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }
 
