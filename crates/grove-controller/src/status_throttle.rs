@@ -1,12 +1,18 @@
 //! Throttles the status writes of an object: a significant change is written at once, progress at intervals, and after a
-//! pause that grows with the load of the API server. A status from stale caches is withheld for a bounded time.
+//! pause that grows with the load of the API server. No progress is written while many statuses change. A status from stale
+//! caches is withheld for a bounded time.
 //!
 //! [`status_policy`](crate::status_policy) has the delays, and lists the other reasons for a late status.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{api_latency::ApiLatency, status_policy::StatusPolicy};
@@ -36,6 +42,8 @@ pub struct StatusThrottle {
     policy: StatusPolicy,
     latency: ApiLatency,
     unwritten_by_uid: Mutex<BTreeMap<String, UnwrittenProgress>>,
+    /// The hash of the unwritten changes of the status.
+    changes_by_uid: Mutex<BTreeMap<String, u64>>,
     /// When the first status was withheld since the caches were current, or since the last status was written.
     withheld_since_by_uid: Mutex<BTreeMap<String, Instant>>,
     /// When the status of the object was written last. Empty if the policy has no `min_write_interval`.
@@ -57,6 +65,7 @@ impl StatusThrottle {
             policy,
             latency,
             unwritten_by_uid: Mutex::default(),
+            changes_by_uid: Mutex::default(),
             withheld_since_by_uid: Mutex::default(),
             written_at_by_uid: Mutex::default(),
         }
@@ -73,6 +82,16 @@ impl StatusThrottle {
         }
         let since = withheld_since_by_uid.entry(uid).or_insert_with(Instant::now);
         self.policy.max_stale_delay.checked_sub(since.elapsed()).filter(|delay| !delay.is_zero())
+    }
+
+    /// Records the unwritten changes of the status. If many objects get other changes, the progress of all objects waits.
+    pub fn observe<K: Resource>(&self, object: &K, changes: &Value) {
+        let mut hasher = DefaultHasher::new();
+        changes.hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.changes_by_uid.lock().insert(object.uid().unwrap_or_default(), hash) != Some(hash) {
+            self.latency.observe_status_change();
+        }
     }
 
     /// Whether the status of the object may be written now. The status is not stale, or its bound has elapsed. Call
@@ -121,6 +140,7 @@ impl StatusThrottle {
     pub fn end_delay<K: Resource>(&self, object: &K) {
         let uid = object.uid().unwrap_or_default();
         self.unwritten_by_uid.lock().remove(&uid);
+        self.changes_by_uid.lock().remove(&uid);
         self.withheld_since_by_uid.lock().remove(&uid);
     }
 
@@ -274,6 +294,22 @@ mod tests {
         assert_eq!(latency.begin_progress(), Ok(()), "progress of another controller");
         assert_eq!(progress("b"), Ok(()), "at its deadline");
         assert_eq!(progress("c"), Ok(()), "a pause delays no progress of few objects");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_does_not_change_delays_no_progress_of_others() {
+        let latency = ApiLatency::default();
+        let throttle = StatusThrottle::new(POLICY, latency.clone());
+        for _ in 0..100 {
+            throttle.observe(&object("a"), &Value::from("scheduled"));
+        }
+        assert_eq!(latency.begin_progress(), Ok(()), "the same status");
+        for number in 0..100 {
+            throttle.observe(&object("a"), &Value::from(number));
+        }
+        assert_eq!(latency.begin_progress(), Err(Duration::from_secs(1)));
+        throttle.end_delay(&object("a"));
+        assert!(throttle.changes_by_uid.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

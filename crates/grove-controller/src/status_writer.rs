@@ -11,7 +11,7 @@ use crate::{
     plan::Plan,
     reconcile_error::ReconcileError,
     requeue::Requeue,
-    status_patch::StatusOwnership,
+    status_patch::{StatusOwnership, changes},
     status_policy::StatusPolicy,
     status_throttle::{ProgressDelay, StatusChange, StatusThrottle},
 };
@@ -112,6 +112,8 @@ impl StatusWriter {
             self.throttle.end_delay(object);
             return Ok(None);
         }
+        let value = |status| serde_json::to_value(status).map_err(executor::Error::Serialize);
+        self.throttle.observe(object, &changes(&value(old)?, &value(Some(new))?));
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
