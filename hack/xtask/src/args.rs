@@ -105,6 +105,8 @@ pub(crate) enum Soak {
     Hostile(Hostile),
     /// Delete cliques and gangs, and change their sets, while the scheduler binds the gangs; with --topologies, change their topologies
     Races(Races),
+    /// Create gangs with topology constraints at three levels, and wait for a minute without writes
+    SteadyState(SteadyState),
     /// Create sets that refer to one ClusterTopology, and count the writes of its status
     Topologies(Topologies),
     /// Change a PodGang whose conditions two controllers and a third client write
@@ -123,6 +125,17 @@ pub(crate) struct Races {
     /// Change the topologies that the sets refer to, and nothing else
     #[arg(long)]
     pub(crate) topologies: bool,
+    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Flags of `soak steady-state`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct SteadyState {
+    /// Number of gangs of eight pods
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) gangs: u32,
     /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, Source, Topologies, Writers};
+use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, Source, SteadyState, Topologies, Writers};
 use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
@@ -58,6 +58,12 @@ pub(crate) async fn races(source: &Source, args: Races) -> Result<()> {
         "many_races_against_binding_end_in_one_incarnation"
     };
     run(source, args.dir, (series, variables)).await
+}
+
+/// Waits until many gangs run and the services stop writing. Each `test` creates fewer gangs with the same code.
+pub(crate) async fn steady_state(source: &Source, args: SteadyState) -> Result<()> {
+    let variables = vec![("GROVE_SOAK_GANGS", args.gangs.to_string())];
+    run(source, args.dir, ("many_settled_native_gangs_cause_no_write", variables)).await
 }
 
 /// Creates sets that refer to one topology, and counts the writes of its status. Each `test` creates fewer sets with the same code.

@@ -18,9 +18,9 @@ pub(super) const CONFIGURATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/con
 /// Each watch event costs the test time in proportion to the objects of its namespace.
 const SETS_PER_NAMESPACE: usize = 25;
 /// A simulated node has capacity for twice as many pods.
-const PODS_PER_NODE: usize = 100;
+pub(super) const PODS_PER_NODE: usize = 100;
 /// Requests in flight.
-const CONCURRENCY: usize = 32;
+const CONCURRENCY: usize = 8;
 /// The writes of the status of a topology while 1000 sets are created.
 const MAX_STATUS_WRITES: usize = 20;
 /// Between two writes of the status that show progress (`min_write_interval` of the topology reconciler).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use e2e::native_gangs::all_are_bound;
-use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures};
+use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures, test_cluster};
 use futures::future::join_all;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase, TopologyConstraint};
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -16,7 +16,7 @@ const SETS: usize = 100;
 /// One set in this many has a scaling group and autoscalers; Kubernetes' autoscaler writes their status all the time.
 const GROUPED: usize = 10;
 /// Sets with one gang each. A gang has a `PodGroup`, eight pods, and constraints at three levels.
-const NATIVE_GANGS: usize = 200;
+const NATIVE_GANGS: usize = 50;
 const PODS_PER_GANG: usize = 8;
 /// Grove promises no writes in a settled minute, so the test watches for one.
 const WINDOW: Duration = Duration::from_mins(1);
@@ -45,18 +45,31 @@ async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_settled_native_gangs_cause_no_write_for_a_minute() {
-    let flags = ["--native-gangs", "--nodes", "16", "--config", CONFIGURATION];
-    let cluster = TestCluster::start_own_with("native-steady-state", &flags).await;
+async fn settled_native_gangs_cause_no_write_for_a_minute() {
+    native_gangs_settle("native-steady-state", NATIVE_GANGS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long; run by `cargo xtask soak steady-state`"]
+async fn many_settled_native_gangs_cause_no_write_for_a_minute() {
+    let gangs = test_cluster::required_env("GROVE_SOAK_GANGS").parse().expect("a number");
+    native_gangs_settle("soak-steady-state", gangs).await;
+}
+
+/// Creates this number of sets, waits until their gangs run, and then for a minute without writes.
+async fn native_gangs_settle(name: &str, gangs: usize) {
+    let nodes = (gangs * PODS_PER_GANG).div_ceil(referring_sets::PODS_PER_NODE).to_string();
+    let flags = ["--native-gangs", "--nodes", &nodes, "--config", CONFIGURATION];
+    let cluster = TestCluster::start_own_with(name, &flags).await;
     let client = cluster.client().await;
-    let namespaces = referring_sets::create_sets(&client, NATIVE_GANGS, &constrained_template()).await;
+    let namespaces = referring_sets::create_sets(&client, gangs, &constrained_template()).await;
     join_all(namespaces.iter().map(|ns| async move {
         let state = ns.wait_for("all gangs are bound and their statuses are current", is_bound).await;
         let constrained = state.gangs.values().filter(|gang| has_three_levels(gang)).count();
         assert_eq!(constrained, state.sets.len(), "the gangs have constraints at three levels");
     }))
     .await;
-    referring_sets::wait_until_counted(&client, NATIVE_GANGS).await;
+    referring_sets::wait_until_counted(&client, gangs).await;
     referring_sets::assert_few_status_writes(&cluster);
     writes_end(cluster, &["(pcs-controller)", "(pclq-controller)", "(topology-controller)"]).await;
 }
