@@ -4,11 +4,11 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
-use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::wait::await_condition;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ use crate::test_cluster::TestCluster;
 
 /// The output after an accepted request.
 const ADMITTED: &str = "admitted";
+/// A finalizer that nothing but the test removes.
+const FINALIZER: &str = "test.grove.io/keep";
 
 /// A namespace, its watched objects, and a client with full permissions.
 pub struct Namespace {
@@ -161,6 +163,28 @@ impl Namespace {
     {
         let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.expect("the object is patched")
+    }
+
+    /// Adds a finalizer to these pods. After their deletion, they are terminating until [`Namespace::remove_finalizers`].
+    ///
+    /// # Panics
+    /// If the API server rejects a patch.
+    pub async fn add_finalizers<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>) {
+        self.patch_finalizers(pods, &json!([FINALIZER])).await;
+    }
+
+    /// Removes the finalizers of these pods.
+    ///
+    /// # Panics
+    /// If a pod does not exist, or the API server rejects a patch.
+    pub async fn remove_finalizers<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>) {
+        self.patch_finalizers(pods, &Value::Null).await;
+    }
+
+    async fn patch_finalizers<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>, finalizers: &Value) {
+        for pod in pods {
+            self.patch::<Pod>(&pod.name_any(), json!({ "metadata": { "finalizers": finalizers } })).await;
+        }
     }
 
     /// Deletes an object in the background, as `kubectl delete` does.

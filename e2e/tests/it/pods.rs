@@ -120,9 +120,8 @@ async fn a_slowly_terminating_pod_releases_its_index_at_once() {
         let state = wait_for_status(ns, ALL_READY).await;
         let old = at_index_0(&state).expect("the decode pod with index 0").clone();
         // A finalizer keeps the pod until the test removes it.
-        let patched =
-            ns.patch::<Pod>(&old.name_any(), json!({"metadata": {"finalizers": ["test.grove.io/keep"]}})).await;
-        ns.delete_object::<Pod>(&patched.name_any()).await;
+        ns.add_finalizers([&old]).await;
+        ns.delete_object::<Pod>(&old.name_any()).await;
         let state = ns
             .wait_for("another pod with index 0 is ready while the old one terminates", |state| {
                 let is_terminating = |pod: &Pod| pod.uid() == old.uid() && is_terminating(pod);
@@ -131,7 +130,7 @@ async fn a_slowly_terminating_pod_releases_its_index_at_once() {
             .await;
         assert_eq!(state.ready_indices(CLIQUE), [0, 1]);
         wait_for_status(ns, ALL_READY).await;
-        ns.patch::<Pod>(&old.name_any(), json!({"metadata": {"finalizers": null}})).await;
+        ns.remove_finalizers([&old]).await;
         ns.wait_for("the old pod is deleted, and all pods are ready", |state| {
             is_settled(state) && !uids(state).contains(&old.uid())
         })

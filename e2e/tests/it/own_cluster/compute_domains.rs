@@ -32,15 +32,10 @@ const NODES: &str = "64";
 
 /// A set with a clique that requests GPUs, one that requests none, and a scaling group that requests GPUs.
 fn set(name: &str, replicas: i32) -> String {
-    set_with(name, replicas, "", "")
-}
-
-/// The same set, with further fields of the cliques and of their pods.
-fn set_with(name: &str, replicas: i32, clique_fields: &str, pod_fields: &str) -> String {
     let clique = |name: &str, resources: &str| {
         format!(
-            "{{name: {name}, {clique_fields}spec: {{roleName: {name}, replicas: 1, podSpec: {{{pod_fields}containers: \
-             [{{name: main, image: registry.k8s.io/pause:3.10, resources: {{{resources}}}}}]}}}}}}"
+            "{{name: {name}, spec: {{roleName: {name}, replicas: 1, podSpec: {{containers: [{{name: main, \
+             image: registry.k8s.io/pause:3.10, resources: {{{resources}}}}}]}}}}}}"
         )
     };
     let gpu = "limits: {nvidia.com/gpu: 1}";

@@ -39,13 +39,11 @@ async fn scale_in(fixture: &Fixture) {
     fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", "no replica").await;
 }
 
-/// A set scales 3 → 1 → 3. The pods of the removed replicas take 30 s to terminate, and the new pods do not wait for that.
+/// A set scales 3 → 1 → 3. The new pods do not wait for the end of the terminating pods of the removed replicas.
 pub(super) async fn a_replica_returns_while_its_pods_terminate(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-slow").await;
-    let slow = "annotations: {test.grove.io/behaviour: graceful-stop}, ";
-    let slow = set_with("llm", 3, slow, "terminationGracePeriodSeconds: 30, ");
-    fixture.ns.create_yaml::<PodCliqueSet>(&slow).await;
-    let before = fixture.wait_for_ready_replicas("llm", 3).await;
+    let before = fixture.create_set("llm", 3).await;
+    fixture.ns.add_finalizers(before.pods_of("llm")).await;
     let domains = uids(&fixture).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 1).await;
     fixture.wait_for_domains(&["llm-0"]).await;
@@ -58,6 +56,7 @@ pub(super) async fn a_replica_returns_while_its_pods_terminate(cluster: &TestClu
     only_the_first_replica_is_retained(&before, &state);
     no_two_domains_share_a_node([&state]);
     assert_eq!(domains.intersection(&uids(&fixture).await).count(), 1, "only the first replica keeps its domain");
+    fixture.ns.remove_finalizers(before.pods_of("llm")).await;
     fixture.delete_last_set("llm").await;
 }
 

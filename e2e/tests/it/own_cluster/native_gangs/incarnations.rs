@@ -5,13 +5,10 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::case::{Case, set};
 use super::{HIGH, LOW};
-
-/// A finalizer of the test, so that pods are terminating until the test removes it.
-const FINALIZER: &str = "e2e.example/hold";
 
 /// A set is deleted and created again. The pods of its first gang still occupy GPUs, and only a part of the second gang fits beside them.
 pub(super) async fn the_successor_of_a_terminating_gang_is_bound_as_a_whole(cluster: &TestCluster) {
@@ -29,23 +26,17 @@ pub(super) async fn the_successor_of_a_terminating_gang_is_bound_as_a_whole(clus
     let exist = |state: &NamespaceState| old.iter().all(|pod| state.pods.contains_key(&pod.name_any()));
     case.ns.wait_for("the old pods still exist", exist).await;
 
-    patch_finalizers(&case, &old, &Value::Null).await;
+    case.ns.remove_finalizers(&old).await;
     case.wait_until_bound("llm-0", 8).await;
     assert_eq!(case.pod_group("llm-0").await.name_any(), second);
 }
 
 /// Deletes the set. Its pods are terminating until their finalizers are removed.
 async fn delete_slowly(case: &Case, pods: &[Pod]) {
-    patch_finalizers(case, pods, &json!([FINALIZER])).await;
+    case.ns.add_finalizers(pods).await;
     case.ns.delete_object::<PodCliqueSet>("llm").await;
     let what = "the set is deleted, and its pods are terminating";
     case.ns.wait_for(what, |state| state.sets.is_empty() && state.active_pods().next().is_none()).await;
-}
-
-async fn patch_finalizers(case: &Case, pods: &[Pod], finalizers: &Value) {
-    for pod in pods {
-        case.ns.patch::<Pod>(&pod.name_any(), json!({ "metadata": { "finalizers": finalizers } })).await;
-    }
 }
 
 /// The pods that a clique gets while its gang runs belong to the same `PodGroup`.

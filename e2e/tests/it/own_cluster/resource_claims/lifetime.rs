@@ -1,4 +1,4 @@
-//! Objects with claims return while the pods of their predecessors take 30 s to terminate.
+//! Objects with claims return while the pods of their predecessors terminate. Finalizers delay the end of these pods.
 
 use super::*;
 
@@ -15,21 +15,29 @@ fn active<'s>(state: &'s NamespaceState, set: &'s str) -> impl Iterator<Item = &
 /// A set, a scaling group and a clique are scaled in, and out again at once.
 pub(super) async fn replicas_and_pods_return_while_pods_terminate(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-return").await;
-    fixture.create_set("llm", &slow_set("llm")).await;
-    fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
-    let before = fixture.ns.wait_for_ready_pods("llm", 2 * PODS).await;
+    let before = create_two_replicas(&fixture).await;
     let names = names_of_claims("llm", &[(2, 2), (2, 2)]);
     let claims = fixture.wait_for_claims("llm", &names).await;
     scale(&fixture, 1).await;
     fixture.ns.wait_for("the pods of the removed replicas are terminating", |state| terminating(state) == 6).await;
     scale(&fixture, 2).await;
     owners_wait_for_terminating_claims(&fixture).await;
+    fixture.ns.remove_finalizers(before.pods_of("llm")).await;
     let after = fixture.wait_for_active_pods("llm", 2 * PODS).await;
     let claims_after = fixture.wait_for_claims("llm", &names).await;
     only_claims_of_retained_replicas_stay(&names, &claims, &claims_after);
     assert_eq!(retained_pods(&before, &after), ["llm-0-front/0", "llm-0-g-0-work/0"]);
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
+}
+
+/// Creates the set with two replicas. Their pods are terminating until the test removes their finalizers.
+async fn create_two_replicas(fixture: &Fixture) -> NamespaceState {
+    fixture.create_set("llm", &set("llm")).await;
+    fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
+    let state = fixture.ns.wait_for_ready_pods("llm", 2 * PODS).await;
+    fixture.ns.add_finalizers(state.pods_of("llm")).await;
+    state
 }
 
 async fn owners_wait_for_terminating_claims(fixture: &Fixture) {
@@ -61,10 +69,12 @@ async fn scale(fixture: &Fixture, replicas: i32) {
 /// The replacement of a deleted pod does not wait for the end of that pod.
 pub(super) async fn a_replaced_pod_uses_the_claim_of_its_index(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-replacement").await;
-    let before = fixture.create_set("llm", &slow_set("llm")).await;
+    let before = fixture.create_set("llm", &set("llm")).await;
     let names = names_of_claims("llm", &[(2, 2)]);
     let claims = fixture.wait_for_claims("llm", &names).await;
-    let deleted = before.pods_of("llm").find(|pod| pod_key(pod) == "llm-0-front/0").expect("the pod").name_any();
+    let first = before.pods_of("llm").find(|pod| pod_key(pod) == "llm-0-front/0").expect("the pod");
+    let deleted = first.name_any();
+    fixture.ns.add_finalizers([first]).await;
     fixture.ns.delete_object::<Pod>(&deleted).await;
     let is_replaced = |state: &NamespaceState| {
         let ready = active(state, "llm").filter(|pod| is_ready(pod)).count();
@@ -74,6 +84,7 @@ pub(super) async fn a_replaced_pod_uses_the_claim_of_its_index(cluster: &TestClu
     assert_eq!(claims_by_pod(active(&after, "llm")), claims_by_pod(active(&before, "llm")));
     assert_eq!(uids(&fixture.wait_for_claims("llm", &names).await), uids(&claims));
     assert_allocated(&fixture.wait_for_claims("llm", &names).await, active(&after, "llm"), 1);
+    fixture.ns.remove_finalizers([first]).await;
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
 }
@@ -90,24 +101,28 @@ pub(super) async fn deleted_cliques_wait_for_new_claims(cluster: &TestCluster) {
 }
 
 async fn a_deleted_clique_waits(fixture: &Fixture) {
-    fixture.create_set("one", &slow_set("one")).await;
+    let before = fixture.create_set("one", &set("one")).await;
+    fixture.ns.add_finalizers(before.pods_of("one")).await;
     let names = names_of_claims("one", &[(2, 2)]);
     let claims = fixture.wait_for_claims("one", &names).await;
     fixture.ns.delete_object::<PodClique>("one-0-front").await;
     let waiting = fixture.ns.wait_for_condition("one-0-front", CONDITION, TERMINATING, "one-0-front-all-gpus").await;
     let ready: Vec<_> = active(&waiting, "one").filter(|pod| is_ready(pod)).map(pod_key).collect();
     assert_eq!(ready.len(), 2, "the pods of the scaling group stay: {ready:?}");
+    fixture.ns.remove_finalizers(before.pods_of("one")).await;
     fixture.wait_for_active_pods("one", PODS).await;
     only_the_claims_of_the_clique_are_new(fixture, "one", &claims).await;
 }
 
 async fn all_cliques_of_a_gang_wait(fixture: &Fixture) {
-    fixture.create_set("all", &slow_set("all")).await;
+    let before = fixture.create_set("all", &set("all")).await;
+    fixture.ns.add_finalizers(before.pods_of("all")).await;
     let claims = fixture.wait_for_claims("all", &names_of_claims("all", &[(2, 2)])).await;
     for clique in ["all-0-front", "all-0-g-0-work"] {
         fixture.ns.delete_object::<PodClique>(clique).await;
     }
     fixture.ns.wait_for_condition("all-0-front", CONDITION, TERMINATING, "all-0-front-all-gpus").await;
+    fixture.ns.remove_finalizers(before.pods_of("all")).await;
     fixture.wait_for_active_pods("all", PODS).await;
     only_the_claims_of_the_clique_are_new(fixture, "all", &claims).await;
 }

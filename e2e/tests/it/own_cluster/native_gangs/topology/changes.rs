@@ -15,11 +15,10 @@ use super::{
     Nodes, clique, constrained_set, constraint, create_set, delete_set, identities, key, packed, pod_group_key,
 };
 
-/// The old pods occupy a whole rack for 30 s. The new gang is bound in another one before they end.
+/// The old pods occupy a whole rack while they terminate. The new gang is bound in another one before they end.
 pub(super) async fn a_restarted_gang_does_not_follow_its_terminating_pods(cluster: &TestCluster) {
     let case = Case::create(cluster, "restart").await;
-    create_set(&case, &slow_set()).await;
-    let old = case.wait_until_bound("llm-0", 4).await;
+    let old = create_pods_with_finalizers(&case).await;
     let first = case.pod_group("llm-0").await.name_any();
     delete_cliques(cluster, &case).await;
     case.next_pod_group("llm-0", &first).await;
@@ -31,17 +30,17 @@ pub(super) async fn a_restarted_gang_does_not_follow_its_terminating_pods(cluste
     let state = case.ns.wait_for("the new gang exists", |state| state.gangs.contains_key("llm-0")).await;
     let is_old = |pod: &&Pod| state.pods.get(&pod.name_any()).is_some_and(is_terminating);
     assert_eq!(old.iter().filter(is_old).count(), 4, "the old pods are terminating");
+    case.ns.remove_finalizers(&old).await;
     delete_set(&case).await;
 }
 
-/// A set of two cliques, whose pods take 30 s to terminate.
-fn slow_set() -> Value {
-    let mut cliques = [clique("a", (2, 2), 8), clique("b", (2, 2), 8)];
-    for clique in &mut cliques {
-        clique["annotations"] = json!({ "test.grove.io/behaviour": "graceful-stop" });
-        clique["spec"]["podSpec"]["terminationGracePeriodSeconds"] = json!(30);
-    }
-    constrained_set(Some(constraint("required", "rack")), &cliques)
+/// Creates a set with two cliques. Their pods are terminating until the test removes their finalizers.
+async fn create_pods_with_finalizers(case: &Case) -> Vec<Pod> {
+    let cliques = ["a", "b"].map(|name| clique(name, (2, 2), 8));
+    create_set(case, &constrained_set(Some(constraint("required", "rack")), &cliques)).await;
+    let pods = case.wait_until_bound("llm-0", 4).await;
+    case.ns.add_finalizers(&pods).await;
+    pods
 }
 
 /// Deletes both cliques of the gang. pcs-controller would create the first one again before it receives the event of the second deletion, so it
