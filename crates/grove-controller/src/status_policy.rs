@@ -33,8 +33,8 @@ pub struct StatusPolicy {
     pub max_wait: Duration,
     /// Reconciles of one controller that run at once to write progress.
     pub progress_concurrency: usize,
-    /// While more objects than this have unwritten progress, the process pauses between two writes of progress
-    /// ([`ApiLatency`](crate::api_latency::ApiLatency)).
+    /// While more objects than this have unwritten progress, the process writes no progress while many statuses change, and pauses
+    /// between two writes of progress ([`ApiLatency`](crate::api_latency::ApiLatency)).
     pub progress_burst: usize,
     /// Progress that no user waits for is written this long after its first observation.
     pub progress_interval: Duration,
