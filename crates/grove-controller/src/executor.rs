@@ -27,7 +27,6 @@ use grove_runtime::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource, runtime::events::Event};
-use serde::Serialize;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
@@ -157,20 +156,14 @@ impl Executor {
     ///
     /// # Errors
     /// If the server rejects the patch for another reason, or does not respond.
-    pub async fn patch_status<K, S>(
+    pub async fn patch_status<K: Resource<DynamicType = ()>>(
         &self,
         object: &K,
-        old: Option<&S>,
-        new: &S,
+        old: &Value,
+        new: &Value,
         ownership: StatusOwnership,
-    ) -> Result<bool, Error>
-    where
-        K: Resource<DynamicType = ()>,
-        S: Serialize,
-    {
-        let old = old.map(serde_json::to_value).transpose().map_err(Error::Serialize)?.unwrap_or(Value::Null);
-        let new = serde_json::to_value(new).map_err(Error::Serialize)?;
-        let Some(patch) = status_patch(object, &old, &new, ownership) else { return Ok(true) };
+    ) -> Result<bool, Error> {
+        let Some(patch) = status_patch(object, old, new, ownership) else { return Ok(true) };
         let target = Target::of(object);
         let written = self.write("patch", &target, async {
             requests::patch_status(&self.client, &target, &patch).await.map(|()| Effect::Applied)

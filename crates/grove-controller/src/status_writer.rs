@@ -113,11 +113,12 @@ impl StatusWriter {
             return Ok(None);
         }
         let value = |status| serde_json::to_value(status).map_err(executor::Error::Serialize);
-        self.throttle.observe(object, &changes(&value(old)?, &value(Some(new))?));
+        let (old, new) = (value(old)?, value(Some(new))?);
+        self.throttle.observe(object, &changes(&old, &new));
         if let Err(delay) = self.throttle.admit(object, change) {
             return Ok(Some(delay));
         }
-        if self.executor.patch_status(object, old, new, self.ownership).await? {
+        if self.executor.patch_status(object, &old, &new, self.ownership).await? {
             self.throttle.record_write(object);
         }
         Ok(None)

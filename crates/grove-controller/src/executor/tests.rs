@@ -303,9 +303,10 @@ async fn a_status_is_patched_only_if_it_differs() {
     pod.metadata.resource_version = Some("7".into());
     let old = PodStatus { phase: Some("Running".into()), reason: Some("R".into()), ..PodStatus::default() };
     let new = PodStatus { phase: Some("Running".into()), message: Some("M".into()), ..PodStatus::default() };
-    assert!(executor.patch_status(&pod, Some(&old), &old, StatusOwnership::Exclusive).await.unwrap());
+    let [old, new] = [old, new].map(|status| json!(status));
+    assert!(executor.patch_status(&pod, &old, &old, StatusOwnership::Exclusive).await.unwrap());
     assert!(log.requests().is_empty());
-    assert!(executor.patch_status(&pod, Some(&old), &new, StatusOwnership::Exclusive).await.unwrap());
+    assert!(executor.patch_status(&pod, &old, &new, StatusOwnership::Exclusive).await.unwrap());
     assert_eq!(log.methods_and_names(), ["PATCH status"]);
     let precondition = json!({ "resourceVersion": "7" });
     assert_eq!(
@@ -317,15 +318,15 @@ async fn a_status_is_patched_only_if_it_differs() {
 #[tokio::test]
 async fn a_status_patch_fails_unless_the_object_was_deleted_or_changed_in_the_meantime() {
     let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" } })).unwrap();
-    let new = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
+    let new = json!(PodStatus { phase: Some("Running".into()), ..PodStatus::default() });
     for code in [404, 409] {
         let (superseded, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(!superseded.patch_status(&pod, None, &new, StatusOwnership::Exclusive).await.unwrap());
+        assert!(!superseded.patch_status(&pod, &Value::Null, &new, StatusOwnership::Exclusive).await.unwrap());
         assert_eq!(log.requests().len(), 1);
     }
     for code in [429, 500] {
         let (rejecting, log) = executor(move |_| MockResponse::error(code, "X"));
-        assert!(rejecting.patch_status(&pod, None, &new, StatusOwnership::Exclusive).await.is_err());
+        assert!(rejecting.patch_status(&pod, &Value::Null, &new, StatusOwnership::Exclusive).await.is_err());
         assert_eq!(log.requests().len(), 1);
     }
 }

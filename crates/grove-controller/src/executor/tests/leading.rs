@@ -20,8 +20,8 @@ async fn a_standby_sends_no_request() {
     let executor = executor.gated_by_leadership(Leadership::standby());
     let done = executor.execute(&object("subject"), &creates(3)).await;
     assert!(done.failures().all(|failure| failure.reason == ApiError::NOT_LEADING));
-    let status = PodStatus { message: Some("ready".into()), ..PodStatus::default() };
-    assert!(executor.patch_status(&Pod::default(), None, &status, StatusOwnership::Exclusive).await.is_err());
+    let status = json!(PodStatus { message: Some("ready".into()), ..PodStatus::default() });
+    assert!(executor.patch_status(&Pod::default(), &Value::Null, &status, StatusOwnership::Exclusive).await.is_err());
     assert!(log.requests().is_empty(), "{:?}", log.methods_and_names());
 }
 
