@@ -3,8 +3,6 @@
 
 use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
-use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
 use tokio::process::Command;
 
 /// Components of Kubernetes that cache state. The documentation of Kubernetes recommends a restart of them after a restore.
@@ -50,8 +48,8 @@ async fn services_reconcile_a_cluster_restored_from_a_backup() {
 /// Deletes a namespace that the finalizer of a pod keeps terminating, until pclq-controller has observed it.
 async fn begin_deletion(ns: &Namespace) {
     let state = ns.wait_for("pods exist", |state| !state.pods.is_empty()).await;
-    let held = state.pods.keys().next().expect("a pod");
-    ns.patch::<Pod>(held, json!({ "metadata": { "finalizers": ["e2e.example.com/hold"] } })).await;
+    let held = state.pods.values().next().expect("a pod");
+    ns.add_finalizers([held]).await;
     ns.delete().await;
     ns.wait_for("a clique reports the terminating namespace", |state| {
         let mut statuses = state.cliques.values().filter_map(|clique| clique.status.as_ref());
