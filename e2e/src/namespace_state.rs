@@ -217,10 +217,10 @@ impl NamespaceWatcher {
     /// Waits until `holds` is true, and returns the objects. `what` describes the state in the message of a failure.
     ///
     /// # Panics
-    /// If `holds` does not become true in time; the message shows the latest objects.
+    /// If `holds` does not become true in time; the message shows the latest objects, and then what was awaited.
     pub async fn wait_for(&self, what: &str, holds: impl Fn(&NamespaceState) -> bool) -> NamespaceState {
         let Ok(state) = self.try_wait_for(holds).await else {
-            panic!("timed out waiting for: {what}\n{}", *self.state.borrow())
+            panic!("{}timed out waiting for: {what}", *self.state.borrow())
         };
         state
     }
