@@ -75,6 +75,8 @@ pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster
         |domain: &ComputeDomain| domain.owner_references().is_empty() && !has_finalizer(domain, GROVE_FINALIZER);
     fixture.wait_for_domain("orphans-0", is_released).await;
     fixture.wait_for_domains(&["orphans-0"]).await;
+    // Until then, the API server rejects another set of the name.
+    fixture.ns.wait_for("the sets are deleted", |state| state.sets.is_empty()).await;
     a_new_set_does_not_adopt_the_domain(&fixture).await;
     fixture.delete_last_set("orphans").await;
 }
