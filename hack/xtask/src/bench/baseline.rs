@@ -1,7 +1,7 @@
 //! The baseline: a plain kube client creates and deletes the objects that the services create, with the controllers stopped.
 
 use super::Round;
-use super::object_counts::ObjectCounts;
+use super::object_counts::{ObjectCounts, wait_until_none};
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::{KindObjects, RecordedObjects, Uids, set_owner_uids};
 use super::samples::{Phase, SampleKey, Samples, Variant};
@@ -10,7 +10,7 @@ use crate::dev_cluster::DevCluster;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
 
 /// Requests in flight, as many as the executor of the services sends.
@@ -123,6 +123,17 @@ pub(super) async fn create_kind(client: &Client, KindObjects { resource, objects
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, &resource);
     let requests = objects.into_iter().map(|object| StoredObject::new(api.clone(), resource.kind.clone(), object));
     stream::iter(requests).buffer_unordered(IN_FLIGHT).try_for_each(|_| std::future::ready(Ok(()))).await
+}
+
+/// Deletes all objects of one kind in the benchmark's namespace, and waits until none is left.
+pub(super) async fn delete_kind(client: &Client, resource: &ApiResource) -> Result<()> {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, resource);
+    let names: Vec<_> =
+        api.list_metadata(&ListParams::default()).await?.items.iter().map(ResourceExt::name_any).collect();
+    let params = DeleteParams::background();
+    let requests = names.iter().map(|name| async { api.delete(name, &params).await });
+    stream::iter(requests).buffer_unordered(IN_FLIGHT).try_for_each(|_| std::future::ready(Ok(()))).await?;
+    wait_until_none(&api).await
 }
 
 /// An object that the API server has stored.

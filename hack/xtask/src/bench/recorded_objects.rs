@@ -124,23 +124,42 @@ impl RecordedObjects {
     }
 }
 
-/// The shared claims and the pods in the benchmark's namespace, in the order in which a client creates them. They have no owner, so that a
-/// client can create them without the other objects of the set.
-pub(super) async fn read_claims_and_pods(client: &Client) -> Result<Vec<KindObjects>> {
-    let claims = read::<ResourceClaim>(client, |_| {});
-    let (claims, pods) = tokio::try_join!(claims, read::<Pod>(client, without_pod_defaults))?;
-    let mut kinds = vec![claims, pods];
-    for object in kinds.iter_mut().flat_map(|kind| &mut kind.objects) {
-        object.metadata.owner_references = None;
-        rename(object);
+/// The objects of a set with shared claims. They have no owners, so that a client can create some of them without the others.
+#[derive(Clone)]
+pub(super) struct ObjectsWithClaims {
+    /// The Services, gangs and cliques.
+    pub(super) others: Vec<KindObjects>,
+    /// The shared claims, and then the pods.
+    pub(super) claims_and_pods: Vec<KindObjects>,
+}
+
+impl ObjectsWithClaims {
+    /// Reads the objects in the benchmark's namespace.
+    pub(super) async fn read(client: &Client) -> Result<Self> {
+        let claims = read::<ResourceClaim>(client, |_| {}).await?;
+        // On the heap: it is a large future.
+        let RecordedObjects { children, grandchildren } = Box::pin(RecordedObjects::read(client, false)).await?;
+        let claims_and_pods = std::iter::once(claims).chain(grandchildren).collect();
+        let mut objects = Self { others: children, claims_and_pods };
+        for object in objects.others.iter_mut().chain(&mut objects.claims_and_pods).flat_map(|kind| &mut kind.objects) {
+            object.metadata.owner_references = None;
+        }
+        Ok(objects)
     }
-    Ok(kinds)
+
+    /// The objects, with this prefix before the names of claims and pods.
+    pub(super) fn with_prefix(mut self, prefix: &str) -> Self {
+        for object in self.claims_and_pods.iter_mut().flat_map(|kind| &mut kind.objects) {
+            rename(object, prefix);
+        }
+        self
+    }
 }
 
 /// Gives a claim or a pod another name, and the references of a pod to claims, too. kwok deletes terminating pods by name, and repeats the
 /// request: it would delete a new pod of the same name.
-fn rename(object: &mut DynamicObject) {
-    let renamed = |name: &str| format!("plain-{name}");
+fn rename(object: &mut DynamicObject, prefix: &str) {
+    let renamed = |name: &str| format!("{prefix}-{name}");
     object.metadata.name = object.metadata.name.as_deref().map(renamed);
     let claims = object.data.pointer_mut("/spec/resourceClaims").and_then(Value::as_array_mut);
     for reference in claims.into_iter().flatten().filter_map(|claim| claim.get_mut("resourceClaimName")) {
@@ -295,7 +314,7 @@ mod tests {
             json!([{ "name": "gpu", "resourceClaimName": "c" }, { "name": "own", "resourceClaimTemplateName": "t" }]);
         let pod = json!({ "metadata": { "name": "a" }, "spec": { "resourceClaims": claims } });
         let mut pod = serde_json::from_value(pod).unwrap();
-        rename(&mut pod);
+        rename(&mut pod, "plain");
         let pod = serde_json::to_value(&pod).unwrap();
         assert_eq!(pod["metadata"]["name"], "plain-a");
         assert_eq!(pod["spec"]["resourceClaims"][0]["resourceClaimName"], "plain-c");

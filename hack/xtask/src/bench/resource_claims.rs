@@ -2,7 +2,7 @@
 //! creates the same claims and pods, and which writes of claims they send.
 
 use super::object_counts::{ObjectCounts, wait_until_none};
-use super::recorded_objects::{KindObjects, read_claims_and_pods};
+use super::recorded_objects::{KindObjects, ObjectsWithClaims};
 use super::workload::{self, NAMESPACE, SET, Workload};
 use super::writes::{self, QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{baseline, machine, report, samples};
@@ -12,9 +12,8 @@ use crate::proc;
 use anyhow::{Context, Result, ensure};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::devices::GPUS;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -25,8 +24,7 @@ const NODES: u32 = 20;
 /// The pods of a clique share the GPUs of one node, and the nodes never limit the pods.
 const GPUS_PER_NODE: usize = 128;
 const PODS_PER_CLIQUE: u32 = 4;
-/// A replica of the set has this many cliques. The services also create a gang and a Service for each replica; the plain client creates
-/// neither.
+/// A replica of the set has this many cliques. The services also create a gang and a Service for each replica.
 const CLIQUES_PER_REPLICA: u32 = 10;
 /// The pods of the services are Ready after at most this many times the time of the plain client.
 const MAX_RATIO: f64 = 1.2;
@@ -63,11 +61,48 @@ impl Scope {
     }
 }
 
-/// One round with the services, and one with the plain client.
+/// What the plain client creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Baseline {
+    /// Only the claims and the pods.
+    ClaimsAndPods,
+    /// All objects of the set: also its Services, gangs and cliques. The controllers of Kubernetes update the endpoints of the Services.
+    AllObjects,
+}
+
+impl Baseline {
+    const ALL: [Self; 2] = [Self::ClaimsAndPods, Self::AllObjects];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ClaimsAndPods => "the claims and pods",
+            Self::AllObjects => "all objects",
+        }
+    }
+
+    /// The prefix of the names of claims and pods.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::ClaimsAndPods => "plain",
+            Self::AllObjects => "all",
+        }
+    }
+
+    /// The kinds in the order of their creation.
+    fn kinds(self, objects: ObjectsWithClaims) -> Vec<KindObjects> {
+        let ObjectsWithClaims { others, claims_and_pods } = objects.with_prefix(self.prefix());
+        match self {
+            Self::ClaimsAndPods => claims_and_pods,
+            Self::AllObjects => others.into_iter().chain(claims_and_pods).collect(),
+        }
+    }
+}
+
+/// One round with the services, and one with the plain client for each baseline.
 struct Measurement {
     scope: Scope,
     grove_seconds: f64,
-    baseline_seconds: f64,
+    baseline_seconds: [f64; 2],
     claim_writes: BTreeMap<String, u32>,
 }
 
@@ -123,12 +158,15 @@ impl<'a> Bench<'a> {
         self.cluster.resume_services(&UpArgs::default()).await?;
         let (grove_seconds, claim_writes, objects) = self.cluster.while_alive(self.grove(scope, is_last)).await?;
         self.cluster.stop_controllers().await?;
-        let baseline_seconds = self.cluster.while_alive(self.baseline(objects)).await?;
+        let mut baseline_seconds = [f64::NAN; 2];
+        for (baseline, seconds) in Baseline::ALL.into_iter().zip(&mut baseline_seconds) {
+            *seconds = self.cluster.while_alive(self.baseline(baseline.kinds(objects.clone()))).await?;
+        }
         Ok(Measurement { scope, grove_seconds, baseline_seconds, claim_writes })
     }
 
-    /// Creates the set, waits until all pods are Ready, records claims and pods, and deletes the set.
-    async fn grove(&self, scope: Scope, is_last: bool) -> Result<(f64, BTreeMap<String, u32>, Vec<KindObjects>)> {
+    /// Creates the set, waits until all pods are Ready, records the objects, and deletes the set.
+    async fn grove(&self, scope: Scope, is_last: bool) -> Result<(f64, BTreeMap<String, u32>, ObjectsWithClaims)> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
         let sets = Api::<PodCliqueSet>::namespaced(self.client.clone(), NAMESPACE);
         let set = set(scope, self.cliques)?;
@@ -142,23 +180,24 @@ impl<'a> Bench<'a> {
         if is_last {
             check_steady_state(&self.cluster.dir).await?;
         }
-        let objects = read_claims_and_pods(&self.client).await?;
+        let objects = ObjectsWithClaims::read(&self.client).await?;
         sets.delete(SET, &DeleteParams::background()).await?;
         self.wait_until_empty(&counts).await?;
         Ok((seconds, claim_writes, objects))
     }
 
-    /// Creates the claims and then the pods, waits until all pods are Ready, and deletes them.
-    async fn baseline(&self, objects: Vec<KindObjects>) -> Result<f64> {
+    /// Creates the objects kind by kind, waits until all pods are Ready, and deletes the objects in the reverse order.
+    async fn baseline(&self, kinds: Vec<KindObjects>) -> Result<f64> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
+        let resources: Vec<_> = kinds.iter().map(|kind| kind.resource.clone()).collect();
         let started = Instant::now();
-        for kind in objects {
+        for kind in kinds {
             baseline::create_kind(&self.client, kind).await?;
         }
         let seconds = self.seconds_until_ready(&counts, started).await?;
-        let (all, params) = (ListParams::default(), DeleteParams::background());
-        Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).delete_collection(&params, &all).await?;
-        self.claims().delete_collection(&params, &all).await?;
+        for resource in resources.iter().rev() {
+            baseline::delete_kind(&self.client, resource).await?;
+        }
         self.wait_until_empty(&counts).await?;
         Ok(seconds)
     }
@@ -215,23 +254,41 @@ fn text(args: &ResourceClaims, measurements: &[Measurement], conditions: &[Strin
         text,
         "- {pods} pods in {cliques} cliques, {CLIQUES_PER_REPLICA} for each replica; {NODES} nodes of {GPUS_PER_NODE} GPUs\n"
     );
-    text += "| | Grove: Ready after s | plain client: Ready after s | ratio | writes of claims by the services |\n|---|---:|---:|---:|---|\n";
-    for Measurement { scope, grove_seconds, baseline_seconds, claim_writes } in measurements {
-        let (name, ratio, writes) = (scope.name(), grove_seconds / baseline_seconds, writes::join(claim_writes));
-        _ = writeln!(text, "| {name} | {grove_seconds:.2} | {baseline_seconds:.2} | {ratio:.2} | {writes} |");
+    let [claims_and_pods, all] = Baseline::ALL.map(Baseline::name);
+    _ = writeln!(
+        text,
+        "| Ready after s | Grove | plain client, {claims_and_pods} | plain client, {all} | writes of claims by the services |\n\
+         |---|---:|---:|---:|---|"
+    );
+    for Measurement { scope, grove_seconds, baseline_seconds: [claims_and_pods, all], claim_writes } in measurements {
+        let (name, writes) = (scope.name(), writes::join(claim_writes));
+        _ = writeln!(text, "| {name} | {grove_seconds:.2} | {claims_and_pods:.2} | {all:.2} | {writes} |");
     }
-    for scope in Scope::ALL {
-        let ratio = ratio(measurements, scope);
-        _ = writeln!(text, "\nMedian ratio with {}: {ratio:.2} (at most {MAX_RATIO}).", scope.name());
+    text += "\nMedian ratios, Grove / plain client:\n\n";
+    for (scope, baseline) in pairs() {
+        let (ratio, scope, baseline) = (ratio(measurements, scope, baseline), scope.name(), baseline.name());
+        _ = writeln!(text, "- {scope}, {baseline}: {ratio:.2} (at most {MAX_RATIO})");
     }
+    text.push('\n');
     text += "In the last round of each, the services wrote nothing for one minute after the set was settled.\n";
     text
 }
 
+fn pairs() -> impl Iterator<Item = (Scope, Baseline)> {
+    Scope::ALL.into_iter().flat_map(|scope| Baseline::ALL.map(|baseline| (scope, baseline)))
+}
+
 /// The median of the ratios of the rounds.
-fn ratio(measurements: &[Measurement], scope: Scope) -> f64 {
+fn ratio(measurements: &[Measurement], scope: Scope, baseline: Baseline) -> f64 {
     let of_scope = measurements.iter().filter(|measurement| measurement.scope == scope);
-    let ratios = of_scope.map(|measurement| measurement.grove_seconds / measurement.baseline_seconds);
+    let ratios = of_scope.map(|measurement| {
+        let [claims_and_pods, all] = measurement.baseline_seconds;
+        measurement.grove_seconds
+            / match baseline {
+                Baseline::ClaimsAndPods => claims_and_pods,
+                Baseline::AllObjects => all,
+            }
+    });
     samples::median(ratios.collect()).unwrap_or(f64::NAN)
 }
 
@@ -241,9 +298,9 @@ fn check_thresholds(args: &ResourceClaims, measurements: &[Measurement]) -> Resu
         let expected = BTreeMap::from([(create, scope.claims(args.cliques))]);
         ensure!(*claim_writes == expected, "the writes of claims are {claim_writes:?}, not {expected:?}");
     }
-    for scope in Scope::ALL {
-        let ratio = ratio(measurements, scope);
-        ensure!(ratio <= MAX_RATIO, "{}: the ratio {ratio:.2} is above {MAX_RATIO}", scope.name());
+    for (scope, baseline) in pairs() {
+        let (ratio, scope, baseline) = (ratio(measurements, scope, baseline), scope.name(), baseline.name());
+        ensure!(ratio <= MAX_RATIO, "{scope}, {baseline}: the ratio {ratio:.2} is above {MAX_RATIO}");
     }
     Ok(())
 }
