@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt;
 use serde_json::Value;
 
+use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
 use crate::names::{ComputeDomainName, PodClaimName, PodCliqueSetName};
 use crate::pod_spec::RawPodSpec;
+use crate::scheduler_v1alpha1::PodGang;
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec};
 
 mod claim;
@@ -86,6 +88,13 @@ pub fn required_domains(set: &PodCliqueSet) -> impl Iterator<Item = RequiredDoma
 /// The domains of one replica of the set; the index may exceed the replicas of the set.
 pub fn required_domains_of_replica(set: &PodCliqueSet, replica: i32) -> Vec<RequiredDomain<'_>> {
     domains_of_replica(&PodCliqueSetName::new(set.name_any()), replica, &domain_groups(set))
+}
+
+/// Whether cliques of a replica existed, so that its next cliques replace them and do not wait for compute domains. Then the base gang of the
+/// replica has references to pods. As long as it has, no domain that the replica needs may disappear.
+pub fn had_cliques(base_gang: &PodGang) -> bool {
+    let mut groups = base_gang.spec.podgroups.iter();
+    !is_terminating(base_gang) && groups.any(|group| !group.pod_references.is_empty())
 }
 
 /// The domain whose claim the pods of a clique get; `None` if the clique requests no GPUs, or uses no domain.

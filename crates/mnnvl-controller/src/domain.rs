@@ -65,7 +65,7 @@ async fn reconcile(domain: Arc<ComputeDomain>, ctx: Arc<DomainContext>) -> Resul
     let mut observed = observe::observe(&ctx, &domain);
     live_reads::confirm(&ctx, &mut observed).await?;
     let plan = plan::plan(&observed);
-    let requeue = Requeue::AwaitChange;
+    let requeue = Requeue::AwaitChange.or_at(plan.requeue_after);
     let result = ctx.executor.execute(&*domain, &plan).await;
     result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
     Ok(requeue)

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{Clique, SetReplica};
+use grove_api_types::mnnvl;
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -95,10 +95,8 @@ impl PcsCaches {
             clique.is_some_and(|clique| self.belongs_to(&clique, set))
         };
         let base_gang = self.gangs.get(namespace, replica.base_gang.as_str());
-        let base_gang = base_gang.filter(|gang| is_controlled_by(&**gang, set) && !is_terminating(&**gang));
-        let had_pods =
-            base_gang.is_some_and(|gang| gang.spec.podgroups.iter().any(|group| !group.pod_references.is_empty()));
-        if had_pods || replica.all_cliques().any(exists) { vec![] } else { missing }
+        let had_cliques = base_gang.is_some_and(|gang| is_controlled_by(&*gang, set) && mnnvl::had_cliques(&gang));
+        if had_cliques || replica.all_cliques().any(exists) { vec![] } else { missing }
     }
 
     /// The set that controls the child, compared by uid. A set that is terminating counts.

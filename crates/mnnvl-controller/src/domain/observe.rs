@@ -2,6 +2,7 @@
 
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::names::{PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{labels, mnnvl};
@@ -9,7 +10,7 @@ use grove_runtime::caches::Cache;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::observed::{Observed, Owner, Replica, SetReference};
+use super::observed::{ConfirmationResult, Observed, Owner, Replica, SetReference};
 use crate::context::DomainContext;
 use crate::lost_owner;
 use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, SlimClique, SlimPod, replica_key};
@@ -22,7 +23,7 @@ pub(super) fn observe(ctx: &DomainContext, domain: &ComputeDomain) -> Observed {
         Owner::Active(replica) => is_used(&ctx.caches.cliques, &ctx.caches.pods, &namespace, replica),
         Owner::None | Owner::NotCached(_) | Owner::Terminating => false,
     };
-    Observed { domain: domain.clone(), owner, is_used, is_confirmed: false }
+    Observed { domain: domain.clone(), owner, is_used, confirmed: ConfirmationResult::No }
 }
 
 /// The set of the domain: the one that controls it, otherwise the one to which it belongs although it lost the reference.
@@ -52,7 +53,9 @@ fn replica(set: &PodCliqueSet, domain: &ComputeDomain) -> Replica {
     let name = domain.name_any();
     let required = mnnvl::required_domains(set).find(|required| required.name.as_str() == name);
     let labelled = || domain.labels().get(labels::SET_REPLICA)?.parse().ok();
-    Replica { set: set.name_any(), index: required.map(|required| required.replica).or_else(labelled) }
+    let required = required.map(|required| required.replica);
+    let base_gang = |replica| PodGangName::base(&PodCliqueSetName::new(set.name_any()), replica);
+    Replica { set: set.name_any(), index: required.or_else(labelled), base_gang: required.map(base_gang) }
 }
 
 /// Whether a clique of the replica may create pods, or a pod of the replica is live. Without an index, the confirmation decides.
@@ -60,7 +63,7 @@ pub(super) fn is_used(
     cliques: &Cache<SlimClique>,
     pods: &Cache<SlimPod>,
     namespace: &str,
-    Replica { set, index }: &Replica,
+    Replica { set, index, base_gang: _ }: &Replica,
 ) -> bool {
     let Some(index) = index else { return false };
     let key = replica_key(namespace, set, &index.to_string());

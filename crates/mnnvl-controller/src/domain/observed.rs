@@ -2,6 +2,7 @@
 
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::names::PodGangName;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -36,6 +37,8 @@ pub(crate) struct Replica {
     pub(crate) set: String,
     /// Its index; `None` if the labels of the domain do not name it. Then all replicas of the set count.
     pub(crate) index: Option<i32>,
+    /// Its base gang, if the set needs the domain.
+    pub(crate) base_gang: Option<PodGangName>,
 }
 
 /// A domain, and what uses it.
@@ -48,7 +51,7 @@ pub(crate) struct Observed {
     /// Whether the cache has a clique of the replica that may create pods, or a live pod of the replica.
     pub(crate) is_used: bool,
     /// Whether the API server confirmed the reason for the removal of the finalizer.
-    pub(crate) is_confirmed: bool,
+    pub(crate) confirmed: ConfirmationResult,
 }
 
 /// What the API server must confirm before the finalizer is removed.
@@ -56,8 +59,20 @@ pub(crate) struct Observed {
 pub(crate) enum Confirmation {
     /// The set does not exist.
     SetDeleted(Box<SetReference>),
-    /// The replica has no clique that may create pods, and no live pod.
+    /// The replica has no clique that may create pods, and no live pod, and its next cliques wait for the domain.
     ReplicaUnused(Replica),
+}
+
+/// Whether the API server confirmed a [`Confirmation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConfirmationResult {
+    /// No.
+    No,
+    /// The replica has no clique that may create pods, and no live pod. But pcs-controller creates its cliques again without waiting for the
+    /// domain, because its base gang has references to pods.
+    CliquesExpected,
+    /// Yes.
+    Yes,
 }
 
 impl Observed {
@@ -80,7 +95,9 @@ impl Observed {
     pub(crate) fn is_releasable(&self) -> bool {
         match self.owner {
             Owner::None | Owner::Terminating => true,
-            Owner::NotCached(_) | Owner::Active(_) => self.confirmation().is_some() && self.is_confirmed,
+            Owner::NotCached(_) | Owner::Active(_) => {
+                self.confirmation().is_some() && self.confirmed == ConfirmationResult::Yes
+            }
         }
     }
 }

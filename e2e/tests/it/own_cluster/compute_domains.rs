@@ -188,6 +188,7 @@ async fn compute_domains_follow_their_set() {
         deletion::deletions_of_a_set_release_its_domains(&cluster),
     );
     // These stop services, or change their configuration.
+    deletion::a_domain_is_retained_for_the_next_cliques(&cluster).await;
     stops::edits_are_restored(&cluster).await;
     stops::each_step_completes_after_a_stop(&cluster).await;
     configuration::an_unserved_kind_is_awaited(&cluster).await;

@@ -46,8 +46,9 @@ fn text(owner: Owner) -> String {
             format!("not cached: {namespace}/{name} {uid}")
         }
         Owner::Terminating => "terminating".to_owned(),
-        Owner::Active(Replica { set, index }) => {
-            format!("replica {} of {set}", index.map_or("?".to_owned(), |index| index.to_string()))
+        Owner::Active(Replica { set, index, base_gang }) => {
+            let gang = base_gang.map(|gang| format!(" with {gang}")).unwrap_or_default();
+            format!("replica {} of {set}{gang}", index.map_or("?".to_owned(), |index| index.to_string()))
         }
     }
 }
@@ -69,14 +70,14 @@ fn the_owner_is_the_controlling_set_or_the_one_that_the_domain_lost() {
     let sets = Cache::from_objects([set()]);
     let lines = rows.iter().map(|(case, domain)| format!("{case}: {}\n", text(owner(&sets, domain))));
     expect![[r"
-        the set needs it: replica 1 of llm
-        an edited label of the replica: replica 1 of llm
+        the set needs it: replica 1 of llm with llm-1
+        an edited label of the replica: replica 1 of llm with llm-1
         the replica was removed: replica 5 of llm
         the replica was removed, and the label is invalid: replica ? of llm
         an earlier set of the name: not cached: prod/llm u-old
         a set that the cache lacks: not cached: prod/other u-other
         another kind: none
-        no reference, and the set needs it: replica 1 of llm
+        no reference, and the set needs it: replica 1 of llm with llm-1
         no reference, and the set does not need it: none
     "]]
     .assert_eq(&lines.collect::<String>());
@@ -121,7 +122,7 @@ fn the_caches_show_which_replica_uses_its_domain() {
     ] {
         let cliques = cache::<SlimClique>(BY_REPLICA_OF_CLIQUE, replica, clique);
         let pods = cache::<SlimPod>(BY_REPLICA_OF_POD, replica, pod);
-        let of_replica = Replica { set: "llm".to_owned(), index: Some(1) };
+        let of_replica = Replica { set: "llm".to_owned(), index: Some(1), base_gang: None };
         assert_eq!(is_used(&cliques, &pods, "prod", &of_replica), expected, "{case}");
         let unknown = Replica { index: None, ..of_replica };
         assert!(!is_used(&cliques, &pods, "prod", &unknown), "{case}: the confirmation decides");

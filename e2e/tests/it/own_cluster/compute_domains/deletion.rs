@@ -1,4 +1,4 @@
-//! Deletions of domains, cliques and sets, while the services run.
+//! Deletions of domains, cliques and sets.
 
 use futures::future::join_all;
 
@@ -87,4 +87,20 @@ async fn a_new_set_does_not_adopt_the_domain(fixture: &Fixture) {
     fixture.ns.wait_for_condition("orphans", "ComputeDomainsCreated", "NameConflict", text).await;
     fixture.delete_domain("orphans-0").await;
     fixture.ns.wait_for_condition("orphans", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1").await;
+}
+
+/// A user deletes a domain and the cliques of its replica, while pcs-controller is stopped. The next cliques do not wait for another domain.
+pub(super) async fn a_domain_is_retained_for_the_next_cliques(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-of-next-cliques").await;
+    fixture.create_set("llm", 1).await;
+    let before = uids(&fixture).await;
+    cluster.stop("pcs-controller").await;
+    delete(&fixture, "llm", Object::Domain).await;
+    delete(&fixture, "llm", Object::Cliques).await;
+    let are_deleted = |state: &NamespaceState| state.cliques.is_empty() && state.pods.is_empty();
+    fixture.ns.wait_for("the cliques and the pods are deleted", are_deleted).await;
+    cluster.up().await;
+    fixture.wait_for_ready_replicas("llm", 1).await;
+    assert_eq!(uids(&fixture).await, before);
+    fixture.delete_last_set("llm").await;
 }
