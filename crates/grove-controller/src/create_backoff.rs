@@ -43,7 +43,7 @@ use crate::{
 /// has at most as many creates. That is half of a plan, so that other kinds are created, too.
 pub(crate) const MAX_REJECTIONS: usize = 2048;
 /// The same for the bytes of the manifests and of the messages.
-pub(crate) const MAX_REJECTED_BYTES: usize = 4 << 20;
+pub(crate) const MAX_REJECTED_BYTES: usize = 2 << 20;
 
 /// The deletion of one object ends the backoff of at most this many owners of its namespace. The released quota suffices for about
 /// one object, and the creates of all other owners would be rejected again.

@@ -5,9 +5,9 @@ use super::document::Section;
 /// The number of concurrent reconciles of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllersConfiguration {
-    /// `podCliqueSet`
-    pub pod_clique_set: ControllerConfiguration<10>,
-    /// `podClique`. The default equals the limit of concurrent writes of a service.
+    /// `podCliqueSet`. The default equals the limit of concurrent writes of a service.
+    pub pod_clique_set: ControllerConfiguration<32>,
+    /// `podClique`, with the same default.
     pub pod_clique: ControllerConfiguration<32>,
     /// `podCliqueScalingGroup`
     pub pod_clique_scaling_group: ControllerConfiguration<5>,

@@ -18,9 +18,9 @@ pub(super) struct StepLimit {
 
 impl StepLimit {
     /// For the creates of a plan.
-    pub(super) const CREATES: Self = Self { steps: MAX_STEPS, bytes: 8 << 20 };
+    pub(super) const CREATES: Self = Self { steps: MAX_STEPS, bytes: 4 << 20 };
     /// For the patches of a plan. A policy may reject the same patches in each plan, and creates have a limit of their own.
-    pub(super) const PATCHES: Self = Self { steps: MAX_STEPS, bytes: 4 << 20 };
+    pub(super) const PATCHES: Self = Self { steps: MAX_STEPS, bytes: 2 << 20 };
     /// For the creates of a kind in its retry after a quota: batches of 1, 2, 4, 8, 16 and 32. If all succeed, the next plan has no
     /// such limit.
     pub(super) const AFTER_QUOTA: Self = Self { steps: 63, ..Self::CREATES };
@@ -78,10 +78,10 @@ mod tests {
         let (small, large) = (Step::create(&config_map(100)), Step::create(&config_map(1 << 20)));
         let patch = Step::merge_patch(&config_map(1), json!({ "data": { "k": "x".repeat(1 << 20) } }));
         let StepBudget { creates, patches } = StepBudget::default();
-        assert_eq!([steps_of(creates, &small), steps_of(creates, &large)], [MAX_STEPS, 8]);
-        assert_eq!([steps_of(patches, &small), steps_of(patches, &patch)], [MAX_STEPS, 4]);
+        assert_eq!([steps_of(creates, &small), steps_of(creates, &large)], [MAX_STEPS, 4]);
+        assert_eq!([steps_of(patches, &small), steps_of(patches, &patch)], [MAX_STEPS, 2]);
         let (after_quota, after_rejections) = (StepLimit::AFTER_QUOTA, StepLimit::AFTER_REJECTIONS);
-        assert_eq!([steps_of(after_quota, &small), steps_of(after_quota, &large)], [63, 8]);
-        assert_eq!([steps_of(after_rejections, &small), steps_of(after_rejections, &large)], [2048, 4]);
+        assert_eq!([steps_of(after_quota, &small), steps_of(after_quota, &large)], [63, 4]);
+        assert_eq!([steps_of(after_rejections, &small), steps_of(after_rejections, &large)], [2048, 2]);
     }
 }
