@@ -64,11 +64,12 @@ async fn confirm_unused(
     if pods.iter().any(is_active) {
         return Ok(ConfirmationResult::No);
     }
-    let expects_cliques = match &replica.base_gang {
-        Some(base_gang) => had_cliques(client, namespace, base_gang).await?,
-        None => false,
-    };
-    Ok(if expects_cliques { ConfirmationResult::CliquesExpected } else { ConfirmationResult::Yes })
+    if let Some(base_gang) = &replica.base_gang
+        && had_cliques(client, namespace, base_gang).await?
+    {
+        return Ok(ConfirmationResult::CliquesExpected);
+    }
+    Ok(ConfirmationResult::Yes)
 }
 
 /// Whether cliques of the replica with this base gang existed.
