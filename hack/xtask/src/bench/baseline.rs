@@ -1,7 +1,7 @@
 //! The baseline: a plain kube client creates and deletes the objects that the services create, with the controllers stopped.
 
 use super::Round;
-use super::object_counts::{ObjectCounts, wait_until_none};
+use super::object_counts::ObjectCounts;
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::{KindObjects, RecordedObjects, Uids, set_owner_uids};
 use super::samples::{Phase, SampleKey, Samples, Variant};
@@ -10,7 +10,7 @@ use crate::dev_cluster::DevCluster;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
 
 /// Requests in flight, as many as the executor of the services sends.
@@ -67,7 +67,7 @@ impl Baseline<'_> {
         };
         let mut created = Vec::new();
         for stage in [vec![sets], children, grandchildren] {
-            created.extend(self.create(stage, &uids(&created)).await?);
+            created.extend(create(&self.client, stage, &uids(&created)).await?);
         }
         self.measure_growth(self.round.replicas, meter, samples).await?;
         Ok(created)
@@ -77,10 +77,10 @@ impl Baseline<'_> {
     async fn double(&self, surplus: RecordedObjects, uids: &Uids, samples: &mut Samples) -> Result<Vec<StoredObject>> {
         let RecordedObjects { children, grandchildren } = surplus;
         let meter = self.meter(Phase::Double)?;
-        let mut created = self.create(children, uids).await?;
+        let mut created = create(&self.client, children, uids).await?;
         let mut uids = uids.clone();
         uids.extend(self::uids(&created));
-        created.extend(self.create(grandchildren, &uids).await?);
+        created.extend(create(&self.client, grandchildren, &uids).await?);
         self.measure_growth(2 * self.round.replicas, meter, samples).await?;
         Ok(created)
     }
@@ -102,42 +102,24 @@ impl Baseline<'_> {
             SampleKey { round: self.round, variant: Variant::Baseline, phase },
         )
     }
+}
 
-    /// Creates the objects of some kinds, whose owners exist.
-    async fn create(&self, kinds: Vec<KindObjects>, uids: &Uids) -> Result<Vec<StoredObject>> {
-        let mut requests = Vec::new();
-        for KindObjects { resource, objects } in kinds {
-            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), NAMESPACE, &resource);
-            for mut object in objects {
-                set_owner_uids(&mut object, uids)?;
-                let (api, kind) = (api.clone(), resource.kind.clone());
-                requests.push(async move { StoredObject::new(api, kind, object).await });
-            }
+/// Creates the objects of some kinds, whose owners exist and have these uids. Returns them in any order.
+pub(super) async fn create(client: &Client, kinds: Vec<KindObjects>, uids: &Uids) -> Result<Vec<StoredObject>> {
+    let mut requests = Vec::new();
+    for KindObjects { resource, objects } in kinds {
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, &resource);
+        for mut object in objects {
+            set_owner_uids(&mut object, uids)?;
+            let (api, kind) = (api.clone(), resource.kind.clone());
+            requests.push(async move { StoredObject::new(api, kind, object).await });
         }
-        stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect().await
     }
-}
-
-/// Creates the objects of one kind, which have no owner.
-pub(super) async fn create_kind(client: &Client, KindObjects { resource, objects }: KindObjects) -> Result<()> {
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, &resource);
-    let requests = objects.into_iter().map(|object| StoredObject::new(api.clone(), resource.kind.clone(), object));
-    stream::iter(requests).buffer_unordered(IN_FLIGHT).try_for_each(|_| std::future::ready(Ok(()))).await
-}
-
-/// Deletes all objects of one kind in the benchmark's namespace, and waits until none is left.
-pub(super) async fn delete_kind(client: &Client, resource: &ApiResource) -> Result<()> {
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), NAMESPACE, resource);
-    let names: Vec<_> =
-        api.list_metadata(&ListParams::default()).await?.items.iter().map(ResourceExt::name_any).collect();
-    let params = DeleteParams::background();
-    let requests = names.iter().map(|name| async { api.delete(name, &params).await });
-    stream::iter(requests).buffer_unordered(IN_FLIGHT).try_for_each(|_| std::future::ready(Ok(()))).await?;
-    wait_until_none(&api).await
+    stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect().await
 }
 
 /// An object that the API server has stored.
-struct StoredObject {
+pub(super) struct StoredObject {
     api: Api<DynamicObject>,
     kind: String,
     name: String,
@@ -164,7 +146,7 @@ impl StoredObject {
 }
 
 /// Deletes the objects in the opposite order of their creation.
-async fn delete(created: Vec<StoredObject>) -> Result<()> {
+pub(super) async fn delete(created: Vec<StoredObject>) -> Result<()> {
     stream::iter(created.into_iter().rev().map(StoredObject::delete)).buffer_unordered(IN_FLIGHT).try_collect().await
 }
 

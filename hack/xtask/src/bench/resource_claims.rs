@@ -2,7 +2,7 @@
 //! creates the same claims and pods, and which writes of claims they send.
 
 use super::object_counts::{ObjectCounts, wait_until_none};
-use super::recorded_objects::{KindObjects, ObjectsWithClaims};
+use super::recorded_objects::{KindObjects, ObjectsWithClaims, Uids};
 use super::workload::{self, NAMESPACE, SET, Workload};
 use super::writes::{self, QUIET_PERIOD, WriteLog, check_steady_state};
 use super::{baseline, machine, report, samples};
@@ -62,7 +62,7 @@ impl Scope {
 }
 
 /// What the plain client creates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Baseline {
     /// Only the claims and the pods.
     ClaimsAndPods,
@@ -102,7 +102,7 @@ impl Baseline {
 struct Measurement {
     scope: Scope,
     grove_seconds: f64,
-    baseline_seconds: [f64; 2],
+    baseline_seconds: BTreeMap<Baseline, f64>,
     claim_writes: BTreeMap<String, u32>,
 }
 
@@ -158,9 +158,10 @@ impl<'a> Bench<'a> {
         self.cluster.resume_services(&UpArgs::default()).await?;
         let (grove_seconds, claim_writes, objects) = self.cluster.while_alive(self.grove(scope, is_last)).await?;
         self.cluster.stop_controllers().await?;
-        let mut baseline_seconds = [f64::NAN; 2];
-        for (baseline, seconds) in Baseline::ALL.into_iter().zip(&mut baseline_seconds) {
-            *seconds = self.cluster.while_alive(self.baseline(baseline.kinds(objects.clone()))).await?;
+        let mut baseline_seconds = BTreeMap::new();
+        for baseline in Baseline::ALL {
+            let seconds = self.cluster.while_alive(self.baseline(baseline.kinds(objects.clone()))).await?;
+            baseline_seconds.insert(baseline, seconds);
         }
         Ok(Measurement { scope, grove_seconds, baseline_seconds, claim_writes })
     }
@@ -189,15 +190,13 @@ impl<'a> Bench<'a> {
     /// Creates the objects kind by kind, waits until all pods are Ready, and deletes the objects in the reverse order.
     async fn baseline(&self, kinds: Vec<KindObjects>) -> Result<f64> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
-        let resources: Vec<_> = kinds.iter().map(|kind| kind.resource.clone()).collect();
-        let started = Instant::now();
+        let (mut created, started) = (Vec::new(), Instant::now());
         for kind in kinds {
-            baseline::create_kind(&self.client, kind).await?;
+            // The objects have no owners.
+            created.extend(baseline::create(&self.client, vec![kind], &Uids::new()).await?);
         }
         let seconds = self.seconds_until_ready(&counts, started).await?;
-        for resource in resources.iter().rev() {
-            baseline::delete_kind(&self.client, resource).await?;
-        }
+        baseline::delete(created).await?;
         self.wait_until_empty(&counts).await?;
         Ok(seconds)
     }
@@ -260,7 +259,8 @@ fn text(args: &ResourceClaims, measurements: &[Measurement], conditions: &[Strin
         "| Ready after s | Grove | plain client, {claims_and_pods} | plain client, {all} | writes of claims by the services |\n\
          |---|---:|---:|---:|---|"
     );
-    for Measurement { scope, grove_seconds, baseline_seconds: [claims_and_pods, all], claim_writes } in measurements {
+    for Measurement { scope, grove_seconds, baseline_seconds, claim_writes } in measurements {
+        let [claims_and_pods, all] = Baseline::ALL.map(|baseline| baseline_seconds[&baseline]);
         let (name, writes) = (scope.name(), writes::join(claim_writes));
         _ = writeln!(text, "| {name} | {grove_seconds:.2} | {claims_and_pods:.2} | {all:.2} | {writes} |");
     }
@@ -281,14 +281,7 @@ fn pairs() -> impl Iterator<Item = (Scope, Baseline)> {
 /// The median of the ratios of the rounds.
 fn ratio(measurements: &[Measurement], scope: Scope, baseline: Baseline) -> f64 {
     let of_scope = measurements.iter().filter(|measurement| measurement.scope == scope);
-    let ratios = of_scope.map(|measurement| {
-        let [claims_and_pods, all] = measurement.baseline_seconds;
-        measurement.grove_seconds
-            / match baseline {
-                Baseline::ClaimsAndPods => claims_and_pods,
-                Baseline::AllObjects => all,
-            }
-    });
+    let ratios = of_scope.map(|measurement| measurement.grove_seconds / measurement.baseline_seconds[&baseline]);
     samples::median(ratios.collect()).unwrap_or(f64::NAN)
 }
 
