@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
         let sets = Api::<PodCliqueSet>::namespaced(self.client.clone(), NAMESPACE);
         let set = set(scope, self.cliques)?;
-        let mut log = WriteLog::start(&self.cluster.dir)?;
+        let mut log = WriteLog::start_when_quiet(&self.cluster.dir).await?;
         let started = Instant::now();
         sets.create(&PostParams::default(), &set).await?;
         let seconds = self.seconds_until_ready(&counts, started).await?;
@@ -190,6 +190,7 @@ impl<'a> Bench<'a> {
     /// Creates the objects kind by kind, waits until all pods are Ready, and deletes the objects in the reverse order.
     async fn baseline(&self, kinds: Vec<KindObjects>) -> Result<f64> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
+        WriteLog::start_when_quiet(&self.cluster.dir).await?;
         let (mut created, started) = (Vec::new(), Instant::now());
         for kind in kinds {
             // The objects have no owners.

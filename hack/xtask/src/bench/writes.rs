@@ -12,7 +12,7 @@ const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deleteco
 /// Leases, and requests that store no object.
 const IGNORED_GROUPS: [&str; 3] = ["coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io"];
 
-/// A round ends when no write was logged for this long.
+/// A round starts and ends when no write was logged for this long.
 pub(super) const QUIET_PERIOD: Duration = Duration::from_secs(5);
 /// Services do not write settled objects for this long.
 const STEADY_PERIOD: Duration = Duration::from_mins(1);
@@ -63,6 +63,12 @@ impl WriteLog {
     /// Starts with the next write.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         Ok(Self { tail: Tail::from_end(dir)?, writes: Writes::default() })
+    }
+
+    /// Starts when no write was logged for [`QUIET_PERIOD`]. Kubernetes still writes when the objects of the previous round are deleted.
+    pub(super) async fn start_when_quiet(dir: &Path) -> Result<Self> {
+        Self::start(dir)?.wait_until_quiet(QUIET_PERIOD).await?;
+        Self::start(dir)
     }
 
     /// Reads the new events, and returns whether any of them is a write.
