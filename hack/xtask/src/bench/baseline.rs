@@ -104,7 +104,7 @@ impl Baseline<'_> {
     }
 }
 
-/// Creates the objects of some kinds, whose owners exist and have these uids. Returns them in any order.
+/// Creates the objects of some kinds. Their owners exist and have these uids. The returned objects have no order.
 pub(super) async fn create(client: &Client, kinds: Vec<KindObjects>, uids: &Uids) -> Result<Vec<StoredObject>> {
     let mut requests = Vec::new();
     for KindObjects { resource, objects } in kinds {

@@ -125,7 +125,8 @@ impl<'a> Bench<'a> {
         self.counts.wait_until_empty().await?;
         wait_until_none(&self.domains).await?;
         self.counts.take_timeline();
-        let mut log = WriteLog::start_when_quiet(&self.cluster.dir).await?;
+        writes::wait_until_quiet(&self.cluster.dir).await?;
+        let mut log = WriteLog::start(&self.cluster.dir)?;
         let started = Instant::now();
         let requests = (0..self.args.sets).map(|index| async move {
             let set = self.set(index, variant)?;

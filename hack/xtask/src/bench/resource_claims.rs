@@ -1,5 +1,5 @@
 //! `bench resource-claims`: how long the services take until a thousand pods with shared ResourceClaims are Ready, beside a plain client that
-//! creates the same claims and pods, and which writes of claims they send.
+//! creates the same claims and pods, or all objects of the set; and which writes of claims the services send.
 
 use super::object_counts::{ObjectCounts, wait_until_none};
 use super::recorded_objects::{KindObjects, ObjectsWithClaims, Uids};
@@ -171,7 +171,8 @@ impl<'a> Bench<'a> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
         let sets = Api::<PodCliqueSet>::namespaced(self.client.clone(), NAMESPACE);
         let set = set(scope, self.cliques)?;
-        let mut log = WriteLog::start_when_quiet(&self.cluster.dir).await?;
+        writes::wait_until_quiet(&self.cluster.dir).await?;
+        let mut log = WriteLog::start(&self.cluster.dir)?;
         let started = Instant::now();
         sets.create(&PostParams::default(), &set).await?;
         let seconds = self.seconds_until_ready(&counts, started).await?;
@@ -190,7 +191,7 @@ impl<'a> Bench<'a> {
     /// Creates the objects kind by kind, waits until all pods are Ready, and deletes the objects in the reverse order.
     async fn baseline(&self, kinds: Vec<KindObjects>) -> Result<f64> {
         let counts = ObjectCounts::start(&self.client, Workload::Individual).await;
-        WriteLog::start_when_quiet(&self.cluster.dir).await?;
+        writes::wait_until_quiet(&self.cluster.dir).await?;
         let (mut created, started) = (Vec::new(), Instant::now());
         for kind in kinds {
             // The objects have no owners.

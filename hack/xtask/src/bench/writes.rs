@@ -17,6 +17,11 @@ pub(super) const QUIET_PERIOD: Duration = Duration::from_secs(5);
 /// Services do not write settled objects for this long.
 const STEADY_PERIOD: Duration = Duration::from_mins(1);
 
+/// Waits until no write was logged for [`QUIET_PERIOD`]. Kubernetes still writes after the objects of the previous round are deleted.
+pub(super) async fn wait_until_quiet(dir: &Path) -> Result<()> {
+    WriteLog::start(dir)?.wait_until_quiet(QUIET_PERIOD).await
+}
+
 /// Waits for a minute, and fails if a service writes meanwhile.
 pub(super) async fn check_steady_state(dir: &Path) -> Result<()> {
     let mut log = WriteLog::start(dir)?;
@@ -63,12 +68,6 @@ impl WriteLog {
     /// Starts with the next write.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         Ok(Self { tail: Tail::from_end(dir)?, writes: Writes::default() })
-    }
-
-    /// Starts when no write was logged for [`QUIET_PERIOD`]. Kubernetes still writes when the objects of the previous round are deleted.
-    pub(super) async fn start_when_quiet(dir: &Path) -> Result<Self> {
-        Self::start(dir)?.wait_until_quiet(QUIET_PERIOD).await?;
-        Self::start(dir)
     }
 
     /// Reads the new events, and returns whether any of them is a write.
