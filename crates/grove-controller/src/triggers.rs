@@ -132,17 +132,39 @@ where
     Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let owners = owners.clone();
-    let relisted = relists.into_iter().map(|relists| {
+    let relisted = lists(relists).filter(|count| std::future::ready(*count > 1));
+    let all = move |_| stream::iter(owners.all()).map(|owner| Trigger::StatusOnly(ObjectRef::from_obj(&*owner)));
+    relisted.flat_map(all).boxed()
+}
+
+/// Enqueues all objects that satisfy the predicate after each list of another kind, also after the first one. This is for objects that a
+/// live read finds in use by objects of that kind: no delta reports those that were deleted before the list.
+pub fn enqueue_on_list<K>(
+    objects: &Cache<K>,
+    relists: Vec<watch::Receiver<u64>>,
+    is_selected: fn(&K) -> bool,
+) -> BoxStream<'static, Trigger<K>>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let objects = objects.clone();
+    let selected = move |_| {
+        let selected = objects.all().into_iter().filter(|object| is_selected(object));
+        stream::iter(selected.map(|object| ObjectRef::from_obj(&*object).into()).collect::<Vec<_>>())
+    };
+    lists(relists).flat_map(selected).boxed()
+}
+
+/// The number of the list after each list of one of the kinds.
+fn lists(relists: Vec<watch::Receiver<u64>>) -> impl Stream<Item = u64> + Send {
+    stream::select_all(relists.into_iter().map(|relists| {
         let changes = stream::unfold(relists, |mut relists| async move {
             relists.changed().await.ok()?;
             let count = *relists.borrow_and_update();
             Some((count, relists))
         });
         changes.boxed()
-    });
-    let relisted = stream::select_all(relisted).filter(|count| std::future::ready(*count > 1));
-    let all = move |_| stream::iter(owners.all()).map(|owner| Trigger::StatusOnly(ObjectRef::from_obj(&*owner)));
-    relisted.flat_map(all).boxed()
+    }))
 }
 
 /// The owners to retry because their namespace is no longer terminating: it was restored from a backup, or deleted and maybe created
@@ -287,6 +309,28 @@ mod tests {
         assert_eq!(enqueued(), ["a/first", "a/second"], "the namespace was restored");
         namespaces.delete(namespace("b", true));
         assert_eq!(enqueued(), ["b/other"], "the namespace was deleted");
+    }
+
+    #[test]
+    fn the_selected_objects_are_enqueued_after_each_list_of_another_kind() {
+        let owner = |name: &str| {
+            let mut owner = ReplicaSet::default();
+            owner.metadata.name = Some(name.into());
+            owner
+        };
+        let (lists, relists) = watch::channel(0);
+        let is_selected = |owner: &ReplicaSet| owner.metadata.name.as_deref() == Some("b");
+        let mut triggers = enqueue_on_list(&Cache::from_objects([owner("a"), owner("b")]), vec![relists], is_selected);
+        let mut enqueued = || {
+            let triggers = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
+            let is_b = |trigger| matches!(trigger, Trigger::Reconcile(owner) if owner.name == "b");
+            triggers.map(is_b).collect::<Vec<_>>()
+        };
+        assert!(enqueued().is_empty());
+        for count in [1, 2] {
+            lists.send_replace(count);
+            assert_eq!(enqueued(), [true], "list {count}");
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@
 mod availability;
 mod cache_metrics;
 mod indexer;
+mod informer;
 mod informer_options;
+mod prerequisite;
 mod reflector;
 mod sums;
 mod unreadable_objects;
@@ -22,9 +24,8 @@ use futures::{
     channel::mpsc::{UnboundedSender, unbounded},
 };
 use grove_api_types::ownership::controller_of;
-use kube::{Api, Resource};
+use kube::Resource;
 use parking_lot::{Mutex, RwLock};
-use serde::de::DeserializeOwned;
 use tokio::sync::{
     Notify,
     watch::{Receiver, Sender},
@@ -33,20 +34,12 @@ use tokio::sync::{
 pub use self::{
     availability::Availability,
     indexer::{Filter, Index, IndexFn},
+    informer::start_informer,
     informer_options::{DeltaObserver, InformerOptions},
     sums::Sum,
     unreadable_objects::{DecodedObject, UnreadableObject},
 };
-use self::{
-    cache_metrics::CacheMetrics,
-    indexer::Indexer,
-    reflector::{Event, Reflector},
-    unreadable_objects::UnreadableChanges,
-};
-use crate::{
-    metrics::{Metrics, name_with_group},
-    ready::ReadyHandle,
-};
+use self::{indexer::Indexer, reflector::Event, unreadable_objects::UnreadableChanges};
 
 /// One change of one object: a creation has no `old`, a deletion has no `new`. It is like the arguments of a
 /// client-go event handler, and unlike an entry of client-go's `DeltaFIFO`, which has no old object.
@@ -259,7 +252,16 @@ impl<K: Resource> Cache<K> {
     }
 
     fn new(
-        InformerOptions { config: _, filter, indices, sums, observers, is_optional: _, use_other_version: _ }: InformerOptions<K>,
+        InformerOptions {
+            config: _,
+            filter,
+            indices,
+            sums,
+            observers,
+            is_optional: _,
+            use_other_version: _,
+            prerequisite: _,
+        }: InformerOptions<K>,
     ) -> Self {
         let indexer = Arc::new(RwLock::new(Indexer::new(filter, indices).with_sums(sums)));
         let (availability, relists) = (Sender::new(Availability::Served), Sender::new(0));
@@ -305,7 +307,7 @@ impl<K: Resource> Writer<K> {
             Event::Replace(objects) => indexer.replace(objects),
             Event::ReplaceAfterRestore(objects) => indexer.replace_after_restore(objects),
             Event::NotServed | Event::Forbidden => indexer.replace(vec![]),
-            Event::Error(_) => vec![],
+            Event::NotStarted | Event::Error(_) => vec![],
             Event::Apply(object) => indexer.apply(object),
             Event::Delete(object) => indexer.delete(object).into_iter().collect(),
         };
@@ -334,55 +336,6 @@ struct Changes<K> {
     deltas: Vec<Delta<K>>,
     /// The objects that became unreadable.
     to_log: Vec<Arc<UnreadableObject>>,
-}
-
-/// Starts the informer of one kind on its own task. `ready` completes with the first list, or when the API server does not
-/// serve the kind. For an [optional](InformerOptions::optional) informer, it also completes if the list is forbidden.
-///
-/// `dyntype` names a kind that is known only at run time; it is `()` for all others. After a gap in the watch,
-/// [`Cache::subscribe`] yields one delta for each object that differs or was deleted.
-pub fn start_informer<K>(
-    api: Api<K>,
-    dyntype: &K::DynamicType,
-    options: InformerOptions<K>,
-    ready: ReadyHandle,
-    metrics: &Metrics,
-) -> Cache<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
-    let kind = name_with_group(&K::kind(dyntype), &K::group(dyntype));
-    let cache_metrics = CacheMetrics::new(metrics, &kind, &options.indices);
-    let reflector = Reflector::new(api, kind.clone(), &options, metrics.clone());
-    let (cache, writer) = Cache::with_writer(options);
-    let mut ready = Some(ready);
-    tokio::spawn(reflector.run(move |event| {
-        let availability = match &event {
-            Event::Replace(_) | Event::ReplaceAfterRestore(_) => Some(Availability::Served),
-            Event::NotServed => Some(Availability::NotServed),
-            Event::Forbidden => Some(Availability::Forbidden),
-            Event::Error(_) | Event::Apply(_) | Event::Delete(_) => None,
-        };
-        if let (Event::Error(error), Some(ready)) = (&event, &ready) {
-            ready.set_reason(error);
-        }
-        unreadable_objects::log(&kind, &writer.apply_event(event).to_log);
-        let Writer(store) = &writer;
-        cache_metrics.set(&store.indexer.read());
-        if availability == Some(Availability::Served) {
-            store.relists.send_modify(|relists| *relists += 1);
-        }
-        if let Some(availability) = availability {
-            store.availability.send_if_modified(|was| std::mem::replace(was, availability) != availability);
-        }
-        if let Some(ready) = ready.take_if(|_| availability.is_some()) {
-            if availability == Some(Availability::Forbidden) {
-                tracing::warn!(kind, "the service works without the objects of this kind, which it may not read");
-            }
-            ready.set_ready();
-        }
-    }));
-    cache
 }
 
 #[cfg(test)]

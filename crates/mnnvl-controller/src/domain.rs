@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::compute_domain::ComputeDomain;
+use grove_api_types::deletion::is_terminating;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::manager::Manager;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
+use grove_controller::triggers::enqueue_on_list;
 
 use self::triggers::{domains_of_clique, domains_of_pod, domains_of_set};
 use crate::context::DomainContext;
@@ -40,7 +42,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<DomainContext>) {
 /// What triggers a reconcile of a domain, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the domain itself;
 /// - a deletion of its set, or a change of the set in more than its status;
-/// - a clique of its set was deleted or is terminating, or a pod of its set is no longer live, while the domain is terminating.
+/// - a clique of its set was deleted or is terminating, or a pod of its set is no longer live, while the domain is terminating;
+/// - the cliques or pods were listed, while the domain is terminating.
 fn triggers(ctx: &DomainContext) -> ControllerBuilder<ComputeDomain> {
     let MnnvlCaches { sets, domains, cliques, pods, .. } = &ctx.caches;
     let of_sets = {
@@ -59,6 +62,7 @@ fn triggers(ctx: &DomainContext) -> ControllerBuilder<ComputeDomain> {
         .watches(of_sets)
         .watches(of_cliques)
         .watches(of_pods)
+        .watches(enqueue_on_list(domains, vec![cliques.relists(), pods.relists()], is_terminating))
 }
 
 async fn reconcile(domain: Arc<ComputeDomain>, ctx: Arc<DomainContext>) -> Result<Requeue, ReconcileError> {

@@ -46,16 +46,18 @@ pub(crate) struct MnnvlCaches {
 }
 
 impl MnnvlCaches {
-    /// Starts the informers. Domains are an optional kind: their CRD may be installed later.
+    /// Starts the informers. Domains are an optional kind: their CRD may be installed later. Until then, the cliques and pods are not read.
     pub(crate) fn start(manager: &Manager) -> Self {
         let (informers, orphan_deletions) = (SharedInformerFactory::new(manager), OrphanDeletions::default());
         let of_sets = orphan_deletions.clone();
         let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
+        let domains = informers.cache_with(InformerOptions::default().optional().with_index(BY_SET));
         let cliques = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA_OF_CLIQUE);
         let pods = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA_OF_POD);
+        let (cliques, pods) = (cliques.after_list_of(&domains), pods.after_list_of(&domains));
         Self {
             sets: informers.cache_with(sets),
-            domains: informers.cache_with(InformerOptions::default().optional().with_index(BY_SET)),
+            domains,
             cliques: informers.cache_with(cliques),
             pods: informers.cache_with(pods),
             orphan_deletions,

@@ -7,7 +7,7 @@ use std::{
 
 use kube::{Resource, runtime::watcher};
 
-use super::{Delta, Filter, Index, Sum};
+use super::{Cache, Delta, Filter, Index, Sum, prerequisite::Prerequisite};
 
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
@@ -22,6 +22,7 @@ pub struct InformerOptions<K> {
     pub(super) is_optional: bool,
     /// See [`InformerOptions::with_other_version`].
     pub(super) use_other_version: Option<fn() -> String>,
+    pub(super) prerequisite: Option<Prerequisite>,
 }
 
 impl<K> Debug for InformerOptions<K> {
@@ -51,6 +52,7 @@ impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
             observers: vec![],
             is_optional: false,
             use_other_version: None,
+            prerequisite: None,
         }
     }
 }
@@ -92,6 +94,14 @@ impl<K> InformerOptions<K> {
     #[must_use]
     pub fn with_other_version(mut self, use_other_version: fn() -> String) -> Self {
         self.use_other_version = Some(use_other_version);
+        self
+    }
+
+    /// The objects are needed only together with those of another kind. The informer starts after the first list of that kind. While the API
+    /// server does not serve that kind, the cache is empty and the service is ready.
+    #[must_use]
+    pub fn after_list_of<O>(mut self, other: &Cache<O>) -> Self {
+        self.prerequisite = Some(Prerequisite::of(other));
         self
     }
 

@@ -41,6 +41,8 @@ type BuiltRequest = Result<http::Request<Vec<u8>>, request::Error>;
 
 /// What the reflector reports to the cache.
 pub(super) enum Event<K> {
+    /// The informer waits for another kind, which is not available.
+    NotStarted,
     /// The complete list.
     Replace(Vec<DecodedObject<K>>),
     /// The complete list of a server that was restored from a backup. Objects with known versions may have changed.

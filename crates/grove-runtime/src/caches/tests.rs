@@ -10,11 +10,11 @@ use std::{
 
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ready::Readiness;
+use crate::{metrics::Metrics, ready::Readiness};
 use grove_test_support::mock_api_server::{
     self, MockResponse, RecordedRequest, RequestLog, config_map, config_maps, status,
 };
