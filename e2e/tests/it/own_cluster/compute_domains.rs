@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use e2e::compute_domains::{CRD_FILE, DRIVER_FINALIZER, DomainHistory, Driver, GROVE_FINALIZER, install_channels};
 use e2e::kubectl::kubectl_on;
+use e2e::metrics;
 use e2e::namespace_state::is_ready;
 use e2e::poll::poll_until;
 use e2e::standalone::run_to_exit;

@@ -56,13 +56,16 @@ fn uses_no_domain(state: &NamespaceState, set: &str) {
     assert!(state.pods_of(set).all(|pod| claim_templates(pod).is_empty()), "{state}");
 }
 
-/// Without the feature and without the kind, the same set runs without domains.
+/// Without the feature and without the kind, the same set runs without domains, and mnnvl-controller does not read the pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_with_gpus_runs_without_the_feature_and_without_the_kind() {
     e2e::in_namespace("e2e-domains-off", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&set("llm", 1)).await;
         let are_ready = |state: &NamespaceState| state.pods.len() == 3 && state.pods.values().all(is_ready);
         uses_no_domain(&ns.wait_for("all pods are ready", are_ready).await, "llm");
+        let samples = metrics::scrape(&TestCluster::shared(), SERVICE).await;
+        let is_empty = |kind: &&str| samples[&format!("grove_cache_objects{{kind=\"{kind}\"}}")] < 1.0;
+        assert!(["PodClique", "Pod"].iter().all(is_empty), "{samples:?}");
     })
     .await;
 }
