@@ -67,7 +67,7 @@ impl StatusWriter {
     ) -> Result<Requeue, ReconcileError>
     where
         K: Resource<DynamicType = ()> + HasStatus,
-        K::Status: Serialize + PartialEq,
+        K::Status: Serialize + PartialEq + Default,
     {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
         let has_own_writes = result.has_pending_watch_events();
@@ -96,7 +96,8 @@ impl StatusWriter {
         Ok(requeue)
     }
 
-    /// Writes the status if it differs from `old`. If the throttle delays the write, returns until when.
+    /// Writes the status if it differs from `old`. An empty status is like none: a service that only writes conditions of a shared status
+    /// may have none to write. If the throttle delays the write, returns until when.
     async fn write<K, S>(
         &self,
         object: &K,
@@ -106,9 +107,9 @@ impl StatusWriter {
     ) -> Result<Option<ProgressDelay>, executor::Error>
     where
         K: Resource<DynamicType = ()>,
-        S: Serialize + PartialEq,
+        S: Serialize + PartialEq + Default,
     {
-        if old == Some(new) {
+        if old.map_or_else(|| *new == S::default(), |old| old == new) {
             self.throttle.end_delay(object);
             return Ok(None);
         }
@@ -202,6 +203,25 @@ mod tests {
         assert_eq!(progress(status(0)).await, None, "nothing is left to write");
         assert_eq!(progress(status(1)).await, delay, "a new interval begins");
         assert_eq!(log.requests().len(), 1);
+    }
+
+    #[derive(Default, PartialEq, Serialize)]
+    struct CountStatus {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ready: Option<i32>,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_status_is_not_written_to_an_object_without_status() {
+        let (writer, log) = writer(200);
+        let write = async |old: Option<CountStatus>, ready| {
+            let new = CountStatus { ready };
+            writer.write(&object(), old.as_ref(), &new, StatusChange::Significant).await.unwrap();
+            log.requests().len()
+        };
+        assert_eq!(write(None, None).await, 0);
+        assert_eq!(write(None, Some(0)).await, 1, "a count of zero is no empty status");
+        assert_eq!(write(Some(CountStatus { ready: Some(0) }), None).await, 2, "the status becomes empty");
     }
 
     fn created(code: Option<u16>) -> ExecutionResult {
