@@ -1,10 +1,11 @@
 //! When a status is written: the constants that delay a status write. Pure.
 //!
 //! The progress constants delay only a change that `status_change` in `<kind>/status.rs` classifies as
-//! [`StatusChange::Progress`](crate::status_throttle::StatusChange): the first deployment of a gang, and partial progress of a
-//! clique or a group. Every change of a set is significant, so the progress constants do not delay its write. The debounce, the
-//! cooldown, a backlog of reconciles (`max_wait`) and pending watch events delay it. But a set reads the statuses of its cliques and
-//! groups, so their progress also delays `updatedReplicas` and the end of `PodsOutdated` of the set.
+//! [`StatusChange::Progress`](crate::status_throttle::StatusChange): the first deployment of a gang, partial progress of a clique or a
+//! group, and a first condition of mnnvl-controller without a cause. Every other change of a set is significant, so the progress
+//! constants do not delay its write. The debounce, the cooldown, a backlog of reconciles (`max_wait`) and pending watch events delay
+//! it. But a set reads the statuses of its cliques and groups, so their progress also delays `updatedReplicas` and the end of
+//! `PodsOutdated` of the set.
 //! After a failed write, the backoff of failed reconciles applies (`grove-runtime/src/backoff.rs`).
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile

@@ -29,14 +29,20 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     status
 }
 
-/// A change of the reason is significant; another number of domains is progress.
+/// A change of the reason is significant. Another number of domains is progress. So is the first condition of a set, if all domains exist: it
+/// reports no cause, and no controller waits for it.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueSetStatus) -> StatusChange {
-    let reason = |status: &PodCliqueSetStatus| {
-        let condition = find_status_condition(&status.conditions, conditions::COMPUTE_DOMAINS_CREATED);
-        condition.map(|condition| condition.reason.clone())
-    };
     let old = observed.set.status.as_ref().and_then(reason);
-    if old == reason(new) { StatusChange::Progress } else { StatusChange::Significant }
+    let is_progress = match (old, reason(new)) {
+        (None, Some(new)) => new == compute_domains_created::ALL_COMPUTE_DOMAINS_EXIST,
+        (old, new) => old == new,
+    };
+    if is_progress { StatusChange::Progress } else { StatusChange::Significant }
+}
+
+fn reason(status: &PodCliqueSetStatus) -> Option<&str> {
+    let condition = find_status_condition(&status.conditions, conditions::COMPUTE_DOMAINS_CREATED);
+    condition.map(|condition| condition.reason.as_str())
 }
 
 fn condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionUpdate {

@@ -14,6 +14,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::{Plan, Step, Target};
+use grove_controller::status_throttle::StatusChange;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Availability;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -216,6 +217,18 @@ fn the_condition_reports_whether_all_domains_exist() {
         ComputeDomainsCreated=True AllComputeDomainsExist: the set has no replica that needs a ComputeDomain
     "#]],
     );
+}
+
+#[test]
+fn a_first_condition_is_progress_if_all_domains_exist() {
+    let status_of = |observed: &Observed| {
+        status::status(observed, &plan_of(observed), &ExecutionResult::default(), Timestamp::UNIX_EPOCH)
+    };
+    let (missing, mut complete) = (new(AUTO, 2), executed(new(AUTO, 2)));
+    assert_eq!(status::status_change(&missing, &status_of(&missing)), StatusChange::Significant);
+    assert_eq!(status::status_change(&complete, &status_of(&complete)), StatusChange::Progress);
+    complete.set.status = Some(status_of(&missing));
+    assert_eq!(status::status_change(&complete, &status_of(&complete)), StatusChange::Significant, "another reason");
 }
 
 #[test]
