@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::observed::{Confirmation, ConfirmationResult, Observed, Owner, Replica, SetReference};
 use super::plan;
 
+mod lists;
 mod owners;
 mod triggers;
 
