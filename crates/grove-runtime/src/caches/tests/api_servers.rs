@@ -206,21 +206,23 @@ async fn an_expired_token_is_retried_until_it_is_renewed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_starts_after_the_first_list_of_the_kind_that_it_needs() {
-    let is_served = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let server = Arc::clone(&is_served);
-    let other = start(InformerOptions::default().optional(), move |request| {
-        match (server.load(Ordering::SeqCst), request.is_watch()) {
-            (false, _) => MockResponse::error(404, "NotFound"),
-            (true, false) => config_maps(5, &[]),
-            (true, true) => OPEN,
-        }
-    });
-    let options = InformerOptions::default().after_list_of(&other.cache);
-    let mut informer = informer_with(options, |_| config_maps(5, &[map("a", 1)]), |_, _| OPEN);
-    informer.ready.wait().await;
-    assert!(informer.cache.is_empty() && informer.log.requests().is_empty());
-    is_served.store(true, Ordering::SeqCst);
-    assert_eq!(informer.next().await, "+a");
+    for (code, reason) in [(404, "NotFound"), (403, "Forbidden")] {
+        let is_available = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let server = Arc::clone(&is_available);
+        let other = start(InformerOptions::default().optional(), move |request| {
+            match (server.load(Ordering::SeqCst), request.is_watch()) {
+                (false, _) => MockResponse::error(code, reason),
+                (true, false) => config_maps(5, &[]),
+                (true, true) => OPEN,
+            }
+        });
+        let options = InformerOptions::default().after_list_of(&other.cache);
+        let mut informer = informer_with(options, |_| config_maps(5, &[map("a", 1)]), |_, _| OPEN);
+        informer.ready.wait().await;
+        assert!(informer.cache.is_empty() && informer.log.requests().is_empty(), "{reason}");
+        is_available.store(true, Ordering::SeqCst);
+        assert_eq!(informer.next().await, "+a", "{reason}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,8 +64,8 @@ async fn a_set_with_gpus_runs_without_the_feature_and_without_the_kind() {
         let are_ready = |state: &NamespaceState| state.pods.len() == 3 && state.pods.values().all(is_ready);
         uses_no_domain(&ns.wait_for("all pods are ready", are_ready).await, "llm");
         let samples = metrics::scrape(&TestCluster::shared(), SERVICE).await;
-        let is_empty = |kind: &&str| samples[&format!("grove_cache_objects{{kind=\"{kind}\"}}")] < 1.0;
-        assert!(["PodClique", "Pod"].iter().all(is_empty), "{samples:?}");
+        let is_listed = |kind: &str| samples.contains_key(&format!("reflector_lists_total{{kind=\"{kind}\"}}"));
+        assert_eq!(["PodCliqueSet", "PodClique", "Pod"].map(is_listed), [true, false, false], "{samples:?}");
     })
     .await;
 }
