@@ -2,9 +2,9 @@
 //!
 //! The progress constants delay only a change that `status_change` in `<kind>/status.rs` classifies as
 //! [`StatusChange::Progress`](crate::status_throttle::StatusChange): the first deployment of a gang, partial progress of a clique or a
-//! group, and a first condition of mnnvl-controller without a cause. Every other change of a set is significant, so the progress
-//! constants do not delay its write. The debounce, the cooldown, a backlog of reconciles (`max_wait`) and pending watch events delay
-//! it. But a set reads the statuses of its cliques and groups, so their progress also delays `updatedReplicas` and the end of
+//! group, and changes of a condition of mnnvl-controller that no controller waits for. Every other change of a set is significant, so
+//! the progress constants do not delay its write. The debounce, the cooldown, a backlog of reconciles (`max_wait`) and pending watch
+//! events delay it. But a set reads the statuses of its cliques and groups, so their progress also delays `updatedReplicas` and the end of
 //! `PodsOutdated` of the set.
 //! After a failed write, the backoff of failed reconciles applies (`grove-runtime/src/backoff.rs`).
 //!

@@ -137,8 +137,8 @@ where
     relisted.flat_map(all).boxed()
 }
 
-/// Enqueues all objects that satisfy the predicate after each list of another kind, also after the first one. This is for objects that a
-/// live read finds in use by objects of that kind: no delta reports those that were deleted before the list.
+/// Enqueues all objects that satisfy the predicate after each list of another kind, also after the first one. Use this if a live read
+/// decides whether an object is in use by an object of the other kind: no delta reports that such an object ended before the list.
 pub fn enqueue_on_list<K>(
     objects: &Cache<K>,
     relists: Vec<watch::Receiver<u64>>,

@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// Starts the informer of one kind on its own task. `ready` completes with the first list, or when the API server does not
-/// serve the kind. For an [optional](InformerOptions::optional) informer, it also completes if the list is forbidden.
+/// serve the kind. For an [optional](InformerOptions::optional) informer, it also completes if the list is forbidden. With
+/// [`InformerOptions::after_list_of`], it also completes if the other kind is not available.
 ///
 /// `dyntype` names a kind that is known only at run time; it is `()` for all others. After a gap in the watch,
 /// [`Cache::subscribe`] yields one delta for each object that differs or was deleted.

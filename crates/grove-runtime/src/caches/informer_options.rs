@@ -97,8 +97,9 @@ impl<K> InformerOptions<K> {
         self
     }
 
-    /// The objects are needed only together with those of another kind. The informer starts after the first list of that kind. While the API
-    /// server does not serve that kind, the cache is empty and the service is ready.
+    /// The objects are needed only together with those of another kind. The informer starts after the first list of that kind, and does not
+    /// stop when the kind is no longer served. Until then the cache is empty. Meanwhile, the service is ready if the API server does not
+    /// serve that kind, or forbids its list.
     #[must_use]
     pub fn after_list_of<O>(mut self, other: &Cache<O>) -> Self {
         self.prerequisite = Some(Prerequisite::of(other));

@@ -30,6 +30,7 @@ impl Prerequisite {
                 changed = self.relists.changed() => changed,
                 changed = self.availability.changed() => changed,
             };
+            // The other informer ends only with the process.
             if changed.is_err() {
                 return;
             }

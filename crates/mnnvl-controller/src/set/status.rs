@@ -29,8 +29,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     status
 }
 
-/// A change of the reason is significant. Another number of domains is progress. So is the first condition of a set, if all domains exist: it
-/// reports no cause, and no controller waits for it.
+/// A change of the reason is significant. Another message is progress. So is the first `ComputeDomainsCreated` of a set if all domains exist:
+/// no controller waits for it, and `Available` reports whether replicas still wait for their domains.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueSetStatus) -> StatusChange {
     let old = observed.set.status.as_ref().and_then(reason);
     let is_progress = match (old, reason(new)) {
