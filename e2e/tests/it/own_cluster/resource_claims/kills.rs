@@ -1,9 +1,13 @@
-//! Kills of both controllers right after their writes. Each step ends with exactly the claims that the objects need, and the rule about the
-//! lifetime of claims holds at each event.
+//! Kills of both controllers right after their writes. Each step ends as in the undisturbed run, with exactly the claims that the objects need.
+//! The rule about the lifetime of claims holds at each event.
+
+use std::sync::Mutex;
+
+use e2e::normalized;
 
 use super::super::compute_domains::configuration_with;
 use super::super::kill_series::{KILLS_PER_RUN, kill_series};
-use super::super::kills::kills_and_seed;
+use super::super::kills::{QUIET, kills_and_seed};
 use super::*;
 
 const SETS: [&str; 2] = ["a", "b"];
@@ -26,16 +30,21 @@ async fn series(kills: usize, seed: u64) {
     // Without leader election a restarted service does not wait for the lease of the killed process to expire.
     let config = configuration_with("resource-claim-kills", json!({ "leaderElection": { "enabled": false } }));
     let cluster = start_cluster("resource-claim-kills", &["--config", &config]).await;
+    let undisturbed = Mutex::new(vec![]);
+    let run = async |cluster: &TestCluster, namespace: &str| run(cluster, namespace, &undisturbed).await;
     kill_series(cluster, SERVICES, "e2e-claim-kills", (kills, seed), run).await;
 }
 
+/// The normalised objects after each step of the undisturbed run, which is the first one.
+type EndStates = Mutex<Vec<BTreeSet<String>>>;
+
 /// Creates sets, scales them out and in, and deletes them.
-async fn run(cluster: &TestCluster, namespace: &str) {
+async fn run(cluster: &TestCluster, namespace: &str, undisturbed: &EndStates) {
     let fixture = Fixture::create(cluster, namespace).await;
     for name in SETS {
         fixture.ns.create_yaml::<PodCliqueSet>(&set(name)).await;
     }
-    for sizes in STEPS {
+    for (step, sizes) in STEPS.into_iter().enumerate() {
         for name in SETS {
             scale(&fixture, name, sizes).await;
         }
@@ -45,12 +54,34 @@ async fn run(cluster: &TestCluster, namespace: &str) {
             let claims = fixture.wait_for_claims(name, &names_of_claims(name, sizes)).await;
             assert_allocated(&claims, state.pods_of(name), 1);
         }
+        ends_like_undisturbed(&fixture, step, undisturbed).await;
     }
     for name in SETS {
         fixture.ns.delete_object::<PodCliqueSet>(name).await;
     }
     fixture.wait_until_nothing_is_left().await;
     fixture.check_lifetime().await;
+}
+
+/// Records the end state of the step in the undisturbed run, and waits for it in the others.
+async fn ends_like_undisturbed(fixture: &Fixture, step: usize, undisturbed: &EndStates) {
+    let recorded = undisturbed.lock().expect("no test panicked").get(step).cloned();
+    if let Some(expected) = recorded {
+        fixture
+            .ns
+            .wait_for("the end state of the undisturbed run", |state| normalized::has_lines(state, &expected))
+            .await;
+    } else {
+        fixture.ns.wait_for("all statuses and references are written", is_complete).await;
+        let state = fixture.ns.wait_until_quiet(QUIET).await;
+        assert!(is_complete(&state), "{state}");
+        undisturbed.lock().expect("no test panicked").push(normalized::lines(&state));
+    }
+}
+
+fn is_complete(state: &NamespaceState) -> bool {
+    let are_available = SETS.iter().all(|set| state.is_available(set));
+    are_available && state.status_is_current() && state.reference_count() == state.pods.len()
 }
 
 async fn scale(fixture: &Fixture, set: &str, sizes: &[(i32, i32)]) {
