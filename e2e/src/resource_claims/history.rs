@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::{Resource, ResourceExt};
 
-use super::{claim_names, is_shared};
+use super::{claim_names, devices, is_shared};
 use crate::namespace::Namespace;
 use crate::watch_history::{Change, WatchHistory, replace};
 
@@ -51,6 +51,21 @@ impl ClaimHistory {
         assert!(state.references > 0, "no pod had a claim");
         state.deleted
     }
+
+    /// How often each claim was allocated, by its UID.
+    pub async fn allocations(&self) -> BTreeMap<String, usize> {
+        let (mut allocated, mut counts) = (BTreeSet::new(), BTreeMap::new());
+        for Change { object, .. } in self.0.changes().await {
+            let Object::Claim(claim) = object else { continue };
+            let Some(uid) = claim.uid() else { continue };
+            if devices(&claim).is_empty() {
+                allocated.remove(&uid);
+            } else if allocated.insert(uid.clone()) {
+                *counts.entry(uid).or_default() += 1;
+            }
+        }
+        counts
+    }
 }
 
 #[derive(Default)]
@@ -60,7 +75,7 @@ struct State {
     cliques: BTreeMap<String, PodClique>,
     claims: BTreeMap<String, ResourceClaim>,
     pods: BTreeMap<String, Pod>,
-    /// The UIDs of claims that at some time had no active owner, or no desired replica or index. No later pod uses them.
+    /// The UIDs of claims that at some time had an owner that was not active, or no desired replica or index. No later pod uses them.
     retired: BTreeSet<String>,
     /// The names of deleted claims, also of terminating ones.
     deleted: BTreeSet<String>,
@@ -87,7 +102,10 @@ impl State {
                 replace(&mut self.pods, *pod, is_deleted);
             }
         }
-        let retired = self.claims.values().filter(|claim| is_shared(claim) && !self.is_needed(claim));
+        // A claim that lost its owner gets it back.
+        let has_owner = |claim: &ResourceClaim| controller_of(&claim.metadata).is_some();
+        let retired =
+            self.claims.values().filter(|claim| is_shared(claim) && has_owner(claim) && !self.is_needed(claim));
         self.retired.extend(retired.filter_map(ResourceExt::uid).collect::<Vec<_>>());
     }
 

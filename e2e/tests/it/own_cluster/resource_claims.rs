@@ -7,9 +7,9 @@ use e2e::kubectl::kubectl_on;
 use e2e::namespace_state::is_ready;
 use e2e::poll::poll_until;
 use e2e::resource_claims::{ClaimHistory, assert_allocated, claim_names, claims_by_pod, devices, is_shared, pod_key};
-use e2e::{Namespace, NamespaceState, TestCluster, audit, events};
+use e2e::{Namespace, NamespaceState, TestCluster, audit, events, metrics};
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::labels::PART_OF;
+use grove_api_types::labels::{PART_OF, RESOURCE_CLAIMS};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::devices::GPUS;
@@ -152,6 +152,14 @@ impl Fixture {
         poll_until(async || self.claims.get_opt(name).await.ok()?.filter(|claim| holds(claim))).await
     }
 
+    /// Changes something as a user would, while this service is stopped, if any.
+    async fn change(&self, cluster: &TestCluster, stopped: Option<&str>, step: impl Future<Output = ()>) {
+        match stopped {
+            Some(service) => cluster.during_stop(service, step).await,
+            None => step.await,
+        }
+    }
+
     async fn delete_claim(&self, name: &str) {
         self.claims.delete(name, &DeleteParams::default()).await.expect("the claim is deleted");
     }
@@ -223,10 +231,10 @@ async fn shared_claims_follow_their_owners() {
         lifetime::deleted_cliques_wait_for_new_claims(&cluster),
         deletion::deletions_of_a_set_leave_no_claim(&cluster),
         deletion::deletions_in_each_order_leave_no_claim(&cluster),
-        templates::a_template_is_missing_changed_and_deleted(&cluster),
+        templates::a_template_is_missing_changed_and_deleted(&cluster, None),
         faults::a_foreign_claim_and_a_quota_block_only_their_cliques(&cluster),
         faults::edited_claims_are_restored(&cluster),
-        faults::deleted_claims_are_created_again(&cluster),
+        faults::deleted_claims_are_created_again(&cluster, None),
         faults::more_pods_than_a_claim_permits_are_reported(&cluster),
     );
     // These stop services.

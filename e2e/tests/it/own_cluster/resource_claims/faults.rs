@@ -49,8 +49,9 @@ async fn a_quota_blocks_the_next_claims(fixture: &Fixture) {
     quotas.delete("used", &DeleteParams::default()).await.expect("the quota is deleted");
     fixture.ns.wait_for_ready_pods("llm", PODS + 2).await;
     fixture.wait_for_claims("llm", &names_of_claims("llm", &[(3, 3)])).await;
-    for owner in ["llm-0-front", "llm-0-g"] {
-        events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateSuccessful", "").await;
+    // Later events about creates of one owner may be a series with the note of the first one.
+    for (owner, claim) in [("llm", "llm-0-net"), ("llm-0-front", "llm-0-front-0-net"), ("llm-0-g", "llm-0-g-0-net")] {
+        events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateSuccessful", claim).await;
     }
 }
 
@@ -95,17 +96,42 @@ pub(super) async fn edited_claims_are_restored(cluster: &TestCluster) {
             .wait_for_claim(claim, |claim| claim.labels().contains_key(PART_OF) && claim.labels()["team"] == "ml")
             .await;
     }
+    edited_annotations_are_restored(&fixture).await;
     fixture.delete_last_set("llm").await;
+    fixture.check_lifetime().await;
 }
 
-/// A user deletes claims of each level, with and without pods that use them.
-pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster) {
-    let fixture = Fixture::create(cluster, "e2e-claims-deleted").await;
+/// The annotation of a clique of the set, and of one of the scaling group.
+async fn edited_annotations_are_restored(fixture: &Fixture) {
+    let annotation = |state: &NamespaceState, clique: &str| {
+        state.cliques.get(clique).and_then(|clique| clique.annotations().get(RESOURCE_CLAIMS).cloned())
+    };
+    let before = fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    for clique in ["llm-0-front", "llm-0-g-0-work"] {
+        let expected = annotation(&before, clique).expect("the annotation");
+        let edited = json!({ "metadata": { "annotations": { RESOURCE_CLAIMS: "edited" } } });
+        let patched = fixture.ns.patch::<PodClique>(clique, edited).await;
+        assert_eq!(patched.annotations()[RESOURCE_CLAIMS], "edited");
+        fixture
+            .ns
+            .wait_for("the annotation is restored", |state| annotation(state, clique).as_ref() == Some(&expected))
+            .await;
+    }
+}
+
+/// A user deletes claims of each level, with and without pods that use them, while a service is stopped, if any.
+pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster, stopped: Option<&str>) {
+    let fixture = Fixture::create(cluster, &format!("e2e-claims-deleted-{}", stopped.unwrap_or("none"))).await;
     fixture.create_set("llm", &set("llm")).await;
     let names = names_of_claims("llm", &[(2, 2)]);
     let before = fixture.wait_for_claims("llm", &names).await;
+    let deletes = async {
+        for (claim, _) in EDITED {
+            fixture.delete_claim(claim).await;
+        }
+    };
+    fixture.change(cluster, stopped, deletes).await;
     for (owner, claim) in [("llm", "llm-0-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-1-net")] {
-        fixture.delete_claim(claim).await;
         fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimTerminating", claim).await;
     }
     // The running pods stay. Without them, the claims are created again.
@@ -115,7 +141,7 @@ pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster) {
         let is_same = uid_of(&before, name) == uid_of(&after, name);
         assert_eq!(is_same, !EDITED.iter().any(|(claim, _)| claim == name), "{name}");
     }
-    an_unused_claim_is_created_again(&fixture, &after).await;
+    an_unused_claim_is_created_again(&fixture, &after, (cluster, stopped)).await;
     fixture.delete_last_set("llm").await;
 }
 
@@ -130,12 +156,19 @@ async fn replace_all_pods(fixture: &Fixture) {
 }
 
 /// A clique without pods needs no claim. The next pods need a new one.
-async fn an_unused_claim_is_created_again(fixture: &Fixture, before: &[ResourceClaim]) {
+async fn an_unused_claim_is_created_again(
+    fixture: &Fixture,
+    before: &[ResourceClaim],
+    (cluster, stopped): (&TestCluster, Option<&str>),
+) {
     let claim = "llm-0-front-all-gpus";
     fixture.ns.scale::<PodClique>("llm-0-front", 0).await;
     fixture.wait_for_claim(claim, |claim| claim.finalizers().is_empty()).await;
-    fixture.delete_claim(claim).await;
-    fixture.ns.scale::<PodClique>("llm-0-front", 2).await;
+    let delete = async {
+        fixture.delete_claim(claim).await;
+        fixture.ns.scale::<PodClique>("llm-0-front", 2).await;
+    };
+    fixture.change(cluster, stopped, delete).await;
     fixture.ns.wait_for_ready_pods("llm", PODS).await;
     let after = fixture.wait_for_claim(claim, |_| true).await;
     assert_ne!(after.uid(), uid_of(before, claim));

@@ -76,11 +76,21 @@ async fn wait_for_sizes(fixture: &Fixture, sizes: &[(usize, usize)]) -> Vec<Reso
     let expected = expected(sizes);
     let state = fixture.ns.wait_for_ready_pods(SET, expected.len()).await;
     assert_eq!(claims_by_pod(state.pods_of(SET)), expected);
+    state.cliques.values().for_each(only_the_claim_of_the_user_is_in_the_clique);
     state.pods_of(SET).for_each(each_container_has_all_claims);
     let names: Vec<_> = expected.into_values().flatten().collect();
     let claims = fixture.wait_for_claims(SET, &names).await;
     assert_allocated(&claims, state.pods_of(SET), 1);
     claims
+}
+
+/// Shared claims are in pods only.
+fn only_the_claim_of_the_user_is_in_the_clique(clique: &PodClique) {
+    let pod_spec = json!(clique)["spec"]["podSpec"].clone();
+    let entries = pod_spec["resourceClaims"].as_array().cloned().unwrap_or_default();
+    assert!(entries.iter().all(|entry| entry["name"] == "mine"), "{}: {pod_spec}", clique.name_any());
+    let containers = pod_spec["containers"].as_array().cloned().unwrap_or_default();
+    assert!(containers.iter().all(|container| container["resources"]["claims"].is_null()), "{pod_spec}");
 }
 
 /// Containers and init containers refer to each entry of the pod, in the order of the entries.
@@ -111,6 +121,7 @@ pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     let first = wait_for_sizes(&fixture, &[(1, 2)]).await;
     are_as_specified(&fixture, &first).await;
     fixture.ns.wait_for_condition(SET, CONDITION, "AllResourceClaimsExist", "").await;
+    the_metrics_count(cluster, &first).await;
     let last = scale_each_level(&fixture).await;
     for stays in
         ["share-all-inner", "share-0-distant", "share-0-g-all-inner", "share-0-g-0-outer", "share-0-front-0-outer"]
@@ -119,6 +130,25 @@ pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     }
     fixture.delete_last_set(SET).await;
     fixture.check_lifetime().await;
+}
+
+/// Both services count these claims, and those of other sets.
+async fn the_metrics_count(cluster: &TestCluster, claims: &[ResourceClaim]) {
+    for (service, level, kind) in [
+        ("pcs-controller", "set", "PodCliqueSet"),
+        ("pcs-controller", "group", "PodCliqueScalingGroup"),
+        ("pclq-controller", "clique", "PodClique"),
+    ] {
+        let is_of_level =
+            |claim: &&ResourceClaim| controller_of(&claim.metadata).is_some_and(|owner| owner.kind == kind);
+        let count = u32::try_from(claims.iter().filter(is_of_level).count()).expect("a small number");
+        let sample = format!("grove_resource_claims{{level=\"{level}\"}}");
+        let counted = metrics::scrape(cluster, service).await.get(&sample).copied();
+        assert!(
+            count > 0 && counted.is_some_and(|counted| counted >= f64::from(count)),
+            "{sample}: {counted:?}, {count}"
+        );
+    }
 }
 
 /// Scales the group, the clique and the set, and returns the claims at the end.

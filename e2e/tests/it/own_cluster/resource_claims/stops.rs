@@ -1,6 +1,7 @@
 //! Each of the two controllers is stopped while a user changes something, and started again.
 
-use super::faults::{EDITED, edit_labels, remove_owner, wait_until_restored};
+use super::faults::{EDITED, deleted_claims_are_created_again, edit_labels, remove_owner, wait_until_restored};
+use super::templates::a_template_is_missing_changed_and_deleted;
 use super::*;
 
 pub(super) async fn each_step_completes_after_a_stop(cluster: &TestCluster) {
@@ -11,6 +12,8 @@ pub(super) async fn each_step_completes_after_a_stop(cluster: &TestCluster) {
         stopped.edit_and_delete_a_clique().await;
         stopped.scale_in_and_delete().await;
         fixture.check_lifetime().await;
+        a_template_is_missing_changed_and_deleted(cluster, Some(service)).await;
+        deleted_claims_are_created_again(cluster, Some(service)).await;
     }
 }
 

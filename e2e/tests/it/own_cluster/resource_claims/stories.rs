@@ -51,11 +51,16 @@ async fn apply(cluster: &TestCluster, name: &str) {
 
 pub(super) async fn both_stories_of_the_design_run(cluster: &TestCluster) {
     let fixture = Fixture::of(cluster, Namespace::attach(&cluster.client().await, "default")).await;
-    tokio::join!(
+    let ((), shadows, ()) = tokio::join!(
         each_correction_is_needed(cluster),
         shadow_pods_share_the_gpus_of_their_clique(cluster, &fixture),
         the_cliques_of_an_experiment_share_gpus(cluster, &fixture),
     );
+    let allocations = fixture.history.allocations().await;
+    for claim in shadows {
+        let count = claim.uid().and_then(|uid| allocations.get(&uid).copied());
+        assert_eq!(count, Some(1), "allocations of {}", claim.name_any());
+    }
     for set in [SHADOW_PODS, TRAINING] {
         fixture.ns.delete_object::<PodCliqueSet>(set).await;
     }
@@ -89,7 +94,8 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned())).collect()
 }
 
-async fn shadow_pods_share_the_gpus_of_their_clique(cluster: &TestCluster, fixture: &Fixture) {
+/// Returns the claims of the shadow pods.
+async fn shadow_pods_share_the_gpus_of_their_clique(cluster: &TestCluster, fixture: &Fixture) -> Vec<ResourceClaim> {
     apply(cluster, "gpu-claim-template").await;
     apply(cluster, "shadow-pods").await;
     let cliques = ["shadow-pods-example-0-inference-with-shadows", "shadow-pods-example-1-inference-with-shadows"];
@@ -109,6 +115,7 @@ async fn shadow_pods_share_the_gpus_of_their_clique(cluster: &TestCluster, fixtu
     assert_eq!(uids(&claims_after), uids(&claims));
     assert_eq!(claims_after.iter().map(devices).collect::<Vec<_>>(), claims.iter().map(devices).collect::<Vec<_>>());
     assert_allocated(&claims_after, after.pods_of(SHADOW_PODS), 2);
+    claims_after
 }
 
 /// The shadow pods are the same as before.
