@@ -149,8 +149,8 @@ where
 {
     let objects = objects.clone();
     let selected = move |_| {
-        let selected = objects.all().into_iter().filter(|object| is_selected(object));
-        stream::iter(selected.map(|object| ObjectRef::from_obj(&*object).into()).collect::<Vec<_>>())
+        let selected = objects.all().into_iter().filter(move |object| is_selected(object));
+        stream::iter(selected.map(|object| ObjectRef::from_obj(&*object).into()))
     };
     lists(relists).flat_map(selected).boxed()
 }

@@ -152,14 +152,6 @@ impl Fixture {
         poll_until(async || self.claims.get_opt(name).await.ok()?.filter(|claim| holds(claim))).await
     }
 
-    /// Changes something as a user would, while this service is stopped, if any.
-    async fn change(&self, cluster: &TestCluster, stopped: Option<&str>, step: impl Future<Output = ()>) {
-        match stopped {
-            Some(service) => cluster.during_stop(service, step).await,
-            None => step.await,
-        }
-    }
-
     async fn delete_claim(&self, name: &str) {
         self.claims.delete(name, &DeleteParams::default()).await.expect("the claim is deleted");
     }
@@ -193,6 +185,14 @@ impl Fixture {
         let requests = audit::deletes(&self.dir, "resourceclaims", &self.ns.name);
         let forbidden: Vec<_> = requests.iter().filter(|(name, _)| !deleted.contains(name)).collect();
         assert!(forbidden.is_empty(), "deletes of claims that are needed: {forbidden:?}");
+    }
+}
+
+/// Changes something as a user would, while this service is stopped, if any.
+async fn change(cluster: &TestCluster, stopped: Option<&str>, step: impl Future<Output = ()>) {
+    match stopped {
+        Some(service) => cluster.during_stop(service, step).await,
+        None => step.await,
     }
 }
 

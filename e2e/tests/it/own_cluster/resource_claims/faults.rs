@@ -130,7 +130,7 @@ pub(super) async fn deleted_claims_are_created_again(cluster: &TestCluster, stop
             fixture.delete_claim(claim).await;
         }
     };
-    fixture.change(cluster, stopped, deletes).await;
+    change(cluster, stopped, deletes).await;
     for (owner, claim) in [("llm", "llm-0-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-1-net")] {
         fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimTerminating", claim).await;
     }
@@ -168,7 +168,7 @@ async fn an_unused_claim_is_created_again(
         fixture.delete_claim(claim).await;
         fixture.ns.scale::<PodClique>("llm-0-front", 2).await;
     };
-    fixture.change(cluster, stopped, delete).await;
+    change(cluster, stopped, delete).await;
     fixture.ns.wait_for_ready_pods("llm", PODS).await;
     let after = fixture.wait_for_claim(claim, |_| true).await;
     assert_ne!(after.uid(), uid_of(before, claim));

@@ -45,7 +45,7 @@ pub(super) async fn a_template_is_missing_changed_and_deleted(cluster: &TestClus
             fixture.create_template(template, 1).await;
         }
     };
-    fixture.change(cluster, stopped, create).await;
+    change(cluster, stopped, create).await;
     let before = fixture.ns.wait_for_ready_pods("llm", 4).await;
     let claims = fixture.wait_for_claims("llm", &["llm-all-disks", "llm-0-front-all-gpus", "llm-0-g-all-nets"]).await;
     for owner in ["llm", "llm-0-g", "llm-0-front"] {
@@ -85,10 +85,10 @@ async fn a_new_claim_has_the_content_of_the_new_template(
         fixture.ns.delete_object::<ResourceClaimTemplate>("gpus").await;
         fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
     };
-    fixture.change(cluster, stopped, delete).await;
+    change(cluster, stopped, delete).await;
     fixture.ns.wait_for_condition("llm-1-front", CONDITION, NOT_FOUND, "gpus").await;
     fixture.ns.wait_for_ready_pods("llm", 7).await;
-    fixture.change(cluster, stopped, fixture.create_template("gpus", 2)).await;
+    change(cluster, stopped, fixture.create_template("gpus", 2)).await;
     let after = fixture.ns.wait_for_ready_pods("llm", 8).await;
     let names =
         ["llm-all-disks", "llm-0-g-all-nets", "llm-1-g-all-nets", "llm-0-front-all-gpus", "llm-1-front-all-gpus"];
