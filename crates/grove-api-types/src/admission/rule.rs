@@ -88,6 +88,8 @@ rules! {
     TerminationDelay = "termination-delay",
     /// A claim template of the set has a unique name and requests devices.
     ClaimTemplate = "claim-template",
+    /// The labels and annotations of a claim template of the set have the syntax of Kubernetes.
+    ClaimTemplateMetadata = "claim-template-metadata",
     /// A `resourceSharing` entry refers to a template by name, and each level refers to a template once.
     SharedTemplate = "shared-template",
     /// A `resourceSharing` entry has a namespace only if its template is outside the set.

@@ -17,6 +17,7 @@ mod claims;
 mod cliques;
 mod dependency_count;
 mod groups;
+mod metadata;
 mod mnnvl;
 mod name_collisions;
 mod names;

@@ -224,15 +224,19 @@ fn immutability_rules() -> Vec<(Rule, When, String)> {
         let (new, old) = (new(list), old(list));
         format!("{new}.exists(it, {old}.exists(old, old.name == it.name && ({})))", fields.join(" || "))
     };
-    let of_template = |field: &str, absent: &str| {
-        let value = |of: &str| format!("{of}.spec.template.?{field}.orValue({absent})");
-        format!("{} != {}", value("object"), value("oldObject"))
-    };
+    let changed = |value: &dyn Fn(&str) -> String| format!("{} != {}", value("object"), value("oldObject"));
+    let of_template =
+        |field: &str, absent: &str| changed(&|of: &str| format!("{of}.spec.template.?{field}.orValue({absent})"));
     let immutable = [
         differ(CLIQUES, &of_clique),
         differ(GROUPS, &of_group),
         of_template("cliqueStartupType", "'CliqueStartupTypeAnyOrder'"),
-        of_template("resourceClaimTemplates", "[]"),
+        changed(&|of: &str| {
+            // Their metadata may change.
+            format!(
+                "{of}.spec.template.?resourceClaimTemplates.orValue([]).map(it, [dyn(it.name), dyn(it.templateSpec.spec)])"
+            )
+        }),
         of_template("resourceSharing", "[]"),
     ];
     vec![

@@ -102,9 +102,19 @@ fn template_rules() -> Vec<ValidationRule> {
             IMMUTABLE,
             (".cliqueStartupType", Reason::Invalid),
         ),
-        immutable("resourceClaimTemplates", "[]"),
+        claim_templates_are_immutable(),
         immutable("resourceSharing", "[]"),
     ]
+}
+
+/// The metadata of claim templates may change: for a set that the Go operator stored, it is not stored yet.
+fn claim_templates_are_immutable() -> ValidationRule {
+    let field = "resourceClaimTemplates";
+    let value = |of: &str| {
+        format!("(has({of}.{field}) ? {of}.{field}.map(it, [dyn(it.name), dyn(it.templateSpec.spec)]) : [])")
+    };
+    let rule = format!("{} == {}", value("self"), value("oldSelf"));
+    transition(&rule, IMMUTABLE, (&format!(".{field}"), Reason::Invalid))
 }
 
 fn name_rules(message: &str) -> Vec<ValidationRule> {

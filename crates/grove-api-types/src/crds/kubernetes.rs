@@ -57,6 +57,9 @@ const ATOMIC_OBJECTS: [&str; 23] = [
     "storageos.secretRef",
 ];
 
+/// The fields of the metadata of a claim template. A claim gets no other metadata from its template.
+const TEMPLATE_METADATA: [&str; 2] = ["annotations", "labels"];
+
 const CONDITION_TYPE: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
@@ -127,8 +130,10 @@ fn at(schema: &mut JSONSchemaProps, path: &str) {
         schema.default = Some(JSON(value));
     }
     if path.ends_with("templateSpec.metadata") {
-        // Grove ignores the metadata of the template: a claim has Grove's labels only.
-        schema.properties = None;
+        schema
+            .properties
+            .iter_mut()
+            .for_each(|fields| fields.retain(|name, _| TEMPLATE_METADATA.contains(&name.as_str())));
     }
     if path.ends_with("templateSpec") {
         schema.required = Some(vec!["spec".to_owned()]);

@@ -61,13 +61,16 @@ pub fn resource_claim(metadata: ObjectMeta, template: &ClaimTemplate) -> Resourc
     }
 }
 
+/// Whether Grove sets this label on claims. A template may add `app.kubernetes.io/name`, which Grove sets on no claim.
+pub fn is_own_label(key: &str) -> bool {
+    is_grove_label(key) && key != labels::NAME
+}
+
 /// The merge patch that restores Grove's labels and the owner reference of an existing claim; `None` if none is lost. Everything else of an
 /// existing claim stays. The patch replaces the list of owner references, so send it with the observed resource version.
 pub fn drift(live: &ResourceClaim, desired: &ObjectMeta) -> Option<Value> {
     let mut metadata = serde_json::Map::new();
-    // The template may have added this label, too; Grove sets it on no claim.
-    let is_own = |key: &str| is_grove_label(key) && key != labels::NAME;
-    let differs = |(key, value): &(&String, &String)| is_own(key) && live.labels().get(*key) != Some(*value);
+    let differs = |(key, value): &(&String, &String)| is_own_label(key) && live.labels().get(*key) != Some(*value);
     let lost: BTreeMap<_, _> = desired.labels.iter().flatten().filter(differs).collect();
     if !lost.is_empty() {
         metadata.insert("labels".to_owned(), json!(lost));

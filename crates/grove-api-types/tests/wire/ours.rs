@@ -76,6 +76,8 @@ fn of_kubernetes_type(all: &mut Vec<(String, String)>, path: &str, schema: &Valu
         all.extend(fields.map(|field| (format!("PodSpec {field}"), "known".to_owned())));
         "PodSpec "
     } else if path.ends_with(".templateSpec") {
+        let fields = schema["properties"]["metadata"]["properties"].as_object().into_iter().flat_map(|all| all.keys());
+        all.extend(fields.map(|field| (format!("ClaimTemplate metadata.{field}"), "known".to_owned())));
         "ClaimTemplate "
     } else {
         return;

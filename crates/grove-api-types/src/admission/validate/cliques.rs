@@ -1,7 +1,8 @@
 //! Cliques: their number, names, roles, labels, annotations and replicas; and the replicas of the set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use super::metadata::{check_annotations, check_labels};
 use super::{ValidationContext, template_path};
 use crate::admission::error_collector::ErrorCollector;
 use crate::admission::messages::{
@@ -9,11 +10,8 @@ use crate::admission::messages::{
 };
 use crate::admission::{FieldPath, Rule};
 use crate::labels::is_grove_label;
-use crate::syntax::{dns_label, key, label_value};
+use crate::syntax::dns_label;
 use crate::v1alpha1::{PodCliqueSpec, PodCliqueTemplateSpec};
-
-/// The limit for all annotations of an object together, as in Kubernetes.
-const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     check_set(context, errors);
@@ -28,8 +26,8 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
         if !role.is_empty() && !roles.insert(role) {
             errors.duplicate(Rule::CliqueRole, &spec.field("roleName"), role.as_str());
         }
-        check_labels(&path.field("labels"), &clique.labels, errors);
-        check_annotations(&path.field("annotations"), &clique.annotations, errors);
+        check_labels(Rule::CliqueMetadata, &path.field("labels"), &clique.labels, is_grove_label, errors);
+        check_annotations(Rule::CliqueMetadata, &path.field("annotations"), &clique.annotations, errors);
         check_replicas(&spec, &clique.spec, errors);
     }
 }
@@ -69,33 +67,6 @@ fn check_name(path: &FieldPath, clique: &PodCliqueTemplateSpec, errors: &mut Err
 pub(super) fn check_create(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     if context.set.spec.replicas == 0 {
         errors.warn(&FieldPath::new("spec.replicas"), "is 0 or absent; Grove creates nothing until the set is scaled");
-    }
-}
-
-fn check_labels(path: &FieldPath, labels: &BTreeMap<String, String>, errors: &mut ErrorCollector) {
-    for (name, value) in labels {
-        if is_grove_label(name) {
-            errors.warn(&path.key(name), "is a label that Grove sets; Grove overwrites this value");
-        }
-        if let Err(error) = key(name) {
-            errors.invalid(Rule::CliqueMetadata, path, name.as_str(), error);
-        }
-        if let Err(error) = label_value(value) {
-            errors.invalid(Rule::CliqueMetadata, path, value.as_str(), error);
-        }
-    }
-}
-
-fn check_annotations(path: &FieldPath, annotations: &BTreeMap<String, String>, errors: &mut ErrorCollector) {
-    for name in annotations.keys() {
-        if let Err(error) = key(&name.to_lowercase()) {
-            errors.invalid(Rule::CliqueMetadata, path, name.as_str(), error);
-        }
-    }
-    let size: usize = annotations.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if size > MAX_ANNOTATION_BYTES {
-        let text = format!("annotations size {size} is larger than limit {MAX_ANNOTATION_BYTES}");
-        errors.forbidden(Rule::CliqueMetadata, path, text);
     }
 }
 

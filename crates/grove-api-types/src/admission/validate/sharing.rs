@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::metadata::{check_annotations, check_labels};
 use super::{ValidationContext, template_path};
 use crate::admission::error_collector::ErrorCollector;
 use crate::admission::messages::{EMPTY_FILTER, EMPTY_REFERENCE_NAME};
 use crate::admission::{FieldPath, Rule};
+use crate::resource_claim::ClaimTemplate;
+use crate::resource_sharing::claim::is_own_label;
 use crate::resource_sharing::{self, SharedClaim};
 use crate::syntax::MAX_NAME_LENGTH;
 use crate::v1alpha1::{
@@ -60,7 +63,15 @@ fn check_templates(context: &ValidationContext<'_>, errors: &mut ErrorCollector)
             let path = path.field("templateSpec.spec.devices.requests");
             errors.required(Rule::ClaimTemplate, &path, "at least one device request is required");
         }
+        check_metadata(&path.field("templateSpec.metadata"), template, errors);
     }
+}
+
+fn check_metadata(path: &FieldPath, template: &ResourceClaimTemplateConfig, errors: &mut ErrorCollector) {
+    let rule = Rule::ClaimTemplateMetadata;
+    let content = ClaimTemplate::from(&template.template_spec);
+    check_labels(rule, &path.field("labels"), &content.labels, is_own_label, errors);
+    check_annotations(rule, &path.field("annotations"), &content.annotations, errors);
 }
 
 /// The templates to which any level refers. A short form refers to an object outside the set; another check warns about it.

@@ -34,13 +34,25 @@ fn check_unchanged<T: PartialEq + serde::Serialize>(
 fn check_template(now: &PodCliqueSetTemplateSpec, before: &PodCliqueSetTemplateSpec, errors: &mut ErrorCollector) {
     let path = template_path();
     check_unchanged(&path.field("cliqueStartupType"), &now.clique_startup_type, &before.clique_startup_type, errors);
-    check_unchanged(
-        &path.field("resourceClaimTemplates"),
-        &now.resource_claim_templates,
-        &before.resource_claim_templates,
-        errors,
-    );
+    check_claim_templates(&path.field("resourceClaimTemplates"), now, before, errors);
     check_unchanged(&path.field("resourceSharing"), &now.resource_sharing, &before.resource_sharing, errors);
+}
+
+/// The metadata may change: the Go operator stores it for no set, so the first update by Grove may add it.
+fn check_claim_templates(
+    path: &FieldPath,
+    now: &PodCliqueSetTemplateSpec,
+    before: &PodCliqueSetTemplateSpec,
+    errors: &mut ErrorCollector,
+) {
+    if !names_and_specs(now).eq(names_and_specs(before)) {
+        errors.invalid(Rule::Immutable, path, json!(now.resource_claim_templates), IMMUTABLE);
+    }
+}
+
+fn names_and_specs(of: &PodCliqueSetTemplateSpec) -> impl Iterator<Item = (&str, Option<&Value>)> {
+    let templates = of.resource_claim_templates.iter();
+    templates.map(|template| (template.name.as_str(), template.template_spec.get("spec")))
 }
 
 fn check_cliques<'a>(

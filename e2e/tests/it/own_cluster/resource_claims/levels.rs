@@ -1,5 +1,7 @@
 //! Claims of all levels and both scopes, with templates within the set, beside it, and in another namespace.
 
+use serde_json::Value;
+
 use super::*;
 
 const SET: &str = "share";
@@ -17,6 +19,7 @@ fn set_of_all_levels() -> String {
     let front = "resourceSharing: [{name: inner, scope: AllReplicas}, {name: outer, scope: PerReplica}], ";
     let distant = format!("name: distant, namespace: {TEMPLATES}, scope: PerReplica");
     let lead = format!("resourceSharing: [{{{distant}}}], ");
+    let inner = inner_template("inner");
     format!(
         "
 apiVersion: grove.io/v1alpha1
@@ -25,7 +28,7 @@ metadata: {{name: {SET}}}
 spec:
   replicas: 1
   template:
-    resourceClaimTemplates: [{}]
+    resourceClaimTemplates: [{inner}]
     resourceSharing:
     - {{name: inner, scope: AllReplicas}}
     - {{name: outer, scope: PerReplica, filter: {{childScalingGroupNames: [g]}}}}
@@ -44,10 +47,20 @@ spec:
       - {{name: outer, scope: PerReplica}}
       - {{{distant}, filter: {{childCliqueNames: [lead]}}}}
 ",
-        template("inner"),
         clique("front", 1, front, own),
         clique("lead", 1, &lead, ""),
         clique("work", 2, "", own)
+    )
+}
+
+fn inner_template(team: &str) -> String {
+    template("inner").replace("templateSpec: {", &format!("templateSpec: {{{}, ", metadata(team)))
+}
+
+/// The metadata of a template. Grove sets the second label itself.
+fn metadata(team: &str) -> String {
+    format!(
+        "metadata: {{labels: {{team: {team}, app.kubernetes.io/part-of: other}}, annotations: {{note: of {team}}}}}"
     )
 }
 
@@ -112,8 +125,8 @@ pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     let templates = Fixture::create(cluster, TEMPLATES).await;
     templates.create_template("distant", 1).await;
     let outer = format!(
-        "{{metadata: {{name: outer}}, spec: {{metadata: {{labels: {{team: ml, app.kubernetes.io/part-of: other}}, annotations: \
-         {{note: of the template}}}}, spec: {{devices: {{requests: [{}]}}}}}}}}",
+        "{{metadata: {{name: outer}}, spec: {{{}, spec: {{devices: {{requests: [{}]}}}}}}}}",
+        metadata("outer"),
         request(1)
     );
     fixture.ns.create_yaml::<ResourceClaimTemplate>(&outer).await;
@@ -151,7 +164,8 @@ async fn the_metrics_count(cluster: &TestCluster, claims: &[ResourceClaim]) {
     }
 }
 
-/// Scales the group, the clique and the set, and returns the claims at the end.
+/// Scales the group, the clique and the set, and returns the claims at the end. Claims that are created after a change of the metadata of a
+/// template have the new one.
 async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
     let group = "share-0-g";
     fixture.ns.scale::<PodCliqueScalingGroup>(group, 1).await;
@@ -160,8 +174,15 @@ async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
     wait_for_sizes(fixture, &[(1, 3)]).await;
     fixture.ns.scale::<PodClique>("share-0-front", 2).await;
     wait_for_sizes(fixture, &[(2, 3)]).await;
+    let templates: Value = serde_saphyr::from_str(&format!("[{}]", inner_template("later"))).expect("templates");
+    let template = json!({ "spec": { "template": { "resourceClaimTemplates": templates } } });
+    fixture.ns.patch::<PodCliqueSet>(SET, template).await;
     fixture.ns.scale::<PodCliqueSet>(SET, 2).await;
-    wait_for_sizes(fixture, &[(2, 3), (1, 2)]).await;
+    let claims = wait_for_sizes(fixture, &[(2, 3), (1, 2)]).await;
+    for (name, team) in [("share-0-front-all-inner", "inner"), ("share-1-front-all-inner", "later")] {
+        let claim = claims.iter().find(|claim| claim.name_any() == name).expect("the claim");
+        assert_eq!(claim.labels()["team"], team, "{name}");
+    }
     fixture.ns.scale::<PodCliqueSet>(SET, 1).await;
     wait_for_sizes(fixture, &[(2, 3)]).await
 }
@@ -170,40 +191,35 @@ async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
 async fn are_as_specified(fixture: &Fixture, claims: &[ResourceClaim]) {
     let group = json!({ "grove.io/podcliquescalinggroup": "share-0-g" });
     let clique = json!({ "grove.io/podclique": "share-0-front" });
-    let of_template = json!({ "team": "ml" });
     for (name, owner, labels) in [
         ("share-all-inner", "PodCliqueSet share", vec![]),
-        (
-            "share-0-outer",
-            "PodCliqueSet share",
-            vec![of_template.clone(), json!({ "grove.io/podcliqueset-replica-index": "0" })],
-        ),
+        ("share-0-outer", "PodCliqueSet share", vec![json!({ "grove.io/podcliqueset-replica-index": "0" })]),
         ("share-0-g-all-inner", "PodCliqueScalingGroup share-0-g", vec![group.clone()]),
         (
             "share-0-g-1-outer",
             "PodCliqueScalingGroup share-0-g",
-            vec![of_template.clone(), group, json!({ "grove.io/podcliquescalinggroup-replica-index": "1" })],
+            vec![group, json!({ "grove.io/podcliquescalinggroup-replica-index": "1" })],
         ),
         ("share-0-front-all-inner", "PodClique share-0-front", vec![clique.clone()]),
         (
             "share-0-front-0-outer",
             "PodClique share-0-front",
-            vec![of_template, clique, json!({ "grove.io/podclique-pod-index": "0" })],
+            vec![clique, json!({ "grove.io/podclique-pod-index": "0" })],
         ),
     ] {
         let claim = claims.iter().find(|claim| claim.name_any() == name).expect("the claim");
         let owners: Vec<_> =
             claim.owner_references().iter().map(|owner| format!("{} {}", owner.kind, owner.name)).collect();
         assert_eq!(owners, [owner], "{name}");
-        let mut expected = json!({ "app.kubernetes.io/component": "resource-claim", "app.kubernetes.io/managed-by": "grove-operator",
+        let template = if name.ends_with("outer") { "outer" } else { "inner" };
+        let mut expected = json!({ "team": template, "app.kubernetes.io/component": "resource-claim", "app.kubernetes.io/managed-by": "grove-operator",
             "app.kubernetes.io/part-of": SET });
         for labels in labels {
             let labels = labels.as_object().cloned().unwrap_or_default();
             expected.as_object_mut().expect("labels").extend(labels);
         }
         assert_eq!(json!(claim.labels()), expected, "{name}");
-        let note = claim.annotations().get("note").map(String::as_str);
-        assert_eq!(note, name.ends_with("outer").then_some("of the template"), "{name}");
+        assert_eq!(claim.annotations().get("note"), Some(&format!("of {template}")), "{name}");
     }
     let outer = fixture.ns.api::<ResourceClaimTemplate>().get("outer").await.expect("the template");
     let claim = claims.iter().find(|claim| claim.name_any() == "share-0-outer").expect("the claim");
