@@ -8,7 +8,7 @@ use grove_dev_harness::readiness_probe;
 use grove_dev_harness::state_file::{self, PORTS, PROCESSES, ProcessEntry};
 use kube::Client;
 use tokio::process::Command;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 use crate::poll::poll_until_contains;
 
@@ -22,6 +22,8 @@ pub struct TestCluster {
     own: Option<SemaphorePermit<'static>>,
     /// Additional flags of `cargo xtask up`.
     flags: Vec<String>,
+    /// At most one step at a time runs while a process is stopped.
+    during_stop: Mutex<()>,
 }
 
 impl TestCluster {
@@ -30,7 +32,12 @@ impl TestCluster {
     /// # Panics
     /// If there is none: `cargo xtask test` runs these tests.
     pub fn shared() -> Self {
-        Self { dir: PathBuf::from(required_env("GROVE_TEST_DIR")), own: None, flags: Vec::new() }
+        Self {
+            dir: PathBuf::from(required_env("GROVE_TEST_DIR")),
+            own: None,
+            flags: Vec::new(),
+            during_stop: Mutex::default(),
+        }
     }
 
     /// Starts a cluster for this test alone; its folder is next to that of the shared cluster. A name that begins with
@@ -68,7 +75,7 @@ impl TestCluster {
         let shared = PathBuf::from(required_env("GROVE_TEST_DIR"));
         let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        Self { dir: shared.with_file_name(beside), own: Some(permit), flags }
+        Self { dir: shared.with_file_name(beside), own: Some(permit), flags, during_stop: Mutex::default() }
     }
 
     /// Starts all processes of the cluster that do not run.
@@ -123,11 +130,12 @@ impl TestCluster {
         self.wait_for_exit(process).await;
     }
 
-    /// Runs the step while this process of an own cluster is stopped, and starts the process again.
+    /// Runs the step while this process of an own cluster is stopped, and starts the process again. Concurrent calls follow one another.
     ///
     /// # Panics
     /// If there is no such process, or it does not exit or start.
     pub async fn during_stop(&self, process: &str, step: impl Future<Output = ()>) {
+        let _guard = self.during_stop.lock().await;
         self.stop(process).await;
         step.await;
         self.up().await;

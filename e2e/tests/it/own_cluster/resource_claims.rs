@@ -232,9 +232,10 @@ async fn shared_claims_follow_their_owners() {
         deletion::deletions_of_a_set_leave_no_claim(&cluster),
         deletion::deletions_in_each_order_leave_no_claim(&cluster),
         templates::a_template_is_missing_changed_and_deleted(&cluster, None),
-        faults::a_foreign_claim_and_a_quota_block_only_their_cliques(&cluster),
+        faults::foreign_claims_and_a_quota_block_only_their_cliques(&cluster),
         faults::edited_claims_are_restored(&cluster),
         faults::deleted_claims_are_created_again(&cluster, None),
+        faults::deleted_claims_without_pods_are_created_again(&cluster),
         faults::more_pods_than_a_claim_permits_are_reported(&cluster),
     );
     // These stop services.

@@ -8,25 +8,60 @@ use super::*;
 /// Kubernetes reserves a claim for at most this many consumers.
 const MAX_CONSUMERS: usize = 256;
 
-pub(super) async fn a_foreign_claim_and_a_quota_block_only_their_cliques(cluster: &TestCluster) {
+/// An owner at each level, and the name of one of its claims.
+const FOREIGN: [(&str, &str); 3] =
+    [("llm", "llm-0-net"), ("llm-0-g", "llm-0-g-1-net"), ("llm-0-front", "llm-0-front-all-gpus")];
+
+pub(super) async fn foreign_claims_and_a_quota_block_only_their_cliques(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-foreign").await;
-    let foreign =
-        format!("{{metadata: {{name: llm-0-front-all-gpus}}, spec: {{devices: {{requests: [{}]}}}}}}", request(1));
-    fixture.ns.create_yaml::<ResourceClaim>(&foreign).await;
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm")).await;
-    let text = "llm-0-front-all-gpus";
-    fixture.ns.wait_for_condition("llm-0-front", CONDITION, "ResourceClaimNameConflict", text).await;
-    // The pods of the scaled gang wait for the base gang, to which the clique belongs.
+    create_set_with_foreign_claims(&fixture, &FOREIGN).await;
+    // All pods use the claim of the set. Then the pods of one replica of the scaling group use no foreign claim.
+    let [of_set, others @ ..] = FOREIGN.map(|(_, claim)| claim);
+    delete_foreign_claim(&fixture, of_set).await;
     let is_ready = |state: &NamespaceState| state.pods_of("llm").any(is_ready);
     let state = fixture.ns.wait_for("a pod of the scaling group is ready", is_ready).await;
-    assert!(state.pods_of("llm").all(|pod| pod_key(pod).contains("-work")), "{state}");
-    let claim = fixture.wait_for_claim(text, |_| true).await;
-    assert!(claim.owner_references().is_empty() && claim.labels().is_empty(), "{claim:?}");
-    fixture.delete_claim(text).await;
+    assert_eq!(state.pods_of("llm").map(pod_key).collect::<Vec<_>>(), ["llm-0-g-0-work/0"], "{state}");
+    for claim in others {
+        delete_foreign_claim(&fixture, claim).await;
+    }
     fixture.ns.wait_for_ready_pods("llm", PODS).await;
     a_quota_blocks_the_next_claims(&fixture).await;
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
+}
+
+/// A user creates claims with the names of these claims of a set, and then the set.
+async fn create_set_with_foreign_claims(fixture: &Fixture, claims: &[(&str, &str)]) {
+    for (_, claim) in claims {
+        let foreign = format!("{{metadata: {{name: {claim}}}, spec: {{devices: {{requests: [{}]}}}}}}", request(1));
+        fixture.ns.create_yaml::<ResourceClaim>(&foreign).await;
+    }
+    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm")).await;
+    for (owner, claim) in claims {
+        fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimNameConflict", claim).await;
+    }
+}
+
+/// A foreign claim delays the pods, so that no pod uses the other claims.
+pub(super) async fn deleted_claims_without_pods_are_created_again(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-unused").await;
+    let (_, foreign) = FOREIGN[0];
+    create_set_with_foreign_claims(&fixture, &FOREIGN[..1]).await;
+    for claim in ["llm-all-gpus", "llm-0-g-1-net", "llm-0-front-1-net"] {
+        let uid = fixture.wait_for_claim(claim, |_| true).await.uid();
+        fixture.delete_claim(claim).await;
+        fixture.wait_for_claim(claim, |claim| claim.uid() != uid).await;
+    }
+    delete_foreign_claim(&fixture, foreign).await;
+    fixture.ns.wait_for_ready_pods("llm", PODS).await;
+    fixture.delete_last_set("llm").await;
+}
+
+/// Grove changed nothing of the claim.
+async fn delete_foreign_claim(fixture: &Fixture, name: &str) {
+    let claim = fixture.wait_for_claim(name, |_| true).await;
+    assert!(claim.owner_references().is_empty() && claim.labels().is_empty(), "{claim:?}");
+    fixture.delete_claim(name).await;
 }
 
 /// The quota is that of the existing claims.
@@ -50,7 +85,8 @@ async fn a_quota_blocks_the_next_claims(fixture: &Fixture) {
     fixture.ns.wait_for_ready_pods("llm", PODS + 2).await;
     fixture.wait_for_claims("llm", &names_of_claims("llm", &[(3, 3)])).await;
     // Later events about creates of one owner may be a series with the note of the first one.
-    for (owner, claim) in [("llm", "llm-0-net"), ("llm-0-front", "llm-0-front-0-net"), ("llm-0-g", "llm-0-g-0-net")] {
+    for (owner, claim) in [("llm", "llm-all-gpus"), ("llm-0-front", "llm-0-front-0-net"), ("llm-0-g", "llm-0-g-0-net")]
+    {
         events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateSuccessful", claim).await;
     }
 }
@@ -150,7 +186,8 @@ async fn replace_all_pods(fixture: &Fixture) {
     for pod in state.pods.keys() {
         fixture.ns.delete_object::<Pod>(pod).await;
     }
-    let is_new = |pod: &&Pod| is_ready(pod) && !state.pods.contains_key(&pod.name_any());
+    let old: BTreeSet<_> = state.pods.values().filter_map(ResourceExt::uid).collect();
+    let is_new = |pod: &&Pod| is_ready(pod) && pod.uid().is_some_and(|uid| !old.contains(&uid));
     let are_new = |state: &NamespaceState| state.pods_of("llm").filter(is_new).count() == PODS;
     fixture.ns.wait_for("the pods are replaced", are_new).await;
 }
@@ -189,12 +226,25 @@ pub(super) async fn more_pods_than_a_claim_permits_are_reported(cluster: &TestCl
     let all: Vec<_> = pods.iter().cloned().chain((pods.len()..MAX_CONSUMERS).map(consumer)).collect();
     reserve(&fixture, name, &all).await;
     fixture.ns.scale::<PodClique>("llm-0-front", 3).await;
-    let text = "is not scheduled: ";
-    fixture.ns.wait_for_condition("llm-0-front", CONDITION, "AllResourceClaimsExist", text).await;
+    let is_quoted = |state: &NamespaceState| {
+        scheduler_message(state, "llm-0-front/2").is_some_and(|(pod, message)| {
+            let text = format!("Pod {pod} is not scheduled: {message}");
+            message.contains("claim") && state.has_condition("llm-0-front", CONDITION, "AllResourceClaimsExist", &text)
+        })
+    };
+    fixture.ns.wait_for("the condition quotes the scheduler", is_quoted).await;
     reserve(&fixture, name, &pods).await;
     fixture.ns.wait_for_ready_pods("llm", PODS + 1).await;
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
+}
+
+/// The name of the pod, and why the scheduler rejects it.
+fn scheduler_message(state: &NamespaceState, key: &str) -> Option<(String, String)> {
+    let pod = state.pods.values().find(|pod| pod_key(pod) == key)?;
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let condition = conditions.find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+    Some((pod.name_any(), condition.message.clone()?))
 }
 
 async fn reserve(fixture: &Fixture, claim: &str, consumers: &[Value]) {

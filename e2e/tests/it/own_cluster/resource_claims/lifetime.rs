@@ -1,4 +1,5 @@
-//! Objects with claims return while the pods of their predecessors terminate. Finalizers delay the end of these pods.
+//! Objects with claims return while the pods of their predecessors terminate. Finalizers delay the end of these pods until the test has seen
+//! that the objects wait.
 
 use super::*;
 

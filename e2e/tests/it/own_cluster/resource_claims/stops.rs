@@ -1,20 +1,29 @@
 //! Each of the two controllers is stopped while a user changes something, and started again.
 
+use futures::future::join_all;
+
 use super::faults::{EDITED, deleted_claims_are_created_again, edit_labels, remove_owner, wait_until_restored};
 use super::templates::a_template_is_missing_changed_and_deleted;
 use super::*;
 
 pub(super) async fn each_step_completes_after_a_stop(cluster: &TestCluster) {
-    for service in SERVICES {
-        let fixture = Fixture::create(cluster, &format!("e2e-claims-stop-{service}")).await;
-        let stopped = Stopped { cluster, service, fixture: &fixture };
-        stopped.create_and_scale_out().await;
-        stopped.edit_and_delete_a_clique().await;
-        stopped.scale_in_and_delete().await;
-        fixture.check_lifetime().await;
-        a_template_is_missing_changed_and_deleted(cluster, Some(service)).await;
-        deleted_claims_are_created_again(cluster, Some(service)).await;
-    }
+    join_all(SERVICES.map(|service| async move {
+        tokio::join!(
+            the_steps_of_a_set_complete(cluster, service),
+            a_template_is_missing_changed_and_deleted(cluster, Some(service)),
+            deleted_claims_are_created_again(cluster, Some(service)),
+        );
+    }))
+    .await;
+}
+
+async fn the_steps_of_a_set_complete(cluster: &TestCluster, service: &str) {
+    let fixture = Fixture::create(cluster, &format!("e2e-claims-stop-{service}")).await;
+    let stopped = Stopped { cluster, service, fixture: &fixture };
+    stopped.create_and_scale_out().await;
+    stopped.edit_and_delete_a_clique().await;
+    stopped.scale_in_and_delete().await;
+    fixture.check_lifetime().await;
 }
 
 struct Stopped<'a> {
