@@ -88,8 +88,10 @@ rules! {
     TerminationDelay = "termination-delay",
     /// A claim template of the set has a unique name and requests devices.
     ClaimTemplate = "claim-template",
-    /// The labels and annotations of a claim template of the set have the syntax of Kubernetes.
+    /// The labels and annotations of a claim template of the set have the syntax and the size that Kubernetes allows.
     ClaimTemplateMetadata = "claim-template-metadata",
+    /// The claim templates of the set that a clique shares fit into an annotation of its `PodClique`s.
+    ClaimTemplateSize = "claim-template-size",
     /// A `resourceSharing` entry refers to a template by name, and each level refers to a template once.
     SharedTemplate = "shared-template",
     /// A `resourceSharing` entry has a namespace only if its template is outside the set.

@@ -107,7 +107,7 @@ fn template_rules() -> Vec<ValidationRule> {
     ]
 }
 
-/// The metadata of claim templates may change: for a set that the Go operator stored, it is not stored yet.
+/// The metadata may change: the CRD of the Go operator drops it, so the manifest of an older set may add it.
 fn claim_templates_are_immutable() -> ValidationRule {
     let field = "resourceClaimTemplates";
     let value = |of: &str| {

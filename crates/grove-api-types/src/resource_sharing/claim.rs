@@ -48,9 +48,8 @@ where
 /// The claim to create: `metadata` with the labels and annotations of the template, and the spec of the template. A label of `metadata` has
 /// precedence. Grove's own keys in a template have no effect.
 pub fn resource_claim(metadata: ObjectMeta, template: &ClaimTemplate) -> ResourceClaim {
-    let is_foreign = |key: &&String| !key.starts_with(GROVE_PREFIX) && key.as_str() != LAST_APPLIED;
     let foreign = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
-        map.iter().filter(|(key, _)| is_foreign(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+        map.iter().filter(|(key, _)| !is_reserved_key(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     };
     let mut all = foreign(&template.labels);
     all.extend(metadata.labels.clone().unwrap_or_default());
@@ -61,7 +60,12 @@ pub fn resource_claim(metadata: ObjectMeta, template: &ClaimTemplate) -> Resourc
     }
 }
 
-/// Whether Grove sets this label on claims. A template may add `app.kubernetes.io/name`, which Grove sets on no claim.
+/// Whether a label or an annotation of a template has no effect on claims.
+pub fn is_reserved_key(key: &str) -> bool {
+    key.starts_with(GROVE_PREFIX) || key == LAST_APPLIED
+}
+
+/// Whether a claim has this label only as Grove sets it. A template may add `app.kubernetes.io/name`, which Grove sets on no claim.
 pub fn is_own_label(key: &str) -> bool {
     is_grove_label(key) && key != labels::NAME
 }

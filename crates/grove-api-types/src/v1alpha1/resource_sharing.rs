@@ -12,7 +12,7 @@ use crate::raw::RawResourceClaimTemplateSpec;
 pub struct ResourceClaimTemplateConfig {
     /// The name of the template; `resourceSharing` refers to it.
     pub name: String,
-    /// The spec of the claims.
+    /// The labels, the annotations and the spec of the claims.
     #[schemars(with = "ResourceClaimTemplateSpec")]
     pub template_spec: RawResourceClaimTemplateSpec,
 }

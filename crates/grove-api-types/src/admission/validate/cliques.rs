@@ -26,7 +26,11 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
         if !role.is_empty() && !roles.insert(role) {
             errors.duplicate(Rule::CliqueRole, &spec.field("roleName"), role.as_str());
         }
-        check_labels(Rule::CliqueMetadata, &path.field("labels"), &clique.labels, is_grove_label, errors);
+        let labels = path.field("labels");
+        for name in clique.labels.keys().filter(|name| is_grove_label(name)) {
+            errors.warn(&labels.key(name), "is a label that Grove sets; Grove overwrites this value");
+        }
+        check_labels(Rule::CliqueMetadata, &labels, &clique.labels, errors);
         check_annotations(Rule::CliqueMetadata, &path.field("annotations"), &clique.annotations, errors);
         check_replicas(&spec, &clique.spec, errors);
     }

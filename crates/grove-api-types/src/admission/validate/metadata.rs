@@ -7,20 +7,15 @@ use crate::admission::{FieldPath, Rule};
 use crate::syntax::{key, label_value};
 
 /// The limit for all annotations of an object together, as in Kubernetes.
-const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+pub(super) const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// Warns about labels that Grove overwrites.
 pub(super) fn check_labels(
     rule: Rule,
     path: &FieldPath,
     labels: &BTreeMap<String, String>,
-    is_overwritten: impl Fn(&str) -> bool,
     errors: &mut ErrorCollector,
 ) {
     for (name, value) in labels {
-        if is_overwritten(name) {
-            errors.warn(&path.key(name), "is a label that Grove sets; Grove overwrites this value");
-        }
         if let Err(error) = key(name) {
             errors.invalid(rule, path, name.as_str(), error);
         }
@@ -41,9 +36,14 @@ pub(super) fn check_annotations(
             errors.invalid(rule, path, name.as_str(), error);
         }
     }
-    let size: usize = annotations.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let size = annotation_bytes(annotations);
     if size > MAX_ANNOTATION_BYTES {
         let text = format!("annotations size {size} is larger than limit {MAX_ANNOTATION_BYTES}");
         errors.forbidden(rule, path, text);
     }
+}
+
+/// The size of annotations as Kubernetes counts it.
+pub(super) fn annotation_bytes(annotations: &BTreeMap<String, String>) -> usize {
+    annotations.iter().map(|(name, value)| name.len() + value.len()).sum()
 }

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::metadata::{check_annotations, check_labels};
+use serde_json::json;
+
+use super::metadata::{MAX_ANNOTATION_BYTES, annotation_bytes, check_annotations, check_labels};
 use super::{ValidationContext, template_path};
 use crate::admission::error_collector::ErrorCollector;
 use crate::admission::messages::{EMPTY_FILTER, EMPTY_REFERENCE_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::resource_claim::ClaimTemplate;
-use crate::resource_sharing::claim::is_own_label;
+use crate::resource_sharing::claim::{is_own_label, is_reserved_key};
 use crate::resource_sharing::{self, SharedClaim};
 use crate::syntax::MAX_NAME_LENGTH;
 use crate::v1alpha1::{
@@ -17,9 +19,12 @@ use crate::v1alpha1::{
 
 /// The largest number of pods for which Kubernetes reserves one claim.
 const MAX_PODS: i64 = 256;
+/// What a claim adds to the annotation of a `PodClique` beside its template: names and the field of the set.
+const BYTES_PER_CLAIM: usize = 1024;
 
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     check_templates(context, errors);
+    check_sizes(context, errors);
     let internal: BTreeSet<&str> =
         context.template().resource_claim_templates.iter().map(|template| template.name.as_str()).collect();
     let set = resource_sharing::of_set(context.template());
@@ -69,9 +74,35 @@ fn check_templates(context: &ValidationContext<'_>, errors: &mut ErrorCollector)
 
 fn check_metadata(path: &FieldPath, template: &ResourceClaimTemplateConfig, errors: &mut ErrorCollector) {
     let rule = Rule::ClaimTemplateMetadata;
-    let content = ClaimTemplate::from(&template.template_spec);
-    check_labels(rule, &path.field("labels"), &content.labels, is_own_label, errors);
-    check_annotations(rule, &path.field("annotations"), &content.annotations, errors);
+    let ClaimTemplate { labels, annotations, .. } = ClaimTemplate::from(&template.template_spec);
+    let (label_path, annotation_path) = (path.field("labels"), path.field("annotations"));
+    check_labels(rule, &label_path, &labels, errors);
+    check_annotations(rule, &annotation_path, &annotations, errors);
+    let labels = labels.keys().filter(|key| is_own_label(key)).map(|key| label_path.key(key));
+    let annotations = annotations.keys().filter(|key| is_reserved_key(key)).map(|key| annotation_path.key(key));
+    for path in labels.chain(annotations) {
+        errors.warn(&path, "is reserved for Grove; claims do not get this value");
+    }
+}
+
+/// A `PodClique` contains the templates of its own claims in an annotation.
+fn check_sizes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let size = |template: &ResourceClaimTemplateConfig| json!(template.template_spec).to_string().len();
+    let templates = context.template().resource_claim_templates.iter();
+    let sizes: BTreeMap<&str, usize> = templates.map(|template| (template.name.as_str(), size(template))).collect();
+    for (path, clique) in context.cliques() {
+        let shares = resource_sharing::of_clique(clique);
+        let internal = shares.iter().filter(|share| !share.is_short).filter_map(|share| sizes.get(share.template));
+        let own: usize = internal.map(|size| size + BYTES_PER_CLAIM).sum();
+        let all = own + annotation_bytes(&clique.annotations);
+        if own > 0 && all > MAX_ANNOTATION_BYTES {
+            let text = format!(
+                "the templates and the annotations of the clique have {all} bytes, and an object has at most \
+                 {MAX_ANNOTATION_BYTES} bytes of annotations; shorten the templates, or create ResourceClaimTemplates"
+            );
+            errors.forbidden(Rule::ClaimTemplateSize, &path.field("resourceSharing"), text);
+        }
+    }
 }
 
 /// The templates to which any level refers. A short form refers to an object outside the set; another check warns about it.

@@ -38,7 +38,7 @@ fn check_template(now: &PodCliqueSetTemplateSpec, before: &PodCliqueSetTemplateS
     check_unchanged(&path.field("resourceSharing"), &now.resource_sharing, &before.resource_sharing, errors);
 }
 
-/// The metadata may change: the Go operator stores it for no set, so the first update by Grove may add it.
+/// The metadata may change: the CRD of the Go operator drops it, so the manifest of an older set may add it.
 fn check_claim_templates(
     path: &FieldPath,
     now: &PodCliqueSetTemplateSpec,
