@@ -139,7 +139,7 @@ impl<'a> OwnedClaims<'a> {
         }
     }
 
-    /// The content of this claim; empty for an existing claim.
+    /// The content of this claim; empty for an existing claim from a `ResourceClaimTemplate`.
     pub(crate) fn template(&self, claim: &RequiredClaim<'_, '_>) -> Arc<ClaimTemplate> {
         match claim.source.template {
             TemplateReference::Internal(spec) => Arc::new(spec.into()),

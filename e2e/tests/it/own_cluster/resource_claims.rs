@@ -235,7 +235,7 @@ async fn shared_claims_follow_their_owners() {
         faults::foreign_claims_and_a_quota_block_only_their_cliques(&cluster),
         faults::edited_claims_are_restored(&cluster),
         faults::deleted_claims_are_created_again(&cluster, None),
-        faults::deleted_claims_without_pods_are_created_again(&cluster),
+        faults::deleted_claims_without_pods_are_created_again(&cluster, None),
         faults::more_pods_than_a_claim_permits_are_reported(&cluster),
     );
     // These stop services.

@@ -38,6 +38,19 @@ fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
     "#]].assert_eq(&plan(&observed).to_string());
 }
 
+/// The claims exist. A claim that is created later has the new metadata.
+#[test]
+fn changed_metadata_of_a_template_changes_only_the_annotation_of_the_cliques_with_own_claims() {
+    let set = SHARING.replace(", {name: outer, namespace: shared, scope: AllReplicas}", "");
+    let set = set.replace("{name: a, spec", "{name: a, resourceSharing: [{name: inner, scope: PerReplica}], spec");
+    let mut observed = executed(new(&set));
+    observed.set = new(&set.replace("templateSpec: {", "templateSpec: {metadata: {labels: {team: ml}}, ")).set;
+    expect![[r#"
+        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-0-inner\"],\"claims\":[{\"template\":\"inner\",\"scope\":\"PerReplica\",\"field\":\"spec.template.cliques[0].resourceSharing[0].name\",\"templateSpec\":{\"metadata\":{\"labels\":{\"team\":\"ml\"}},\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\"}]}}}}]}"}}}
+        cliques: patch PodClique llm-1-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-1-inner\"],\"claims\":[{\"template\":\"inner\",\"scope\":\"PerReplica\",\"field\":\"spec.template.cliques[0].resourceSharing[0].name\",\"templateSpec\":{\"metadata\":{\"labels\":{\"team\":\"ml\"}},\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\"}]}}}}]}"}}}
+    "#]].assert_eq(&plan(&observed).to_string());
+}
+
 #[test]
 fn a_template_cannot_set_the_claims_of_a_clique() {
     let own = "{name: a, annotations: {grove.io/resource-claims: '{\"references\":[\"x\"]}'}, spec:";

@@ -38,19 +38,28 @@ async fn create_set_with_foreign_claims(fixture: &Fixture, claims: &[(&str, &str
     }
     fixture.ns.create_yaml::<PodCliqueSet>(&set("llm")).await;
     for (owner, claim) in claims {
-        fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimNameConflict", claim).await;
+        let state = fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimNameConflict", claim).await;
+        // One of the claims is that of the set, which all pods use.
+        assert_eq!(state.pods_of("llm").count(), 0, "{state}");
     }
 }
 
-/// A foreign claim delays the pods, so that no pod uses the other claims.
-pub(super) async fn deleted_claims_without_pods_are_created_again(cluster: &TestCluster) {
-    let fixture = Fixture::create(cluster, "e2e-claims-unused").await;
+/// A user deletes claims of each level, while a service is stopped, if any. A foreign claim delays the pods, so that no pod uses the claims.
+pub(super) async fn deleted_claims_without_pods_are_created_again(cluster: &TestCluster, stopped: Option<&str>) {
+    let fixture = Fixture::create(cluster, &format!("e2e-claims-unused-{}", stopped.unwrap_or("none"))).await;
     let (_, foreign) = FOREIGN[0];
     create_set_with_foreign_claims(&fixture, &FOREIGN[..1]).await;
-    for claim in ["llm-all-gpus", "llm-0-g-1-net", "llm-0-front-1-net"] {
-        let uid = fixture.wait_for_claim(claim, |_| true).await.uid();
-        fixture.delete_claim(claim).await;
-        fixture.wait_for_claim(claim, |claim| claim.uid() != uid).await;
+    let mut names = names_of_claims("llm", &[(2, 2)]);
+    names.retain(|name| name != foreign);
+    let before = fixture.wait_for_claims("llm", &names).await;
+    let deletes = async {
+        for name in &names {
+            fixture.delete_claim(name).await;
+        }
+    };
+    change(cluster, stopped, deletes).await;
+    for name in &names {
+        fixture.wait_for_claim(name, |claim| claim.uid() != uid_of(&before, name)).await;
     }
     delete_foreign_claim(&fixture, foreign).await;
     fixture.ns.wait_for_ready_pods("llm", PODS).await;
@@ -229,7 +238,8 @@ pub(super) async fn more_pods_than_a_claim_permits_are_reported(cluster: &TestCl
     let is_quoted = |state: &NamespaceState| {
         scheduler_message(state, "llm-0-front/2").is_some_and(|(pod, message)| {
             let text = format!("Pod {pod} is not scheduled: {message}");
-            message.contains("claim") && state.has_condition("llm-0-front", CONDITION, "AllResourceClaimsExist", &text)
+            message.contains("at most 256 items")
+                && state.has_condition("llm-0-front", CONDITION, "AllResourceClaimsExist", &text)
         })
     };
     fixture.ns.wait_for("the condition quotes the scheduler", is_quoted).await;

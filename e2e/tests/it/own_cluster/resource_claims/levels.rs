@@ -164,8 +164,7 @@ async fn the_metrics_count(cluster: &TestCluster, claims: &[ResourceClaim]) {
     }
 }
 
-/// Scales the group, the clique and the set, and returns the claims at the end. Claims that are created after a change of the metadata of a
-/// template have the new one.
+/// Scales the group, the clique and the set, and returns the claims at the end.
 async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
     let group = "share-0-g";
     fixture.ns.scale::<PodCliqueScalingGroup>(group, 1).await;
@@ -174,17 +173,36 @@ async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
     wait_for_sizes(fixture, &[(1, 3)]).await;
     fixture.ns.scale::<PodClique>("share-0-front", 2).await;
     wait_for_sizes(fixture, &[(2, 3)]).await;
+    new_claims_have_the_changed_metadata(fixture).await;
+    fixture.ns.scale::<PodCliqueSet>(SET, 1).await;
+    wait_for_sizes(fixture, &[(2, 3)]).await
+}
+
+/// The set is scaled out after a change of the metadata of a template. Existing claims and pods stay.
+async fn new_claims_have_the_changed_metadata(fixture: &Fixture) {
+    let before = pod_uids(fixture.ns.wait_for_ready_pods(SET, 11).await.pods_of(SET));
     let templates: Value = serde_saphyr::from_str(&format!("[{}]", inner_template("later"))).expect("templates");
     let template = json!({ "spec": { "template": { "resourceClaimTemplates": templates } } });
     fixture.ns.patch::<PodCliqueSet>(SET, template).await;
+    let is_updated = |state: &NamespaceState| {
+        state.cliques["share-0-front"].annotations().get(RESOURCE_CLAIMS).is_some_and(|claims| claims.contains("later"))
+    };
+    fixture.ns.wait_for("the clique has the changed template", is_updated).await;
     fixture.ns.scale::<PodCliqueSet>(SET, 2).await;
     let claims = wait_for_sizes(fixture, &[(2, 3), (1, 2)]).await;
-    for (name, team) in [("share-0-front-all-inner", "inner"), ("share-1-front-all-inner", "later")] {
+    for (name, team) in [
+        ("share-all-inner", "inner"),
+        ("share-0-g-all-inner", "inner"),
+        ("share-1-g-all-inner", "later"),
+        ("share-0-front-all-inner", "inner"),
+        ("share-1-front-all-inner", "later"),
+    ] {
         let claim = claims.iter().find(|claim| claim.name_any() == name).expect("the claim");
         assert_eq!(claim.labels()["team"], team, "{name}");
     }
-    fixture.ns.scale::<PodCliqueSet>(SET, 1).await;
-    wait_for_sizes(fixture, &[(2, 3)]).await
+    let after = fixture.ns.wait_for_ready_pods(SET, 18).await;
+    let after = pod_uids(after.pods_of(SET));
+    assert!(before.iter().all(|(pod, uid)| after.get(pod) == Some(uid)), "{before:?} {after:?}");
 }
 
 /// Owners, labels, annotations and specs of one claim per level and scope.

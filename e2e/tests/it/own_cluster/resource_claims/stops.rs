@@ -2,7 +2,10 @@
 
 use futures::future::join_all;
 
-use super::faults::{EDITED, deleted_claims_are_created_again, edit_labels, remove_owner, wait_until_restored};
+use super::faults::{
+    EDITED, deleted_claims_are_created_again, deleted_claims_without_pods_are_created_again, edit_labels, remove_owner,
+    wait_until_restored,
+};
 use super::templates::a_template_is_missing_changed_and_deleted;
 use super::*;
 
@@ -12,6 +15,7 @@ pub(super) async fn each_step_completes_after_a_stop(cluster: &TestCluster) {
             the_steps_of_a_set_complete(cluster, service),
             a_template_is_missing_changed_and_deleted(cluster, Some(service)),
             deleted_claims_are_created_again(cluster, Some(service)),
+            deleted_claims_without_pods_are_created_again(cluster, Some(service)),
         );
     }))
     .await;
