@@ -227,6 +227,7 @@ async fn shared_claims_follow_their_owners() {
         stories::both_stories_of_the_design_run(&cluster),
         levels::claims_of_each_level_and_scope(&cluster),
         lifetime::replicas_and_pods_return_while_pods_terminate(&cluster),
+        lifetime::unallocated_claims_follow_their_owners(&cluster),
         lifetime::a_replaced_pod_uses_the_claim_of_its_index(&cluster),
         lifetime::deleted_cliques_wait_for_new_claims(&cluster),
         deletion::deletions_of_a_set_leave_no_claim(&cluster),

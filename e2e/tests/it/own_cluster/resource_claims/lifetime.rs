@@ -67,6 +67,31 @@ async fn scale(fixture: &Fixture, replicas: i32) {
     fixture.ns.scale::<PodClique>("llm-0-front", replicas).await;
 }
 
+/// No node has the devices, so no pod is scheduled, and no finalizer of Kubernetes protects the claims. The claim of an index is deleted after
+/// its pod. The other claims may be deleted before the pods of their deleted owner or replica, which are deleted, too.
+pub(super) async fn unallocated_claims_follow_their_owners(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-unallocated").await;
+    fixture.ns.create_yaml::<PodCliqueSet>(&set("llm").replace("count: 1", "count: 1000")).await;
+    let claims = wait_for_pending_pods(&fixture, &[(2, 2)]).await;
+    assert!(claims.iter().all(|claim| claim.finalizers().is_empty()), "{claims:?}");
+    fixture.ns.scale::<PodClique>("llm-0-front", 1).await;
+    wait_for_pending_pods(&fixture, &[(1, 2)]).await;
+    fixture.check_lifetime().await;
+    for replicas in [1, 2, 1, 2] {
+        scale(&fixture, replicas).await;
+        let sizes = vec![(replicas, replicas); usize::try_from(replicas).expect("a small number")];
+        wait_for_pending_pods(&fixture, &sizes).await;
+    }
+    fixture.ns.delete_object::<PodClique>("llm-0-front").await;
+    fixture.delete_last_set("llm").await;
+}
+
+async fn wait_for_pending_pods(fixture: &Fixture, sizes: &[(i32, i32)]) -> Vec<ResourceClaim> {
+    let pods = usize::try_from(sizes.iter().map(|(pods, groups)| pods + groups).sum::<i32>()).expect("a small number");
+    fixture.ns.wait_for("the pods exist", |state| state.pods_of("llm").count() == pods).await;
+    fixture.wait_for_claims("llm", &names_of_claims("llm", sizes)).await
+}
+
 /// The replacement of a deleted pod does not wait for the end of that pod.
 pub(super) async fn a_replaced_pod_uses_the_claim_of_its_index(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-replacement").await;
