@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::Rule;
 
+/// The immutable part of the claim templates. Their metadata may change: the CRD of the Go operator drops it, so the manifest of an older set may
+/// add it.
+pub(crate) const NAMES_AND_SPECS: &str = ".map(it, [dyn(it.name), dyn(it.templateSpec.spec)])";
 const NAME: &str = "podcliquesets.grove.io";
 
 /// The requests that a rule applies to.
@@ -224,20 +227,16 @@ fn immutability_rules() -> Vec<(Rule, When, String)> {
         let (new, old) = (new(list), old(list));
         format!("{new}.exists(it, {old}.exists(old, old.name == it.name && ({})))", fields.join(" || "))
     };
-    let changed = |value: &dyn Fn(&str) -> String| format!("{} != {}", value("object"), value("oldObject"));
-    let of_template =
-        |field: &str, absent: &str| changed(&|of: &str| format!("{of}.spec.template.?{field}.orValue({absent})"));
+    let of_template = |field: &str, absent: &str, part: &str| {
+        let value = |of: &str| format!("{of}.spec.template.?{field}.orValue({absent}){part}");
+        format!("{} != {}", value("object"), value("oldObject"))
+    };
     let immutable = [
         differ(CLIQUES, &of_clique),
         differ(GROUPS, &of_group),
-        of_template("cliqueStartupType", "'CliqueStartupTypeAnyOrder'"),
-        changed(&|of: &str| {
-            // Their metadata may change.
-            format!(
-                "{of}.spec.template.?resourceClaimTemplates.orValue([]).map(it, [dyn(it.name), dyn(it.templateSpec.spec)])"
-            )
-        }),
-        of_template("resourceSharing", "[]"),
+        of_template("cliqueStartupType", "'CliqueStartupTypeAnyOrder'", ""),
+        of_template("resourceClaimTemplates", "[]", NAMES_AND_SPECS),
+        of_template("resourceSharing", "[]", ""),
     ];
     vec![
         (Rule::CliqueComposition, When::Update, invalid_field(&composition(CLIQUES), "spec.template.cliques")),

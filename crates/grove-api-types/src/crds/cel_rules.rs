@@ -13,6 +13,7 @@ use crate::admission::messages::{
     GROUP_BOUNDS, GROUPS_CHANGED, IMMUTABLE, INVALID_CLIQUE_NAME, INVALID_GROUP_NAME, MIN_AVAILABLE_ABOVE_REPLICAS,
     NO_CLIQUES, NOT_POSITIVE, SET_NAME_WITH_DOTS, TOPOLOGY_WITHOUT_CONSTRAINT,
 };
+use crate::admission::validating_admission_policy::NAMES_AND_SPECS;
 
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const ZERO_DURATION: &str = r"^\\+?((0+(\\.0*)?|\\.0+)(ns|us|µs|μs|ms|s|m|h))+$";
@@ -59,7 +60,12 @@ fn transition(rule: &str, message: &str, (field, reason): (&str, Reason)) -> Val
 
 /// An optional immutable field.
 fn immutable(field: &str, default: &str) -> ValidationRule {
-    let value = |of: &str| format!("(has({of}.{field}) ? {of}.{field} : {default})");
+    immutable_part(field, "", default)
+}
+
+/// An optional field of which this part is immutable: a suffix of the expression of the field.
+fn immutable_part(field: &str, part: &str, default: &str) -> ValidationRule {
+    let value = |of: &str| format!("(has({of}.{field}) ? {of}.{field}{part} : {default})");
     let rule = format!("{} == {}", value("self"), value("oldSelf"));
     transition(&rule, IMMUTABLE, (&format!(".{field}"), Reason::Invalid))
 }
@@ -102,19 +108,9 @@ fn template_rules() -> Vec<ValidationRule> {
             IMMUTABLE,
             (".cliqueStartupType", Reason::Invalid),
         ),
-        claim_templates_are_immutable(),
+        immutable_part("resourceClaimTemplates", NAMES_AND_SPECS, "[]"),
         immutable("resourceSharing", "[]"),
     ]
-}
-
-/// The metadata may change: the CRD of the Go operator drops it, so the manifest of an older set may add it.
-fn claim_templates_are_immutable() -> ValidationRule {
-    let field = "resourceClaimTemplates";
-    let value = |of: &str| {
-        format!("(has({of}.{field}) ? {of}.{field}.map(it, [dyn(it.name), dyn(it.templateSpec.spec)]) : [])")
-    };
-    let rule = format!("{} == {}", value("self"), value("oldSelf"));
-    transition(&rule, IMMUTABLE, (&format!(".{field}"), Reason::Invalid))
 }
 
 fn name_rules(message: &str) -> Vec<ValidationRule> {

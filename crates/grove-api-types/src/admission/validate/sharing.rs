@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
-
 use super::metadata::{MAX_ANNOTATION_BYTES, annotation_bytes, check_annotations, check_labels};
 use super::{ValidationContext, template_path};
 use crate::admission::error_collector::ErrorCollector;
@@ -24,9 +22,7 @@ const BYTES_PER_CLAIM: usize = 1024;
 
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     check_templates(context, errors);
-    check_sizes(context, errors);
-    let internal: BTreeSet<&str> =
-        context.template().resource_claim_templates.iter().map(|template| template.name.as_str()).collect();
+    let internal = template_bytes(context);
     let set = resource_sharing::of_set(context.template());
     check_references(&template_path(), &set, &internal, errors);
     check_set_filters(context, errors);
@@ -46,7 +42,17 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
             ResourceSharingScope::PerReplica => 1,
         };
         check_pod_counts(&path, &shares, pods, errors);
+        check_size(&path, clique, &shares, &internal, errors);
     }
+}
+
+/// The templates of the set with the lengths of their content as JSON.
+fn template_bytes<'a>(context: &ValidationContext<'a>) -> BTreeMap<&'a str, usize> {
+    let bytes = |template: &ResourceClaimTemplateConfig| {
+        serde_json::to_string(&template.template_spec).unwrap_or_default().len()
+    };
+    let templates = context.template().resource_claim_templates.iter();
+    templates.map(|template| (template.name.as_str(), bytes(template))).collect()
 }
 
 fn check_templates(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
@@ -86,22 +92,22 @@ fn check_metadata(path: &FieldPath, template: &ResourceClaimTemplateConfig, erro
 }
 
 /// A `PodClique` contains the templates of its own claims in an annotation.
-fn check_sizes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
-    let size = |template: &ResourceClaimTemplateConfig| json!(template.template_spec).to_string().len();
-    let templates = context.template().resource_claim_templates.iter();
-    let sizes: BTreeMap<&str, usize> = templates.map(|template| (template.name.as_str(), size(template))).collect();
-    for (path, clique) in context.cliques() {
-        let shares = resource_sharing::of_clique(clique);
-        let internal = shares.iter().filter(|share| !share.is_short).filter_map(|share| sizes.get(share.template));
-        let own: usize = internal.map(|size| size + BYTES_PER_CLAIM).sum();
-        let all = own + annotation_bytes(&clique.annotations);
-        if own > 0 && all > MAX_ANNOTATION_BYTES {
-            let text = format!(
-                "the templates and the annotations of the clique have {all} bytes, and an object has at most \
-                 {MAX_ANNOTATION_BYTES} bytes of annotations; shorten the templates, or create ResourceClaimTemplates"
-            );
-            errors.forbidden(Rule::ClaimTemplateSize, &path.field("resourceSharing"), text);
-        }
+fn check_size(
+    path: &FieldPath,
+    clique: &PodCliqueTemplateSpec,
+    shares: &[SharedClaim<'_>],
+    internal: &BTreeMap<&str, usize>,
+    errors: &mut ErrorCollector,
+) {
+    let templates = shares.iter().filter(|share| !share.is_short).filter_map(|share| internal.get(share.template));
+    let own: usize = templates.map(|bytes| bytes + BYTES_PER_CLAIM).sum();
+    let all = own + annotation_bytes(&clique.annotations);
+    if own > 0 && all > MAX_ANNOTATION_BYTES {
+        let text = format!(
+            "the templates and the annotations of the clique have {all} bytes, and an object has at most \
+             {MAX_ANNOTATION_BYTES} bytes of annotations; shorten the templates, or create ResourceClaimTemplates"
+        );
+        errors.forbidden(Rule::ClaimTemplateSize, &path.field("resourceSharing"), text);
     }
 }
 
@@ -123,7 +129,7 @@ fn requests_devices(template: &ResourceClaimTemplateConfig) -> bool {
 fn check_references(
     path: &FieldPath,
     shares: &[SharedClaim<'_>],
-    internal: &BTreeSet<&str>,
+    internal: &BTreeMap<&str, usize>,
     errors: &mut ErrorCollector,
 ) {
     let mut seen = BTreeSet::new();
@@ -136,7 +142,7 @@ fn check_references(
         if !seen.insert(share.template) {
             errors.duplicate(Rule::SharedTemplate, &field, share.template);
         }
-        let is_internal = internal.contains(share.template);
+        let is_internal = internal.contains_key(share.template);
         if let (true, Some(namespace)) = (is_internal, share.namespace) {
             let text = "namespace must be empty when name matches an internal resourceClaimTemplate";
             let entry = share.field.strip_suffix(".name").unwrap_or(&share.field);

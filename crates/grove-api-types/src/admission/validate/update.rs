@@ -26,30 +26,26 @@ fn check_unchanged<T: PartialEq + serde::Serialize>(
     errors: &mut ErrorCollector,
 ) {
     if now != before {
-        let value = serde_json::to_value(now).unwrap_or(Value::Null);
-        errors.invalid(Rule::Immutable, path, value, IMMUTABLE);
+        reject_change(path, now, errors);
     }
+}
+
+fn reject_change<T: serde::Serialize>(path: &FieldPath, now: &T, errors: &mut ErrorCollector) {
+    let value = serde_json::to_value(now).unwrap_or(Value::Null);
+    errors.invalid(Rule::Immutable, path, value, IMMUTABLE);
 }
 
 fn check_template(now: &PodCliqueSetTemplateSpec, before: &PodCliqueSetTemplateSpec, errors: &mut ErrorCollector) {
     let path = template_path();
     check_unchanged(&path.field("cliqueStartupType"), &now.clique_startup_type, &before.clique_startup_type, errors);
-    check_claim_templates(&path.field("resourceClaimTemplates"), now, before, errors);
+    if !names_and_specs(now).eq(names_and_specs(before)) {
+        reject_change(&path.field("resourceClaimTemplates"), &now.resource_claim_templates, errors);
+    }
     check_unchanged(&path.field("resourceSharing"), &now.resource_sharing, &before.resource_sharing, errors);
 }
 
-/// The metadata may change: the CRD of the Go operator drops it, so the manifest of an older set may add it.
-fn check_claim_templates(
-    path: &FieldPath,
-    now: &PodCliqueSetTemplateSpec,
-    before: &PodCliqueSetTemplateSpec,
-    errors: &mut ErrorCollector,
-) {
-    if !names_and_specs(now).eq(names_and_specs(before)) {
-        errors.invalid(Rule::Immutable, path, json!(now.resource_claim_templates), IMMUTABLE);
-    }
-}
-
+/// The immutable part of the claim templates. Their metadata may change: the CRD of the Go operator drops it, so the manifest of an older set
+/// may add it.
 fn names_and_specs(of: &PodCliqueSetTemplateSpec) -> impl Iterator<Item = (&str, Option<&Value>)> {
     let templates = of.resource_claim_templates.iter();
     templates.map(|template| (template.name.as_str(), template.template_spec.get("spec")))
