@@ -44,8 +44,8 @@ impl ClaimHistory {
     /// - If a pod was created with a claim that did not exist or was terminating, or with the claim of an earlier owner.
     /// - If no pod had a claim.
     ///
-    /// The rule does not concern a pod whose clique was deleted before its create, for example because the request was delayed: no client can
-    /// prevent this create, and the garbage collector deletes the pod.
+    /// The check ignores a pod that was created after the deletion of its `PodClique`, for example by a delayed request. The API server accepts
+    /// the create, and the garbage collector deletes the pod.
     pub async fn check(&self) -> BTreeSet<String> {
         let mut state = State::default();
         for change in self.0.changes().await {
@@ -78,8 +78,8 @@ struct State {
     cliques: BTreeMap<String, PodClique>,
     claims: BTreeMap<String, ResourceClaim>,
     pods: BTreeMap<String, Pod>,
-    /// The UIDs of pods that were created after the deletion of their clique.
-    late_pods: BTreeSet<String>,
+    /// The UIDs of pods that were created after the deletion of their `PodClique`.
+    pods_of_deleted_cliques: BTreeSet<String>,
     /// The UIDs of claims that at some time had an owner that was not active, or no desired replica or index. No later pod uses them.
     retired: BTreeSet<String>,
     /// The names of deleted claims, also of terminating ones.
@@ -105,7 +105,7 @@ impl State {
                     if self.has_clique(&pod) {
                         self.check_new_pod(&pod);
                     } else {
-                        self.late_pods.extend(pod.uid());
+                        self.pods_of_deleted_cliques.extend(pod.uid());
                     }
                 }
                 replace(&mut self.pods, *pod, is_deleted);
@@ -123,8 +123,8 @@ impl State {
         self.cliques.get(&owner.name).is_some_and(|clique| has_uid(clique, &owner.uid))
     }
 
-    fn is_late(&self, pod: &Pod) -> bool {
-        pod.uid().is_some_and(|uid| self.late_pods.contains(&uid))
+    fn is_of_deleted_clique(&self, pod: &Pod) -> bool {
+        pod.uid().is_some_and(|uid| self.pods_of_deleted_cliques.contains(&uid))
     }
 
     fn is_retired(&self, claim: &ResourceClaim) -> bool {
@@ -134,7 +134,7 @@ impl State {
     fn check_claim(&mut self, claim: &ResourceClaim, is_deleted: bool) {
         let name = claim.name_any();
         if is_deleted {
-            let is_user = |pod: &&Pod| claim_names(pod).contains(&name) && !self.is_late(pod);
+            let is_user = |pod: &&Pod| claim_names(pod).contains(&name) && !self.is_of_deleted_clique(pod);
             let user = self.pods.values().find(is_user).map(ResourceExt::name_any);
             assert!(user.is_none(), "{name} was deleted while {user:?} existed");
         }

@@ -103,6 +103,11 @@ fn names_of_claims(set: &str, sizes: &[(i32, i32)]) -> Vec<String> {
     names
 }
 
+/// The pods of a set as of [`set`] with these sizes.
+fn pod_count(sizes: &[(i32, i32)]) -> usize {
+    usize::try_from(sizes.iter().map(|(pods, groups)| pods + groups).sum::<i32>()).expect("a small number")
+}
+
 /// A namespace, with a record of its watch events.
 struct Fixture {
     ns: Namespace,

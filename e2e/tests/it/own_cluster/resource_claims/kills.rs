@@ -48,8 +48,7 @@ async fn run(cluster: &TestCluster, namespace: &str, undisturbed: &EndStates) {
             scale(&fixture, name, sizes).await;
         }
         for name in SETS {
-            let pods = sizes.iter().map(|(pods, groups)| pods + groups).sum::<i32>();
-            let state = fixture.ns.wait_for_ready_pods(name, usize::try_from(pods).expect("a small number")).await;
+            let state = fixture.ns.wait_for_ready_pods(name, pod_count(sizes)).await;
             let claims = fixture.wait_for_claims(name, &names_of_claims(name, sizes)).await;
             assert_allocated(&claims, state.pods_of(name), 1);
         }

@@ -87,8 +87,7 @@ pub(super) async fn unallocated_claims_follow_their_owners(cluster: &TestCluster
 }
 
 async fn wait_for_pending_pods(fixture: &Fixture, sizes: &[(i32, i32)]) -> Vec<ResourceClaim> {
-    let pods = usize::try_from(sizes.iter().map(|(pods, groups)| pods + groups).sum::<i32>()).expect("a small number");
-    fixture.ns.wait_for("the pods exist", |state| state.pods_of("llm").count() == pods).await;
+    fixture.ns.wait_for("the pods exist", |state| state.pods_of("llm").count() == pod_count(sizes)).await;
     fixture.wait_for_claims("llm", &names_of_claims("llm", sizes)).await
 }
 

@@ -43,8 +43,7 @@ impl Stopped<'_> {
     }
 
     async fn wait_for_sizes(&self, sizes: &[(i32, i32)]) -> Vec<ResourceClaim> {
-        let pods = sizes.iter().map(|(pods, groups)| pods + groups).sum::<i32>();
-        self.fixture.ns.wait_for_ready_pods("llm", usize::try_from(pods).expect("a small number")).await;
+        self.fixture.ns.wait_for_ready_pods("llm", pod_count(sizes)).await;
         self.fixture.wait_for_claims("llm", &names_of_claims("llm", sizes)).await
     }
 
