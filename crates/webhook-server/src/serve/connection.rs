@@ -18,11 +18,10 @@ use super::activity::ConnectionActivity;
 use crate::lru_pool::PoolEntry;
 
 /// Timeout of a TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the first request. The API server connects only if it has a request.
-pub(super) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of each further request, and of the head of an HTTP/1.1 request. It is longer than clients keep idle
-/// connections, so that no connection closes at the moment of its reuse.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of each request, and of the head of an HTTP/1.1 request. It is longer than the API server holds idle connections,
+/// so that no connection closes when the API server sends a request. The first request has no shorter timeout: the API
+/// server opens more connections than it has requests, and uses some of them later.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long running requests may take after an idle or evicted connection starts to close. A review takes at most two
 /// seconds after it has arrived.
@@ -40,31 +39,25 @@ const HTTP1_BUFFER: usize = 64 << 10;
 pub(super) struct Connection {
     /// Its entry in the pool of all connections.
     entry: PoolEntry,
-    accepted_at: Instant,
-    /// When the last request started or ended.
-    last_request: Mutex<Option<Instant>>,
+    /// When the connection was accepted, or when the last request started or ended.
+    last_use: Mutex<Instant>,
 }
 
 impl Connection {
     pub(super) fn new(entry: PoolEntry) -> Self {
-        Self { entry, accepted_at: Instant::now(), last_request: Mutex::new(None) }
+        Self { entry, last_use: Mutex::new(Instant::now()) }
     }
 
     /// Records the start or the end of a request.
     pub(super) fn record_request(&self) {
         self.entry.record_use(0);
-        *self.last_request.lock() = Some(Instant::now());
-    }
-
-    fn idle_deadline(&self) -> Instant {
-        let last_request = *self.last_request.lock();
-        last_request.map_or(self.accepted_at + FIRST_REQUEST_TIMEOUT, |time| time + IDLE_TIMEOUT)
+        *self.last_use.lock() = Instant::now();
     }
 
     /// Returns once there was no request for too long.
     async fn idle(&self) {
         loop {
-            let deadline = self.idle_deadline();
+            let deadline = *self.last_use.lock() + IDLE_TIMEOUT;
             if deadline <= Instant::now() {
                 return;
             }
@@ -147,23 +140,31 @@ mod tests {
     use super::*;
     use crate::lru_pool::{LruPool, PoolLimits};
 
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_without_a_request_is_idle_sooner_than_one_between_two_requests() {
-        let size = IntGauge::new("connections", "connections").unwrap();
-        let pool = LruPool::new(PoolLimits { entries: 1, bytes: 0 }, size);
-        let (unused, start) = (Connection::new(pool.insert()), Instant::now());
-        unused.idle().await;
-        assert_eq!(start.elapsed().as_secs(), FIRST_REQUEST_TIMEOUT.as_secs());
-        drop(unused);
+    /// How long the API server holds an idle connection: `IdleConnTimeout` of Go's `http.DefaultTransport`.
+    const API_SERVER_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-        let (connection, start) = (Connection::new(pool.insert()), Instant::now());
+    fn connection() -> Connection {
+        let size = IntGauge::new("connections", "connections").unwrap();
+        Connection::new(LruPool::new(PoolLimits { entries: 1, bytes: 0 }, size).insert())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_api_server_closes_an_unused_connection_first() {
+        let (unused, start) = (connection(), Instant::now());
+        unused.idle().await;
+        assert!(start.elapsed() > API_SERVER_IDLE_TIMEOUT + HANDSHAKE_TIMEOUT, "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_starts_the_idle_timeout_again() {
+        let (connection, start) = (connection(), Instant::now());
         let requests = async {
             for _ in 0..3 {
-                sleep(FIRST_REQUEST_TIMEOUT / 2).await;
+                sleep(API_SERVER_IDLE_TIMEOUT).await;
                 connection.record_request();
             }
         };
         tokio::join!(connection.idle(), requests);
-        assert_eq!(start.elapsed().as_secs(), 15 + IDLE_TIMEOUT.as_secs());
+        assert_eq!(start.elapsed(), 3 * API_SERVER_IDLE_TIMEOUT + IDLE_TIMEOUT);
     }
 }
