@@ -14,6 +14,7 @@ use crate::namespace_state::{NamespaceState, is_ready};
 use crate::native_gangs::named_pod_group;
 use crate::snapshot::hostname;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels::RESOURCE_CLAIMS;
 
 /// Fields of an object's metadata that differ between runs.
 const RUN_SPECIFIC_FIELDS: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
@@ -143,6 +144,12 @@ impl Aliases {
         let normalized = |(field, value): (&String, &Value)| match field.as_str() {
             "lastTransitionTime" => None,
             "observedGeneration" if value == generation => Some((field.clone(), json!("current"))),
+            // The value is JSON with a UID.
+            RESOURCE_CLAIMS => {
+                let claims =
+                    value.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| value.clone());
+                Some((field.clone(), self.normalize_value(&claims, generation)))
+            }
             "env" => Some((field.clone(), json!(self.without_namespace(&value.to_string())))),
             _ => Some((field.clone(), self.normalize_value(value, generation))),
         };

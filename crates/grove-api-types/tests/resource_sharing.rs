@@ -85,15 +85,27 @@ fn a_clique_of_a_group_has_the_claims_of_all_three_levels_in_the_order_of_the_le
     check(
         "p",
         &expect![[
-            r#"{"references":["s-all-all","s-all-for-p","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[1].resourceSharing[0].name","templateSpec":{"metadata":{"labels":{"team":"x"}},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","later":1},"name":"gpu"}]}}}}]}"#
+            r#"{"setUid":"u-set","references":["s-all-all","s-all-for-p","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[1].resourceSharing[0].name","templateSpec":{"metadata":{"labels":{"team":"x"}},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","later":1},"name":"gpu"}]}}}}]}"#
         ]],
     );
     check(
         "d",
         &expect![[
-            r#"{"references":["s-all-all","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared","s-1-g-2-of-d"]}"#
+            r#"{"setUid":"u-set","references":["s-all-all","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared","s-1-g-2-of-d"]}"#
         ]],
     );
+}
+
+#[test]
+fn without_clique_names_the_short_form_concerns_all_cliques_of_the_group() {
+    let mut set: PodCliqueSet = yaml(SET);
+    let names = |set: &PodCliqueSet, clique: &str| {
+        let references = claims_of(set, clique).expect("claims").references;
+        references.iter().filter(|name| name.as_str().ends_with("-of-d")).count()
+    };
+    assert_eq!(["f", "p", "d"].map(|clique| names(&set, clique)), [0, 0, 1]);
+    set.spec.template.pod_clique_scaling_groups[0].resource_claim_template_configs[0].clique_names.clear();
+    assert_eq!(["f", "p", "d"].map(|clique| names(&set, clique)), [0, 1, 1]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use grove_api_types::{
     },
 };
 use grove_runtime::{
+    api_error::ApiError,
     caches::{Availability, Cache, Delta, Sum},
     client::{REQUEST_TIMEOUT, with_timeout},
 };
@@ -16,6 +17,7 @@ use kube::{Api, Client, Resource};
 use crate::{
     manager::Manager,
     plan::{Plan, Waiting},
+    reconcile_error::ReconcileError,
     scraped_gauge::{GaugeValue, register_scraped_gauge},
 };
 
@@ -44,8 +46,9 @@ pub fn register_metric(
     Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", levels.iter().map(count).collect())?)
 }
 
-/// Why `service` can neither create nor read claims; `None` if it can.
-pub fn unavailable(availability: Availability, service: &str) -> Option<Waiting> {
+/// Why `service` cannot read the objects of the kind, which are claims or templates; `None` if it can. Then it creates no claims that
+/// need them.
+pub fn unavailable<K: Resource<DynamicType = ()>>(availability: Availability, service: &str) -> Option<Waiting> {
     match availability {
         Availability::Served => None,
         Availability::NotServed => Some(Waiting::new(
@@ -56,7 +59,7 @@ pub fn unavailable(availability: Availability, service: &str) -> Option<Waiting>
         )),
         Availability::Forbidden => Some(Waiting::new(
             resource_claims_created::RESOURCE_CLAIMS_FORBIDDEN,
-            format!("{service} must not read ResourceClaims; apply its rules in deploy/base"),
+            format!("{service} must not read {}s; apply its rules in deploy/base", K::kind(&())),
         )),
     }
 }
@@ -83,4 +86,31 @@ pub async fn read_template(client: &Client, namespace: &str, name: &str) -> Resu
     let api: Api<ResourceClaimTemplate> = Api::namespaced(client.clone(), namespace);
     let template = with_timeout(REQUEST_TIMEOUT, api.get_opt(name)).await?;
     Ok(template.as_ref().map(ClaimTemplate::from))
+}
+
+/// The outcome of the live reads of the templates of one object.
+#[derive(Debug, Default)]
+pub struct TemplateReadFailure {
+    error: Option<ReconcileError>,
+    is_general: bool,
+}
+
+impl TemplateReadFailure {
+    /// Records that the template could not be read. Returns the reason for its claims.
+    pub fn record(&mut self, name: String, source: kube::Error) -> String {
+        let error = ApiError::from(&source);
+        self.is_general |= !error.is_object_specific();
+        self.error.get_or_insert(ReconcileError::Read { name, source });
+        error.to_string()
+    }
+
+    /// Whether the API server would not return other templates, either. Waiting for each of them would occupy a worker for a long time.
+    pub fn is_general(&self) -> bool {
+        self.is_general
+    }
+
+    /// The first error, with which the reconcile is retried.
+    pub fn into_error(self) -> Option<ReconcileError> {
+        self.error
+    }
 }

@@ -12,7 +12,7 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::manager::Manager;
 use grove_controller::plan::Waiting;
 use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL};
+use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL, TemplateReadFailure, read_template};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
@@ -64,7 +64,7 @@ impl ResourceClaims {
 
     /// Why no claim can be created or read. A change of the availability triggers all sets and groups.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        resource_claims::unavailable(self.claims.availability(), "pcs-controller")
+        resource_claims::unavailable::<ResourceClaim>(self.claims.availability(), "pcs-controller")
     }
 
     /// The sets that share claims of a template that was created.
@@ -120,31 +120,27 @@ fn set_of_deleted_clique(delta: &Delta<PodClique>) -> Option<ObjectRef<PodClique
     Some(ObjectRef::new(set).within(&deleted.namespace()?))
 }
 
-/// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist.
-///
-/// # Errors
-/// If the API server does not answer.
+/// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist. Returns the error of a
+/// template that could not be read: its claims wait, and the reconcile is retried with backoff.
 pub(crate) async fn read_templates(
     client: &Client,
     keys: BTreeMap<TemplateKey, bool>,
     templates: &mut BTreeMap<TemplateKey, ReadTemplate>,
-) -> Result<(), ReconcileError> {
+) -> Option<ReconcileError> {
+    let mut failure = TemplateReadFailure::default();
     for (key, is_valid) in keys {
-        let read = if is_valid { read_template(client, &key).await? } else { ReadTemplate::NotFound };
-        templates.insert(key, read);
-    }
-    Ok(())
-}
-
-async fn read_template(client: &Client, key: &TemplateKey) -> Result<ReadTemplate, ReconcileError> {
-    match resource_claims::read_template(client, &key.namespace, &key.name).await {
-        Ok(Some(template)) => Ok(ReadTemplate::Found(Arc::new(template))),
-        Ok(None) => Ok(ReadTemplate::NotFound),
-        Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {
-            Ok(ReadTemplate::Unreadable(status.message.clone()))
+        let read = if is_valid { read_template(client, &key.namespace, &key.name).await } else { Ok(None) };
+        let template = match read {
+            Ok(Some(template)) => ReadTemplate::Found(Arc::new(template)),
+            Ok(None) => ReadTemplate::NotFound,
+            Err(source) => ReadTemplate::Unreadable(failure.record(key.to_string(), source)),
+        };
+        templates.insert(key, template);
+        if failure.is_general() {
+            break;
         }
-        Err(source) => Err(ReconcileError::Read { name: key.to_string(), source }),
     }
+    failure.into_error()
 }
 
 /// The permission to read the templates.

@@ -82,8 +82,8 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     observe::decide_pod_groups(&ctx, &mut observed, now);
     live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await?;
     observed.retain_topologies_of_bound_gangs();
-    let templates = observed.owned_claims().templates_to_read(&observed.children);
-    read_templates(&ctx.client, templates, &mut observed.claims.templates).await?;
+    let templates = observed.templates_to_read();
+    let read_error = read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
     ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;
@@ -94,7 +94,8 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     };
     let pending_creates = Some(&observed.pending_creates);
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
-    ctx.status_writer.write_after(&*set, executed, status).await
+    let requeue = ctx.status_writer.write_after(&*set, executed, status).await?;
+    read_error.map_or(Ok(requeue), Err)
 }
 
 /// A set may be reconciled before the cache has its topology. Before a gang is created without constraints or loses them, a live GET

@@ -18,6 +18,10 @@ use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTempla
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CliqueClaims {
+    /// The UID of the set, for a clique that refers to claims of the set and that a scaling group controls. Such a clique does not refer to the
+    /// set otherwise, and the claims of an earlier set of the same name have the same names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_uid: Option<String>,
     /// The claims of the set and of the scaling group, in the order in which pods refer to them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<ResourceClaimName>,
@@ -88,6 +92,7 @@ impl CliqueClaims {
         let set_name = PodCliqueSetName::new(set.name_any());
         let (of_set, of_group) = sources_for_clique(template, clique, group.map(|(config, _)| config));
         let mut references = names(&of_set, ClaimOwner::Set(&set_name), replica);
+        let set_uid = set.uid().filter(|_| group.is_some() && !references.is_empty());
         if let Some((config, group_replica)) = group {
             let name = PodCliqueScalingGroupName::of_replica(&set_name, replica, &config.name);
             references.extend(names(&of_group, ClaimOwner::Group(&name), group_replica));
@@ -95,7 +100,7 @@ impl CliqueClaims {
         let mut seen = BTreeSet::new();
         references.retain(|name| seen.insert(name.clone()));
         let claims = in_scope_order(&sources_of_clique(template, clique)).cloned().map(CliqueClaim::from).collect();
-        let claims = Self { references, claims };
+        let claims = Self { set_uid, references, claims };
         (claims != Self::default()).then_some(claims)
     }
 

@@ -2,8 +2,7 @@
 
 use grove_api_types::resource_sharing::claim_source::{ExternalTemplate, TemplateReference};
 use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::resource_claims::read_template;
-use grove_runtime::api_error::ApiError;
+use grove_controller::resource_claims::{TemplateReadFailure, read_template};
 use kube::{Client, ResourceExt};
 
 use super::observed::Observed;
@@ -13,19 +12,18 @@ use super::observed::claims::TemplateState;
 /// the reconcile is retried with backoff.
 pub(super) async fn read_templates(client: &Client, observed: &mut Observed) -> Option<ReconcileError> {
     let own_namespace = observed.clique.namespace().unwrap_or_default();
-    let mut failure = None;
+    let mut failure = TemplateReadFailure::default();
     for at in observed.templates_to_read() {
         let Some(own) = observed.claims.own.get_mut(at) else { continue };
         let TemplateReference::External(ExternalTemplate { namespace, name }) = own.claim.template() else { continue };
         own.template = match read_template(client, namespace.unwrap_or(&own_namespace), name).await {
             Ok(Some(template)) => TemplateState::Read(template),
             Ok(None) => TemplateState::NotFound,
-            Err(source) => {
-                let (reason, name) = (ApiError::from(&source).to_string(), name.to_owned());
-                failure = failure.or(Some(ReconcileError::Read { name, source }));
-                TemplateState::Failed(reason)
-            }
+            Err(source) => TemplateState::Failed(failure.record(name.to_owned(), source)),
         };
+        if failure.is_general() {
+            break;
+        }
     }
-    failure
+    failure.into_error()
 }

@@ -4,14 +4,30 @@ use grove_api_types::configuration::OperatorConfiguration;
 use grove_controller::manager::Manager;
 use grove_runtime::client::Clients;
 use grove_runtime::runtime::Runtime;
-use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog};
 use serde_json::{Value, json};
 
 /// A manager. The API server has only these objects, each with the plural name of its kind, and they never change.
 pub(crate) fn manager_with<const N: usize>(objects: [(&'static str, Value); N]) -> Manager {
-    let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+    manager_responding(objects, |_| None).0
+}
+
+/// As [`manager_with`]. The API server has another response to some requests, and it stores each created object.
+pub(crate) fn manager_responding<const N: usize>(
+    objects: [(&'static str, Value); N],
+    response: impl Fn(&RecordedRequest) -> Option<MockResponse> + Send + Sync + 'static,
+) -> (Manager, RequestLog) {
+    let (client, log) = mock_api_server::client(move |request: &RecordedRequest| {
         if request.is_watch() {
             return MockResponse::Watch { events: vec![], stays_open: true };
+        }
+        if let Some(response) = response(request) {
+            return response;
+        }
+        if request.method != "GET" {
+            let mut body = request.body.clone();
+            body["metadata"]["uid"] = json!("uid-new");
+            return MockResponse::ok(body);
         }
         let of_kind = objects.iter().filter(|(plural, _)| request.path.rsplit('/').next() == Some(*plural));
         let items: Vec<_> = of_kind.map(|(_, object)| object).collect();
@@ -19,7 +35,7 @@ pub(crate) fn manager_with<const N: usize>(objects: [(&'static str, Value); N]) 
     });
     let clients = Clients { requests: client.clone(), watches: client };
     let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).expect("a runtime");
-    Manager::new(&runtime).expect("a manager")
+    (Manager::new(&runtime).expect("a manager"), log)
 }
 
 /// A clique that this object controls.

@@ -24,8 +24,8 @@ use kube::{Resource, ResourceExt};
 
 use super::gang_topologies::GangTopologies;
 use crate::children::{
-    AwaitedDomains, ClaimInputs, OmittedMinima, OwnedClaims, OwnerName, RetainedMinima, TemplateHashes, clique,
-    pack_affinities,
+    AwaitedDomains, ClaimInputs, OmittedMinima, OwnedClaims, OwnerName, RetainedMinima, TemplateHashes, TemplateKey,
+    clique, pack_affinities,
 };
 use crate::incarnations::PodGroups;
 
@@ -225,6 +225,14 @@ impl Observed {
             sources: sources_of_set(&self.set.spec.template),
             inputs: &self.claims,
         }
+    }
+
+    /// The external templates of its claims that do not exist, each with whether an object of this name can exist.
+    pub(crate) fn templates_to_read(&self) -> BTreeMap<TemplateKey, bool> {
+        if self.is_terminating() || self.exceeded_limit().is_some() {
+            return BTreeMap::new();
+        }
+        self.owned_claims().templates_to_read(&self.children)
     }
 
     /// The topology that the cache lacks, if a gang would now be created without constraints or lose them.

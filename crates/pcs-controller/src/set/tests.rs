@@ -25,6 +25,7 @@ use crate::tests::yaml;
 
 mod children;
 mod claim_annotations;
+mod claim_reads;
 mod claims;
 mod compute_domains;
 mod deletion;

@@ -7,7 +7,7 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, ResourceClaimName};
 use grove_api_types::ownership::{controller_of, is_of_kind};
-use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim};
+use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim, SlimResourceClaimTemplate};
 use grove_api_types::resource_sharing::claim_source::{ExternalTemplate, TemplateReference};
 use grove_api_types::resource_sharing::clique_claims::{CliqueClaim, CliqueClaims};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -15,12 +15,13 @@ use grove_controller::children::ObservedChildren;
 use grove_controller::conditions::find_status_condition;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
+use grove_controller::plan::Waiting;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
 use crate::clique::observed::Observed;
 use crate::clique::observed::claims::{
-    ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState, pod_index_of_claim,
+    ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState, pod_index_of_claim, unavailable,
 };
 use crate::clique_owner::ClaimContent;
 use crate::context::Context;
@@ -36,12 +37,17 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, is_namespace_terminatin
         Err(reason) => (CliqueClaims::default(), Some(reason)),
     };
     let retired = retired(ctx, clique, &children, &pending_creates);
+    let unavailable_templates = unavailable::<SlimResourceClaimTemplate>(ctx.caches.claim_templates.availability());
     let backed_off = if is_namespace_terminating { BackedOffCreates::default() } else { ctx.claims.backed_off(clique) };
     ObservedClaims {
         invalid,
         availability: ctx.caches.claims.availability(),
-        references: claims.references.into_iter().map(|name| referenced(ctx, clique, name)).collect(),
-        own: claims.claims.into_iter().map(|claim| own(ctx, clique, claim)).collect(),
+        references: claims
+            .references
+            .into_iter()
+            .map(|name| referenced(ctx, clique, name, claims.set_uid.as_deref()))
+            .collect(),
+        own: claims.claims.into_iter().map(|claim| own(ctx, clique, claim, unavailable_templates.as_ref())).collect(),
         children,
         name_conflicts: Vec::new(),
         backed_off,
@@ -80,7 +86,8 @@ pub(super) fn observe_conflicts(ctx: &Context, observed: &mut Observed) {
     }
 }
 
-/// The claims in the annotation of the clique. Users may edit it: a clique that has or had claims does not create pods without them.
+/// The claims in the annotation of the clique. Users may edit it: a clique that has or had claims needs an annotation that can be decoded.
+/// A valid list of other claims cannot be detected here; pcs-controller restores the annotation.
 pub(in crate::clique) fn in_annotation(clique: &PodClique, owns_claims: bool) -> Result<CliqueClaims, String> {
     let claims = CliqueClaims::from_annotations(clique.annotations())?;
     let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -95,18 +102,22 @@ pub(in crate::clique) fn in_annotation(clique: &PodClique, owns_claims: bool) ->
     }
 }
 
-fn referenced(ctx: &Context, clique: &PodClique, name: ResourceClaimName) -> ReferencedClaim {
+fn referenced(ctx: &Context, clique: &PodClique, name: ResourceClaimName, set_uid: Option<&str>) -> ReferencedClaim {
     let namespace = clique.metadata.namespace.as_deref().unwrap_or_default();
     let state = match ctx.caches.claims.get(namespace, name.as_str()) {
         None => ReferenceState::NotFound,
-        Some(claim) => reference_state(clique, &claim),
+        Some(claim) => reference_state(clique, set_uid, &claim),
     };
     ReferencedClaim { name, state }
 }
 
-/// Whether the pods of the clique may use this claim of its set or of its scaling group.
-pub(in crate::clique) fn reference_state(clique: &PodClique, claim: &ResourceClaim) -> ReferenceState {
-    if !controller_of(&claim.metadata).is_some_and(|owner| is_of_set_or_group(clique, owner)) {
+/// Whether the pods of the clique may use this claim of its set or of its scaling group. The annotation of the clique has `set_uid`.
+pub(in crate::clique) fn reference_state(
+    clique: &PodClique,
+    set_uid: Option<&str>,
+    claim: &ResourceClaim,
+) -> ReferenceState {
+    if !controller_of(&claim.metadata).is_some_and(|owner| is_of_set_or_group(clique, set_uid, owner)) {
         ReferenceState::NotControlled
     } else if is_terminating(claim) {
         ReferenceState::Terminating
@@ -115,26 +126,33 @@ pub(in crate::clique) fn reference_state(clique: &PodClique, claim: &ResourceCla
     }
 }
 
-/// Whether the reference names the set or the scaling group of the clique. The UID of the one that controls the clique is known.
-fn is_of_set_or_group(clique: &PodClique, owner: &OwnerReference) -> bool {
-    let (is_known, label) = if is_of_kind::<PodCliqueSet>(owner) {
-        (is_of_kind::<PodCliqueSet> as fn(&OwnerReference) -> bool, labels::PART_OF)
+/// Whether the reference names the set or the scaling group of the clique. One of them controls the clique. An annotation of an older
+/// pcs-controller has no `set_uid`.
+fn is_of_set_or_group(clique: &PodClique, set_uid: Option<&str>, owner: &OwnerReference) -> bool {
+    let controller = controller_of(&clique.metadata);
+    let (label, uid) = if is_of_kind::<PodCliqueSet>(owner) {
+        let controller = controller.filter(|controller| is_of_kind::<PodCliqueSet>(controller));
+        (labels::PART_OF, controller.map(|set| set.uid.as_str()).or(set_uid))
     } else if is_of_kind::<PodCliqueScalingGroup>(owner) {
-        (is_of_kind::<PodCliqueScalingGroup> as fn(&OwnerReference) -> bool, labels::SCALING_GROUP)
+        let controller = controller.filter(|controller| is_of_kind::<PodCliqueScalingGroup>(controller));
+        (labels::SCALING_GROUP, controller.map(|group| group.uid.as_str()))
     } else {
         return false;
     };
-    let known = controller_of(&clique.metadata).filter(|controller| is_known(controller));
-    clique.labels().get(label) == Some(&owner.name) && known.is_none_or(|known| known.uid == owner.uid)
+    clique.labels().get(label) == Some(&owner.name) && uid.is_none_or(|uid| uid == owner.uid)
 }
 
-fn own(ctx: &Context, clique: &PodClique, claim: CliqueClaim) -> OwnClaim {
+fn own(ctx: &Context, clique: &PodClique, claim: CliqueClaim, unavailable_templates: Option<&Waiting>) -> OwnClaim {
     let namespace = clique.metadata.namespace.as_deref().unwrap_or_default();
     let template = match claim.template() {
         TemplateReference::Internal(spec) => TemplateState::Read(ClaimTemplate::from(spec)),
         TemplateReference::External(template @ ExternalTemplate { namespace: other, name }) => {
             let exists = ctx.caches.claim_templates.contains(other.unwrap_or(namespace), name);
-            if exists && template.is_valid() { TemplateState::Unread } else { TemplateState::NotFound }
+            match unavailable_templates {
+                Some(waiting) => TemplateState::Unavailable(waiting.clone()),
+                None if exists && template.is_valid() => TemplateState::Unread,
+                None => TemplateState::NotFound,
+            }
         }
     };
     OwnClaim { claim, template }

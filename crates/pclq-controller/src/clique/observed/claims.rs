@@ -20,7 +20,7 @@ use grove_controller::plan::Waiting;
 use grove_controller::resource_claims;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Availability;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use super::{CliqueIdentity, Observed};
 use crate::clique_owner::{ClaimContent, ClaimExpansion, DesiredClaim};
@@ -107,6 +107,13 @@ pub(crate) enum TemplateState {
     NotFound,
     /// The object could not be read, for this reason.
     Failed(String),
+    /// Templates cannot be read at all.
+    Unavailable(Waiting),
+}
+
+/// Why pclq-controller cannot read the objects of the kind, which are claims or templates; `None` if it can.
+pub(in crate::clique) fn unavailable<K: Resource<DynamicType = ()>>(availability: Availability) -> Option<Waiting> {
+    resource_claims::unavailable::<K>(availability, "pclq-controller")
 }
 
 impl ObservedClaims {
@@ -159,7 +166,7 @@ impl ObservedClaims {
 
     /// Why no claim can be created or used.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        resource_claims::unavailable(self.availability, "pclq-controller")
+        unavailable::<ResourceClaim>(self.availability)
     }
 }
 
@@ -181,6 +188,7 @@ impl OwnClaim {
             TemplateState::Failed(reason) => {
                 Err(Waiting::new(reasons::RESOURCE_CLAIMS_PENDING, format!("{named} could not be read: {reason}")))
             }
+            TemplateState::Unavailable(waiting) => Err(waiting.clone()),
         }
     }
 }

@@ -20,7 +20,11 @@ use crate::context::Context;
 use crate::informers;
 
 /// An API server with this clique and these templates, each with the response to its GET. It accepts all writes.
-fn manager(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -> (Manager, RequestLog) {
+fn manager(
+    clique: &PodClique,
+    templates: Vec<(Value, MockTemplate)>,
+    is_kind_forbidden: bool,
+) -> (Manager, RequestLog) {
     let clique = serde_json::to_value(clique).unwrap();
     let (client, log) = mock_api_server::client(move |request: &RecordedRequest| {
         if request.is_watch() {
@@ -37,9 +41,12 @@ fn manager(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -> (Manage
                 Some(MockTemplate::With(spec)) => {
                     MockResponse::ok(json!({ "metadata": { "managedFields": "any" }, "spec": spec }))
                 }
-                Some(MockTemplate::Unavailable) => MockResponse::error(503, "ServiceUnavailable"),
+                Some(MockTemplate::Error(code)) => MockResponse::error(*code, "SomeReason"),
                 None => MockResponse::error(404, "NotFound"),
             };
+        }
+        if request.path.ends_with("/resourceclaimtemplates") && is_kind_forbidden {
+            return MockResponse::error(403, "Forbidden");
         }
         let items = match request.path.rsplit('/').next() {
             Some("podcliques") => json!([clique]),
@@ -57,7 +64,11 @@ fn manager(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -> (Manage
 
 enum MockTemplate {
     With(Value),
-    Unavailable,
+    Error(u16),
+}
+
+fn template(name: &str, template: MockTemplate) -> (Value, MockTemplate) {
+    (json!({ "name": name, "namespace": "prod", "uid": "u" }), template)
 }
 
 fn clique(claims: &Value) -> PodClique {
@@ -72,7 +83,16 @@ fn own(template: &str) -> Value {
 
 /// The single requests of one reconcile, and whether it succeeded.
 async fn reconciled(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -> (Vec<RecordedRequest>, bool) {
-    let (manager, log) = manager(clique, templates);
+    reconciled_with(clique, templates, false).await
+}
+
+/// As [`reconciled`]; the API server may reject all lists of templates.
+async fn reconciled_with(
+    clique: &PodClique,
+    templates: Vec<(Value, MockTemplate)>,
+    is_kind_forbidden: bool,
+) -> (Vec<RecordedRequest>, bool) {
+    let (manager, log) = manager(clique, templates, is_kind_forbidden);
     let ctx = Context::new(&manager, informers::start(&manager), CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();
@@ -89,10 +109,9 @@ fn lines(requests: &[RecordedRequest]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_template_is_read_once_for_all_claims_that_are_created_from_it() {
-    let metadata = json!({ "name": "gpus", "namespace": "prod", "uid": "u" });
     let spec = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "devices": { "fieldOfTheFuture": [1] } } });
     let clique = clique(&json!({ "claims": [own("gpus")] }));
-    let (requests, succeeded) = reconciled(&clique, vec![(metadata, MockTemplate::With(spec))]).await;
+    let (requests, succeeded) = reconciled(&clique, vec![template("gpus", MockTemplate::With(spec))]).await;
     assert!(succeeded);
     let expected = ["GET gpus", "POST resourceclaims", "POST resourceclaims", "POST pods", "POST pods"];
     assert_eq!(lines(&requests), expected);
@@ -114,12 +133,42 @@ async fn a_missing_template_costs_no_request_and_no_pod_is_created() {
 
 #[tokio::test]
 async fn a_template_that_cannot_be_read_delays_its_claims_and_the_reconcile_is_retried() {
-    let metadata = json!({ "name": "gpus", "namespace": "prod", "uid": "u" });
     let clique = clique(&json!({ "claims": [own("gpus")] }));
-    let (requests, succeeded) = reconciled(&clique, vec![(metadata, MockTemplate::Unavailable)]).await;
-    assert!(!succeeded);
-    assert_eq!(lines(&requests), ["GET gpus", "PATCH status"]);
-    assert!(requests[1].body.to_string().contains("could not be read"), "{}", requests[1].body);
+    for code in [403, 503] {
+        let (requests, succeeded) = reconciled(&clique, vec![template("gpus", MockTemplate::Error(code))]).await;
+        assert!(!succeeded);
+        assert_eq!(lines(&requests), ["GET gpus", "PATCH status"]);
+        assert!(requests[1].body.to_string().contains("could not be read"), "{}", requests[1].body);
+    }
+}
+
+#[tokio::test]
+async fn further_templates_are_read_unless_the_api_server_would_not_return_them_either() {
+    let clique = clique(&json!({ "claims": [own("first"), own("second")] }));
+    let spec = json!({ "spec": { "devices": {} } });
+    for (code, expected) in [
+        (403, vec!["GET first", "GET second", "POST resourceclaims", "POST resourceclaims"]),
+        (500, vec!["GET first", "PATCH status"]),
+        (503, vec!["GET first", "PATCH status"]),
+    ] {
+        let second = template("second", MockTemplate::With(spec.clone()));
+        let templates = vec![template("first", MockTemplate::Error(code)), second];
+        let (requests, succeeded) = reconciled(&clique, templates).await;
+        assert!(!succeeded);
+        assert_eq!(lines(&requests), expected, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn without_permission_for_templates_none_is_reported_as_missing() {
+    let templates = vec![template("gpus", MockTemplate::Error(403))];
+    let clique = clique(&json!({ "claims": [own("gpus")] }));
+    let (requests, succeeded) = reconciled_with(&clique, templates, true).await;
+    assert!(succeeded);
+    assert_eq!(lines(&requests), ["PATCH status"]);
+    let text = requests[0].body.to_string();
+    assert!(text.contains("ResourceClaimsForbidden") && !text.contains("ResourceClaimTemplateNotFound"), "{text}");
+    assert!(text.contains("pclq-controller must not read ResourceClaimTemplates; apply its rules"), "{text}");
 }
 
 #[tokio::test]
@@ -159,7 +208,7 @@ fn pods_use_only_claims_of_their_own_set_and_scaling_group() {
         claim.metadata.owner_references = serde_json::from_value(claim_owner.clone()).unwrap();
         claim.metadata.deletion_timestamp =
             is_terminating.then(|| serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-        reference_state(&clique, &claim)
+        reference_state(&clique, Some("s"), &claim)
     };
     let (set, group) = (owner("PodCliqueSet", "llm", "s"), owner("PodCliqueScalingGroup", "llm-0-g", "g"));
     for clique_owner in [&set, &group] {
@@ -169,7 +218,7 @@ fn pods_use_only_claims_of_their_own_set_and_scaling_group() {
     }
     let earlier_set = owner("PodCliqueSet", "llm", "earlier");
     assert_eq!(state(&set, &earlier_set, false), ReferenceState::NotControlled);
-    assert_eq!(state(&group, &earlier_set, false), ReferenceState::Usable, "pcs-controller checks the set");
+    assert_eq!(state(&group, &earlier_set, false), ReferenceState::NotControlled, "by the annotation");
     for other in [
         owner("PodCliqueSet", "other", "s"),
         owner("PodCliqueScalingGroup", "llm-0-h", "g"),

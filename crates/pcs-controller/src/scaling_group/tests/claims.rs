@@ -89,10 +89,10 @@ fn the_cliques_of_a_group_refer_to_the_claims_of_the_set_and_of_the_group() {
         format!("{}: {}\n", clique.name_any(), clique.annotations().get(RESOURCE_CLAIMS).cloned().unwrap_or_default())
     };
     expect![[r#"
-        m-0-g-0-d: {"references":["m-all-of-set","m-0-g-all-all","m-0-g-0-of-d"]}
-        m-0-g-0-p: {"references":["m-all-of-set","m-0-g-all-all"]}
-        m-0-g-1-d: {"references":["m-all-of-set","m-0-g-all-all","m-0-g-1-of-d"]}
-        m-0-g-1-p: {"references":["m-all-of-set","m-0-g-all-all"]}
+        m-0-g-0-d: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all","m-0-g-0-of-d"]}
+        m-0-g-0-p: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all"]}
+        m-0-g-1-d: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all","m-0-g-1-of-d"]}
+        m-0-g-1-p: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all"]}
     "#]]
     .assert_eq(&complete.children.of_kind::<PodClique>().map(line).collect::<String>());
 }
