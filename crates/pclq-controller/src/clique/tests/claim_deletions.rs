@@ -2,8 +2,11 @@
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
 
+use std::sync::Arc;
+
 use expect_test::expect;
 use grove_api_types::names::PodCliqueName;
+use grove_runtime::caches::UnreadableObject;
 
 use super::{check, snapshot};
 use crate::clique::observed::claims::pod_index_of_claim;
@@ -46,6 +49,7 @@ fn a_claim_that_kubernetes_does_not_retain_is_deleted_after_its_last_pod() {
         ("{i: 0, name: a, bound: true, terminating: true}", ""),
         ("{i: 0, name: a, terminating: true}", ", allocated: true"),
         ("{i: 0, name: a, bound: true, terminating: true, phase: Succeeded}", ", allocated: true"),
+        ("{i: 0, name: a, bound: true, terminating: true, phase: Failed}", ", allocated: true"),
         ("{name: a, host: none, terminating: true}", ", allocated: true"),
     ] {
         check(&row(pod, claim), &waits);
@@ -156,6 +160,16 @@ fn a_claim_stays_while_the_watch_event_of_its_pod_is_pending() {
     let pending = grove_controller::expectations::ChildKey { kind: "Pod".to_owned(), name: "p".to_owned() };
     observed.pending_creates.children.push(pending);
     assert_eq!(deletable(&observed), 0);
+}
+
+/// A pod that cannot be decoded may use any claim.
+#[test]
+fn claims_stay_while_a_pod_of_the_clique_is_unreadable() {
+    let mut observed = snapshot(
+        "{replicas: 0, gang: [], claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus}], retired: [0-gpus]}}",
+    );
+    observed.unreadable_pods = vec![Arc::new(UnreadableObject::default())];
+    assert_eq!(observed.deletable_claims().count(), 0);
 }
 
 #[test]

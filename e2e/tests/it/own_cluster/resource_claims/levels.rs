@@ -7,19 +7,26 @@ use super::*;
 const SET: &str = "share";
 const TEMPLATES: &str = "e2e-claims-templates";
 /// The claims of the pods of each clique, in the order of the pods' references.
-const FRONT: &str = "share-all-inner share-{set}-distant share-{set}-front-all-inner share-{set}-front-{index}-outer";
-const LEAD: &str = "share-all-inner share-{set}-outer share-{set}-g-{group}-outer share-{set}-g-{group}-distant \
-                    share-{set}-g-{group}-lead-{index}-distant";
-const WORK: &str = "share-all-inner share-{set}-outer share-{set}-g-all-inner share-{set}-g-{group}-outer";
+const FRONT: &str = "share-all-inner share-{set}-distant share-{set}-second share-{set}-front-all-inner \
+                     share-{set}-front-all-far share-{set}-front-{index}-outer";
+const LEAD: &str = "share-all-inner share-all-far share-{set}-outer share-{set}-g-{group}-outer \
+                    share-{set}-g-{group}-distant share-{set}-g-{group}-lead-{index}-distant";
+const WORK: &str = "share-all-inner share-all-far share-{set}-outer share-{set}-g-all-inner share-{set}-g-{group}-outer \
+                    share-{set}-g-{group}-work-all-second";
 
-/// The set has claims with and without each kind of filter. Its pods also have a claim of their own.
+/// The set has claims with and without each kind of filter, and at each level claims of both scopes. Its templates are within the set (`inner`,
+/// `second`), in its namespace (`outer`), and in another namespace (`distant`, `far`). Its pods also have a claim of their own.
 fn set_of_all_levels() -> String {
     let own = "resourceClaims: [{name: mine, resourceClaimTemplateName: outer}], initContainers: [{name: prepare, image: \
                registry.k8s.io/pause:3.10}], ";
-    let front = "resourceSharing: [{name: inner, scope: AllReplicas}, {name: outer, scope: PerReplica}], ";
     let distant = format!("name: distant, namespace: {TEMPLATES}, scope: PerReplica");
+    let far = format!("name: far, namespace: {TEMPLATES}, scope: AllReplicas");
+    let front = format!(
+        "resourceSharing: [{{name: outer, scope: PerReplica}}, {{name: inner, scope: AllReplicas}}, {{{far}}}], "
+    );
     let lead = format!("resourceSharing: [{{{distant}}}], ");
-    let inner = inner_template("inner");
+    let work = "resourceSharing: [{name: second, scope: AllReplicas}], ";
+    let templates = internal_templates("inner");
     format!(
         "
 apiVersion: grove.io/v1alpha1
@@ -28,11 +35,13 @@ metadata: {{name: {SET}}}
 spec:
   replicas: 1
   template:
-    resourceClaimTemplates: [{inner}]
+    resourceClaimTemplates: [{templates}]
     resourceSharing:
     - {{name: inner, scope: AllReplicas}}
     - {{name: outer, scope: PerReplica, filter: {{childScalingGroupNames: [g]}}}}
     - {{{distant}, filter: {{childCliqueNames: [front]}}}}
+    - {{name: second, scope: PerReplica, filter: {{childCliqueNames: [front]}}}}
+    - {{{far}, filter: {{childScalingGroupNames: [g]}}}}
     cliques:
     - {}
     - {}
@@ -47,14 +56,16 @@ spec:
       - {{name: outer, scope: PerReplica}}
       - {{{distant}, filter: {{childCliqueNames: [lead]}}}}
 ",
-        clique("front", 1, front, own),
+        clique("front", 1, &front, own),
         clique("lead", 1, &lead, ""),
-        clique("work", 2, "", own)
+        clique("work", 2, work, own)
     )
 }
 
-fn inner_template(team: &str) -> String {
-    template("inner").replace("templateSpec: {", &format!("templateSpec: {{{}, ", metadata(team)))
+/// The templates within the set. The claims of the first one get this label.
+fn internal_templates(team: &str) -> String {
+    let inner = template("inner").replace("templateSpec: {", &format!("templateSpec: {{{}, ", metadata(team)));
+    [inner, template("second")].join(", ")
 }
 
 /// The metadata of a template. Grove sets the second label itself.
@@ -123,13 +134,7 @@ fn each_container_has_all_claims(pod: &Pod) {
 pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-levels").await;
     let templates = Fixture::create(cluster, TEMPLATES).await;
-    templates.create_template("distant", 1).await;
-    let outer = format!(
-        "{{metadata: {{name: outer}}, spec: {{{}, spec: {{devices: {{requests: [{}]}}}}}}}}",
-        metadata("outer"),
-        request(1)
-    );
-    fixture.ns.create_yaml::<ResourceClaimTemplate>(&outer).await;
+    create_templates(&fixture, &templates).await;
     fixture.ns.create_yaml::<PodCliqueSet>(&set_of_all_levels()).await;
     let first = wait_for_sizes(&fixture, &[(1, 2)]).await;
     are_as_specified(&fixture, &first).await;
@@ -143,6 +148,16 @@ pub(super) async fn claims_of_each_level_and_scope(cluster: &TestCluster) {
     }
     fixture.delete_last_set(SET).await;
     fixture.check_lifetime().await;
+}
+
+/// Creates the external templates.
+async fn create_templates(fixture: &Fixture, other: &Fixture) {
+    for name in ["distant", "far"] {
+        other.create_template(name, 1).await;
+    }
+    let spec = format!("spec: {{devices: {{requests: [{}]}}}}", request(1));
+    let outer = format!("{{metadata: {{name: outer}}, spec: {{{}, {spec}}}}}", metadata("outer"));
+    fixture.ns.create_yaml::<ResourceClaimTemplate>(&outer).await;
 }
 
 /// Both services count these claims, and those of other sets.
@@ -181,7 +196,7 @@ async fn scale_each_level(fixture: &Fixture) -> Vec<ResourceClaim> {
 /// The set is scaled out after a change of the metadata of a template. Existing claims and pods stay.
 async fn new_claims_have_the_changed_metadata(fixture: &Fixture) {
     let before = pod_uids(fixture.ns.wait_for_ready_pods(SET, 11).await.pods_of(SET));
-    let templates: Value = serde_saphyr::from_str(&format!("[{}]", inner_template("later"))).expect("templates");
+    let templates: Value = serde_saphyr::from_str(&format!("[{}]", internal_templates("later"))).expect("templates");
     let template = json!({ "spec": { "template": { "resourceClaimTemplates": templates } } });
     fixture.ns.patch::<PodCliqueSet>(SET, template).await;
     let is_updated = |state: &NamespaceState| {
