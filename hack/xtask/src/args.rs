@@ -113,6 +113,14 @@ pub(crate) enum Soak {
     Writers(Writers),
 }
 
+/// The folder of a `soak` verb.
+#[derive(Clone, clap::Args)]
+pub(crate) struct SoakFolder {
+    /// The folder of each dev cluster is created next to this folder [default: target/grove-soak]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
 /// Flags of `soak races`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Races {
@@ -125,9 +133,8 @@ pub(crate) struct Races {
     /// Change the topologies that the sets refer to, and nothing else
     #[arg(long)]
     pub(crate) topologies: bool,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak steady-state`.
@@ -136,9 +143,8 @@ pub(crate) struct SteadyState {
     /// Number of gangs of eight pods
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gangs: u32,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak topologies`.
@@ -147,9 +153,8 @@ pub(crate) struct Topologies {
     /// Number of sets
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets: u32,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak writers`.
@@ -158,9 +163,8 @@ pub(crate) struct Writers {
     /// Number of changes of the PodGang
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) rounds: u32,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak fuzz`.
@@ -186,9 +190,8 @@ pub(crate) struct Rotation {
     /// Restarts of each of the two replicas
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) restarts: u32,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak churn`.
@@ -197,9 +200,8 @@ pub(crate) struct Churn {
     /// Number of rounds; each creates and deletes a set
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(15..))]
     pub(crate) rounds: u32,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak hostile`.
@@ -229,9 +231,8 @@ pub(crate) struct Hostile {
     /// Folder of the report [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// The folders of the dev clusters are created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `soak kills`.
@@ -256,9 +257,8 @@ pub(crate) struct Kills {
     /// Kill pcs-controller and pclq-controller in a cluster with shared ResourceClaims
     #[arg(long, conflicts_with_all = ["webhooks", "native_gangs", "compute_domains"])]
     pub(crate) resource_claims: bool,
-    /// The folder of the dev cluster is created next to this folder [default: target/grove-soak]
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
 }
 
 /// Flags of `up`; `demo` has them, too.

@@ -1,6 +1,6 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, Source, SteadyState, Topologies, Writers};
+use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, SoakFolder, Source, SteadyState, Topologies, Writers};
 use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
@@ -9,7 +9,6 @@ use crate::test::{self, END_TO_END};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::iter;
-use std::path::PathBuf;
 use webhook_server::webhook::Webhook;
 
 const DIR: &str = "target/grove-soak";
@@ -32,21 +31,21 @@ pub(crate) async fn kills(source: &Source, args: Kills) -> Result<()> {
         Kills { resource_claims: true, .. } => "many_kills_of_both_controllers_leave_no_claim",
         Kills { .. } => "many_kills_after_a_write",
     };
-    run(source, args.dir, (series, variables)).await
+    run(source, args.folder, (series, variables)).await
 }
 
 /// Rotates certificates and restarts webhook servers for a minute. Each `test` runs a shorter time with the same code.
 pub(crate) async fn rotation(source: &Source, args: Rotation) -> Result<()> {
-    let Rotation { rotations, restarts, dir } = args;
+    let Rotation { rotations, restarts, folder } = args;
     let variables =
         vec![("GROVE_SOAK_ROTATIONS", rotations.to_string()), ("GROVE_SOAK_RESTARTS", restarts.to_string())];
-    run(source, dir, ("no_request_fails_during_many_rotations", variables)).await
+    run(source, folder, ("no_request_fails_during_many_rotations", variables)).await
 }
 
 /// Creates and deletes sets and namespaces. Each `test` runs two rounds with small sets.
 pub(crate) async fn churn(source: &Source, args: Churn) -> Result<()> {
     let variables = vec![("GROVE_SOAK_ROUNDS", args.rounds.to_string())];
-    run(source, args.dir, ("the_heap_does_not_grow_in_many_rounds", variables)).await
+    run(source, args.folder, ("the_heap_does_not_grow_in_many_rounds", variables)).await
 }
 
 /// Changes sets while the scheduler binds their gangs. Each `test` runs a short series with the same code.
@@ -57,25 +56,25 @@ pub(crate) async fn races(source: &Source, args: Races) -> Result<()> {
     } else {
         "many_races_against_binding_end_in_one_incarnation"
     };
-    run(source, args.dir, (series, variables)).await
+    run(source, args.folder, (series, variables)).await
 }
 
 /// Waits until many gangs run and the services stop writing. Each `test` creates fewer gangs with the same code.
 pub(crate) async fn steady_state(source: &Source, args: SteadyState) -> Result<()> {
     let variables = vec![("GROVE_SOAK_GANGS", args.gangs.to_string())];
-    run(source, args.dir, ("many_settled_native_gangs_cause_no_write", variables)).await
+    run(source, args.folder, ("many_settled_native_gangs_cause_no_write", variables)).await
 }
 
 /// Creates sets that refer to one topology, and counts the writes of its status. Each `test` creates fewer sets with the same code.
 pub(crate) async fn topologies(source: &Source, args: Topologies) -> Result<()> {
     let variables = vec![("GROVE_SOAK_SETS", args.sets.to_string())];
-    run(source, args.dir, ("many_new_sets_cause_few_status_writes_of_their_topology", variables)).await
+    run(source, args.folder, ("many_new_sets_cause_few_status_writes_of_their_topology", variables)).await
 }
 
 /// Lets several writers write the conditions of one `PodGang`. Each `test` runs a short series with the same code.
 pub(crate) async fn writers(source: &Source, args: Writers) -> Result<()> {
     let variables = vec![("GROVE_SOAK_ROUNDS", args.rounds.to_string())];
-    run(source, args.dir, ("no_condition_is_lost_in_many_rounds", variables)).await
+    run(source, args.folder, ("no_condition_is_lost_in_many_rounds", variables)).await
 }
 
 /// Measures a normal set beside hostile tenants, and writes the report, also if a threshold is not met.
@@ -95,7 +94,7 @@ pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
         ("GROVE_SOAK_QUOTA_CLIQUES", args.quota_cliques.to_string()),
         ("GROVE_SOAK_REPORT", figures.display().to_string()),
     ];
-    let outcome = run(source, args.dir, ("a_normal_set_becomes_available_beside_hostile_tenants", variables)).await;
+    let outcome = run(source, args.folder, ("a_normal_set_becomes_available_beside_hostile_tenants", variables)).await;
     let text = std::fs::read_to_string(&figures)?;
     if !text.is_empty() {
         let [machine, commit] = machine::describe_without_cluster()?;
@@ -109,11 +108,11 @@ pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
 type IgnoredTest = (&'static str, Vec<(&'static str, String)>);
 
 /// Runs one ignored test, which starts a dev cluster of its own.
-async fn run(source: &Source, dir: Option<PathBuf>, (name, variables): IgnoredTest) -> Result<()> {
+async fn run(source: &Source, folder: SoakFolder, (name, variables): IgnoredTest) -> Result<()> {
     if source.kubeconfig.is_some() {
         bail!("this test starts and ends services, so it needs a dev cluster; omit --kubeconfig");
     }
-    let clusters = DevClusters::prepare(dir.unwrap_or_else(|| workspace::root().join(DIR))).await?;
+    let clusters = DevClusters::prepare(folder.dir.unwrap_or_else(|| workspace::root().join(DIR))).await?;
     let mut tests = test::cargo_test(&END_TO_END, Some(name));
     tests.args(["--ignored", "--nocapture"]);
     tests.env("GROVE_TEST_DIR", &clusters.shared).env("GROVE_XTASK", workspace::binary("xtask")?);
