@@ -1,6 +1,8 @@
 //! The error of a reconcile, which makes the controller retry it with backoff
 //! ([`Backoff::for_objects`](grove_runtime::backoff::Backoff::for_objects)).
 
+use grove_runtime::api_error::ApiError;
+
 use crate::{executor, requeue::Requeue};
 
 /// Why a reconcile failed. A failure drops no deadline of its reconcile.
@@ -20,7 +22,9 @@ pub enum ReconcileError {
         /// The name of the object.
         name: String,
         /// The failed request.
-        source: kube::Error,
+        source: ApiError,
+        /// When to reconcile the object again if the retry is later.
+        requeue: Requeue,
     },
     /// The status could not be written.
     #[error("could not write the status")]
@@ -33,11 +37,15 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
+    /// The error of a reconcile that reads this object before it has a plan, and so no deadline.
+    pub fn read(name: impl Into<String>, error: &kube::Error) -> Self {
+        Self::Read { name: name.into(), source: ApiError::from(error), requeue: Requeue::AwaitChange }
+    }
+
     /// When to reconcile the object again if the retry is later.
     pub fn requeue(&self) -> Requeue {
         match self {
-            Self::Execute { source: _, requeue } | Self::WriteStatus { source: _, requeue } => *requeue,
-            Self::Read { .. } => Requeue::AwaitChange,
+            Self::Execute { requeue, .. } | Self::Read { requeue, .. } | Self::WriteStatus { requeue, .. } => *requeue,
         }
     }
 }

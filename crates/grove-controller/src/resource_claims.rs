@@ -18,6 +18,7 @@ use crate::{
     manager::Manager,
     plan::{Plan, Waiting},
     reconcile_error::ReconcileError,
+    requeue::Requeue,
     scraped_gauge::{GaugeValue, register_scraped_gauge},
 };
 
@@ -46,8 +47,7 @@ pub fn register_metric(
     Ok(register_scraped_gauge(manager.metrics().registry(), metric, "level", levels.iter().map(count).collect())?)
 }
 
-/// Why `service` cannot read the objects of the kind, which are claims or templates; `None` if it can. Then it creates no claims that
-/// need them.
+/// Why `service` cannot read the objects of the kind, which are claims or templates; `None` if it can.
 pub fn unavailable<K: Resource<DynamicType = ()>>(availability: Availability, service: &str) -> Option<Waiting> {
     match availability {
         Availability::Served => None,
@@ -88,29 +88,74 @@ pub async fn read_template(client: &Client, namespace: &str, name: &str) -> Resu
     Ok(template.as_ref().map(ClaimTemplate::from))
 }
 
-/// The outcome of the live reads of the templates of one object.
+/// The errors of the live reads of the templates of one object.
 #[derive(Debug, Default)]
-pub struct TemplateReadFailure {
-    error: Option<ReconcileError>,
-    is_general: bool,
+pub struct TemplateReadErrors {
+    /// The first one, and the name of its template.
+    first: Option<(String, ApiError)>,
+    is_outage: bool,
 }
 
-impl TemplateReadFailure {
-    /// Records that the template could not be read. Returns the reason for its claims.
-    pub fn record(&mut self, name: String, source: kube::Error) -> String {
-        let error = ApiError::from(&source);
-        self.is_general |= !error.is_object_specific();
-        self.error.get_or_insert(ReconcileError::Read { name, source });
-        error.to_string()
+impl TemplateReadErrors {
+    /// Records that the template of this name could not be read. Returns the reason, for the claims that need the template.
+    pub fn record(&mut self, name: String, error: &kube::Error) -> String {
+        // An object that cannot be decoded concerns only its own claims.
+        let is_decoded = !matches!(error, kube::Error::SerdeError(_));
+        let error = ApiError::from(error);
+        let reason = error.to_string();
+        self.is_outage |= is_decoded && error.is_outage();
+        self.first.get_or_insert((name, error));
+        reason
     }
 
-    /// Whether the API server would not return other templates, either. Waiting for each of them would occupy a worker for a long time.
-    pub fn is_general(&self) -> bool {
-        self.is_general
+    /// Whether the API server responds to no request at this time. Then no further template is read: each read may take until its timeout.
+    pub fn is_outage(&self) -> bool {
+        self.is_outage
     }
 
-    /// The first error, with which the reconcile is retried.
-    pub fn into_error(self) -> Option<ReconcileError> {
-        self.error
+    /// The first error, with which a reconcile fails after it has executed its plan: it is retried with backoff, and not later than `requeue`.
+    pub fn into_error(self, requeue: Requeue) -> Option<ReconcileError> {
+        self.first.map(|(name, source)| ReconcileError::Read { name, source, requeue })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::core::Status;
+
+    use super::*;
+
+    fn rejected(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(Status { code, ..Status::default() }))
+    }
+
+    #[test]
+    fn only_an_outage_concerns_further_templates() {
+        let undecodable = serde_json::from_str::<i32>("x").expect_err("no number");
+        for (error, expected) in [
+            (rejected(403), false),
+            (rejected(500), false),
+            (rejected(503), true),
+            (rejected(429), true),
+            (kube::Error::SerdeError(undecodable), false),
+            (kube::Error::LinesCodecMaxLineLengthExceeded, true),
+        ] {
+            let mut errors = TemplateReadErrors::default();
+            errors.record("t".to_owned(), &error);
+            assert_eq!(errors.is_outage(), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_first_error_retries_the_reconcile_and_drops_no_deadline() {
+        let deadline = Requeue::After(Duration::from_secs(10));
+        assert!(TemplateReadErrors::default().into_error(deadline).is_none());
+        let mut errors = TemplateReadErrors::default();
+        assert_eq!(errors.record("first".to_owned(), &rejected(403)), "403 : ");
+        errors.record("second".to_owned(), &rejected(403));
+        let error = errors.into_error(deadline).expect("an error");
+        assert_eq!((error.to_string().as_str(), error.requeue()), ("could not read first", deadline));
     }
 }

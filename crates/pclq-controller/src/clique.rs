@@ -78,7 +78,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
 ///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
 /// - the failure of a patch of its pod references that was sent together with those of other cliques;
-/// - a relist of the pods, the claims or the templates, for a status update, because deltas may have been missed;
+/// - a relist of the pods or of the claims, for a status update, because deltas may have been missed;
 /// - a change or a deletion of a claim of the clique, or of the object that has the name of one. A creation and a change of only the
 ///   status trigger a status update;
 /// - a claim of its set or of its scaling group that its pods use and that appears, disappears, is terminating or has another controller;
@@ -119,7 +119,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
                 .subscribe()
                 .flat_map(move |delta| stream::iter(cliques_of_template(&for_templates, &delta))),
         )
-        .watches(enqueue_all_on_relist(cliques, vec![pods.relists(), claim_templates.relists()]))
+        .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
         .retry_on(cliques_of_failed_patches(&ctx.executor))
         .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))
 }
@@ -127,7 +127,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
 async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
     let now = ctx.clock.now();
     let mut observed = observe::observe(&ctx, &clique);
-    let read_error = read_templates(&ctx.client, &mut observed).await;
+    let read_errors = read_templates(&ctx.client, &mut observed).await;
     let claims_plan = plan::claims(&observed);
     let claims_result = ctx.claims.execute(&ctx.executor, &clique, &claims_plan, &observed.claims.backed_off).await;
     observed.claims.record_created(&claims_result);
@@ -144,7 +144,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let (pending_creates, is_terminating) = (Some(&pending_creates), observed.is_terminating());
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating };
     let requeue = ctx.status_writer.write_after(&*clique, executed, status).await?;
-    read_error.map_or(Ok(requeue), Err)
+    read_errors.into_error(requeue).map_or(Ok(requeue), Err)
 }
 
 /// Executes the plan of the pods, and records its creates.

@@ -11,8 +11,7 @@ use grove_api_types::resource_sharing::{SharedClaim, of_group, of_set};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::manager::Manager;
 use grove_controller::plan::Waiting;
-use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL, TemplateReadFailure, read_template};
+use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL, TemplateReadErrors, read_template};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
@@ -65,6 +64,11 @@ impl ResourceClaims {
     /// Why no claim can be created or read. A change of the availability triggers all sets and groups.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
         resource_claims::unavailable::<ResourceClaim>(self.claims.availability(), "pcs-controller")
+    }
+
+    /// Why no template can be read.
+    pub(crate) fn unavailable_templates(&self) -> Option<Waiting> {
+        resource_claims::unavailable::<SlimResourceClaimTemplate>(self.templates.availability(), "pcs-controller")
     }
 
     /// The sets that share claims of a template that was created.
@@ -120,27 +124,27 @@ fn set_of_deleted_clique(delta: &Delta<PodClique>) -> Option<ObjectRef<PodClique
     Some(ObjectRef::new(set).within(&deleted.namespace()?))
 }
 
-/// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist. Returns the error of a
-/// template that could not be read: its claims wait, and the reconcile is retried with backoff.
+/// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist. The claims of a template that
+/// could not be read wait.
 pub(crate) async fn read_templates(
     client: &Client,
     keys: BTreeMap<TemplateKey, bool>,
     templates: &mut BTreeMap<TemplateKey, ReadTemplate>,
-) -> Option<ReconcileError> {
-    let mut failure = TemplateReadFailure::default();
+) -> TemplateReadErrors {
+    let mut errors = TemplateReadErrors::default();
     for (key, is_valid) in keys {
         let read = if is_valid { read_template(client, &key.namespace, &key.name).await } else { Ok(None) };
         let template = match read {
             Ok(Some(template)) => ReadTemplate::Found(Arc::new(template)),
             Ok(None) => ReadTemplate::NotFound,
-            Err(source) => ReadTemplate::Unreadable(failure.record(key.to_string(), source)),
+            Err(error) => ReadTemplate::Unreadable(errors.record(key.to_string(), &error)),
         };
         templates.insert(key, template);
-        if failure.is_general() {
+        if errors.is_outage() {
             break;
         }
     }
-    failure.into_error()
+    errors
 }
 
 /// The permission to read the templates.

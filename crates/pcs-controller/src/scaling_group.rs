@@ -83,7 +83,7 @@ async fn reconcile(
     let now = ctx.clock.now();
     let mut observed = observe::observe(&ctx, &group);
     let templates = observed.templates_to_read();
-    let read_error = read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
+    let read_errors = read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
     let plan = plan::plan(&observed, now);
     if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
         ctx.caches.incarnations.request_decision(set);
@@ -97,7 +97,7 @@ async fn reconcile(
     let pending_creates = Some(&observed.pending_creates);
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
     let requeue = ctx.status_writer.write_after(&*group, executed, status).await?;
-    read_error.map_or(Ok(requeue), Err)
+    read_errors.into_error(requeue).map_or(Ok(requeue), Err)
 }
 
 /// Drops the in-memory state of a deleted group, and plans the deletion of its cliques, unless its deletion orphaned them.

@@ -83,7 +83,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await?;
     observed.retain_topologies_of_bound_gangs();
     let templates = observed.templates_to_read();
-    let read_error = read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
+    let read_errors = read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
     ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;
@@ -95,7 +95,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     let pending_creates = Some(&observed.pending_creates);
     let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
     let requeue = ctx.status_writer.write_after(&*set, executed, status).await?;
-    read_error.map_or(Ok(requeue), Err)
+    read_errors.into_error(requeue).map_or(Ok(requeue), Err)
 }
 
 /// A set may be reconciled before the cache has its topology. Before a gang is created without constraints or loses them, a live GET
@@ -108,7 +108,7 @@ async fn confirm_topology(ctx: &Context<SetOwner>, observed: &mut Observed) -> R
         Err(error @ (kube::Error::SerdeError(_) | kube::Error::Api(_))) if !is_temporary(&error) => {
             tracing::warn!(topology = name, %error, "cannot read the topology; the gangs of the set have no constraints");
         }
-        Err(source) => return Err(ReconcileError::Read { name, source }),
+        Err(error) => return Err(ReconcileError::read(name, &error)),
     }
     Ok(())
 }

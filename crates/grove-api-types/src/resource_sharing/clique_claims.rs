@@ -18,8 +18,8 @@ use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTempla
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CliqueClaims {
-    /// The UID of the set, for a clique that refers to claims of the set and that a scaling group controls. Such a clique does not refer to the
-    /// set otherwise, and the claims of an earlier set of the same name have the same names.
+    /// The UID of the set, for a clique that refers to claims of the set and that a scaling group controls. Nothing else in such a clique has this
+    /// UID, and the claims of an earlier set of the same name have the same names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_uid: Option<String>,
     /// The claims of the set and of the scaling group, in the order in which pods refer to them.

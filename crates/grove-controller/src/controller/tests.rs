@@ -122,16 +122,22 @@ async fn a_failed_reconcile_is_retried_at_its_deadline_if_the_backoff_is_longer(
         (progress(DEADLINE, None), None, Requeue::After(DEADLINE)),
         (progress(DEADLINE * 1000, Some(DEADLINE)), None, Requeue::After(DEADLINE)),
     ] {
-        let (manager, _) = manager(|_| MockResponse::NoResponse);
-        let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
-        let worker = Worker { controller: "maps", metrics, rate_limiter };
         let error = ApiError { retry_after, ..ApiError::new(429, "X", "x") };
+        let read = ReconcileError::Read { name: "x".to_owned(), source: error.clone(), requeue };
         let source = executor::Error::Write { target: Box::new(Target::of(&*object("a"))), error };
-        let failed = ready(Err(ReconcileError::Execute { source, requeue }));
-        let key = Key { namespace: "ns".to_owned(), name: "a".to_owned() };
-        let outcome = worker.reconcile_one(key, object("a"), failed).await;
-        assert_eq!(outcome.requeue, expected, "{requeue:?} {retry_after:?}");
+        for failure in [read, ReconcileError::Execute { source, requeue }] {
+            assert_eq!(requeue_after(failure).await, expected, "{requeue:?} {retry_after:?}");
+        }
     }
+}
+
+/// When an object is enqueued again after its first failure.
+async fn requeue_after(failure: ReconcileError) -> Requeue {
+    let (manager, _) = manager(|_| MockResponse::NoResponse);
+    let (metrics, rate_limiter) = (manager.metrics().clone(), Arc::new(FailureRateLimiter::default()));
+    let worker = Worker { controller: "maps", metrics, rate_limiter };
+    let key = Key { namespace: "ns".to_owned(), name: "a".to_owned() };
+    worker.reconcile_one(key, object("a"), ready(Err(failure))).await.requeue
 }
 
 #[tokio::test(start_paused = true)]

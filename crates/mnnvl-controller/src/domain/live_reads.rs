@@ -43,7 +43,7 @@ pub(super) async fn confirm(ctx: &DomainContext, observed: &mut Observed) -> Res
         Some(Confirmation::ReplicaUnused(replica)) => {
             let namespace = observed.domain.namespace().unwrap_or_default();
             let confirmed = confirm_unused(&ctx.client, &namespace, &replica).await;
-            confirmed.map_err(|source| ReconcileError::Read { name: observed.domain.name_any(), source })?
+            confirmed.map_err(|error| ReconcileError::read(observed.domain.name_any(), &error))?
         }
     };
     Ok(())

@@ -45,6 +45,8 @@ pub(crate) enum ReadTemplate {
 pub(crate) struct ClaimInputs {
     /// Why no claim can be created or read.
     pub(crate) unavailable: Option<Waiting>,
+    /// Why no `ResourceClaimTemplate` can be read.
+    pub(crate) unavailable_templates: Option<Waiting>,
     /// The external templates of the missing claims.
     pub(crate) templates: BTreeMap<TemplateKey, ReadTemplate>,
     /// The names of claims that other objects have.
@@ -121,6 +123,9 @@ impl<'a> OwnedClaims<'a> {
         if self.inputs.conflicting.contains(claim.name.as_str()) {
             return None;
         }
+        if let Some(unavailable) = &self.inputs.unavailable_templates {
+            return Some(unavailable.clone());
+        }
         let (key, field) = (self.template_key(external), &claim.source.field);
         match self.inputs.templates.get(&key) {
             Some(ReadTemplate::Found(_)) => None,
@@ -150,9 +155,9 @@ impl<'a> OwnedClaims<'a> {
         }
     }
 
-    /// The external templates of the claims that do not exist. Each is `None` if no object can have its name.
+    /// The external templates of the missing claims, each with whether an object of its name can exist.
     pub(crate) fn templates_to_read(&self, children: &ObservedChildren) -> BTreeMap<TemplateKey, bool> {
-        if self.inputs.unavailable.is_some() {
+        if self.inputs.unavailable.is_some() || self.inputs.unavailable_templates.is_some() {
             return BTreeMap::new();
         }
         let is_missing = |claim: &RequiredClaim<'_, '_>| {

@@ -55,7 +55,7 @@ pub(crate) async fn close_decisions(
     }
     let Some(next) = pod_groups.key_to_confirm() else { return Ok(()) };
     let stores_key = stores_key(client, set, next).await;
-    if !stores_key.map_err(|source| ReconcileError::Read { name: next.name.clone(), source })? {
+    if !stores_key.map_err(|error| ReconcileError::read(&next.name, &error))? {
         pod_groups.drop_keys();
     }
     Ok(())

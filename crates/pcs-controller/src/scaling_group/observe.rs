@@ -75,6 +75,7 @@ fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
     let cliques = || observed.children.of_kind::<PodClique>().cloned().collect();
     ClaimInputs {
         unavailable: caches.resource_claims.unavailable(),
+        unavailable_templates: caches.resource_claims.unavailable_templates(),
         templates: BTreeMap::new(),
         conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
         referenced: referenced_claims(&expansion.claims, &observed.children, cliques),

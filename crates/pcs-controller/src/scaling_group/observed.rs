@@ -135,9 +135,9 @@ impl Observed {
         SizeLimit::exceeded_by_replica(set, index, &self.current_scale)
     }
 
-    /// The external templates of its claims that do not exist, each with whether an object of this name can exist.
+    /// The external templates of its missing claims, each with whether an object of its name can exist.
     pub(crate) fn templates_to_read(&self) -> BTreeMap<TemplateKey, bool> {
-        let expansion = self.expand().filter(|_| !self.is_terminating());
+        let expansion = self.expand().filter(|expansion| !self.is_terminating() && !is_terminating(expansion.set));
         expansion.map(|expansion| expansion.claims.templates_to_read(&self.children)).unwrap_or_default()
     }
 

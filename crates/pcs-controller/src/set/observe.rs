@@ -88,6 +88,7 @@ fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
     };
     ClaimInputs {
         unavailable: caches.resource_claims.unavailable(),
+        unavailable_templates: caches.resource_claims.unavailable_templates(),
         templates: BTreeMap::new(),
         conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
         referenced: referenced_claims(&observed.owned_claims(), &observed.children, cliques),

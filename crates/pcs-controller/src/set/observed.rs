@@ -227,7 +227,7 @@ impl Observed {
         }
     }
 
-    /// The external templates of its claims that do not exist, each with whether an object of this name can exist.
+    /// The external templates of its missing claims, each with whether an object of its name can exist.
     pub(crate) fn templates_to_read(&self) -> BTreeMap<TemplateKey, bool> {
         if self.is_terminating() || self.exceeded_limit().is_some() {
             return BTreeMap::new();

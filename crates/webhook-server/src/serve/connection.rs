@@ -19,9 +19,9 @@ use crate::lru_pool::PoolEntry;
 
 /// Timeout of a TLS handshake.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of each request, and of the head of an HTTP/1.1 request. It is longer than the API server holds idle connections,
-/// so that no connection closes when the API server sends a request. The first request has no shorter timeout: the API
-/// server opens more connections than it has requests, and uses some of them later.
+/// How long a connection may be without a request, and the timeout of the head of an HTTP/1.1 request. It is longer than the
+/// API server holds idle connections, so that no connection closes when the API server sends a request. It is the same before
+/// the first request: the API server opens more connections than it has requests, and uses some of them later.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long running requests may take after an idle or evicted connection starts to close. A review takes at most two
 /// seconds after it has arrived.

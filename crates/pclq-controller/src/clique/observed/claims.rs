@@ -243,10 +243,12 @@ impl<'a> PodsByIndex<'a> {
 }
 
 impl Observed {
-    /// The claims that the clique needs. Without pods it needs no claim that does not exist yet.
+    /// The claims that the clique needs. Without pods it needs no claim that does not exist yet. The claims of a too large clique would exhaust
+    /// the memory.
     pub(crate) fn needed_claims(&self) -> impl Iterator<Item = NeededClaim<'_>> {
         let (clique, replicas) = (self.name(), self.clique.spec.replicas.max(0));
-        self.claims.own.iter().enumerate().flat_map(move |(at, own)| {
+        let own = if self.is_too_large() { &[] } else { self.claims.own.as_slice() };
+        own.iter().enumerate().flat_map(move |(at, own)| {
             let source = own.claim.source();
             let claims: Vec<_> = source.claims(ClaimOwner::Clique(&clique), replicas).collect();
             let is_needed = move |name: &ResourceClaimName| replicas > 0 || self.claims.get(name).is_some();
@@ -294,6 +296,9 @@ impl Observed {
 
     /// The external templates that the next plan needs, by their position in `own`: those of missing claims.
     pub(crate) fn templates_to_read(&self) -> BTreeSet<usize> {
+        if self.is_terminating() || self.claims.unavailable().is_some() {
+            return BTreeSet::new();
+        }
         let is_unread = |needed: &NeededClaim<'_>| needed.own.template == TemplateState::Unread;
         let is_missing =
             |needed: &NeededClaim<'_>| self.claims.get(&needed.name).is_none() && !self.claims.is_pending(&needed.name);

@@ -30,10 +30,10 @@ const CAUSES: [&str; 9] = [
     available::NAMESPACE_TERMINATING,
 ];
 
-/// Whether all claims that the pods of the clique use exist; `None` if they use none. If the scheduler rejects a pod because of a claim,
+/// Whether all claims that the pods of the clique use exist; `None` if they use none, or if the clique is too large. If the scheduler rejects a pod because of a claim,
 /// the message contains its reason: for example, Kubernetes allows at most 256 pods per claim.
 pub(super) fn condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Option<ConditionUpdate> {
-    if !observed.claims.is_used() {
+    if !observed.claims.is_used() || observed.is_too_large() {
         return None;
     }
     let (existing, count) = counts(observed);

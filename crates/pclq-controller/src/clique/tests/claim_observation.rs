@@ -19,12 +19,19 @@ use crate::clique::{CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE, reconcile};
 use crate::context::Context;
 use crate::informers;
 
-/// An API server with this clique and these templates, each with the response to its GET. It accepts all writes.
-fn manager(
-    clique: &PodClique,
+/// The objects of a mock API server.
+#[derive(Default)]
+struct MockObjects {
+    /// Each with the response to its GET.
     templates: Vec<(Value, MockTemplate)>,
-    is_kind_forbidden: bool,
-) -> (Manager, RequestLog) {
+    /// Whether lists of templates are forbidden.
+    are_templates_forbidden: bool,
+    claims: Vec<Value>,
+}
+
+/// An API server with this clique and these objects. It accepts all writes.
+fn manager(clique: &PodClique, objects: MockObjects) -> (Manager, RequestLog) {
+    let MockObjects { templates, are_templates_forbidden, claims } = objects;
     let clique = serde_json::to_value(clique).unwrap();
     let (client, log) = mock_api_server::client(move |request: &RecordedRequest| {
         if request.is_watch() {
@@ -45,11 +52,12 @@ fn manager(
                 None => MockResponse::error(404, "NotFound"),
             };
         }
-        if request.path.ends_with("/resourceclaimtemplates") && is_kind_forbidden {
+        if request.path.ends_with("/resourceclaimtemplates") && are_templates_forbidden {
             return MockResponse::error(403, "Forbidden");
         }
         let items = match request.path.rsplit('/').next() {
             Some("podcliques") => json!([clique]),
+            Some("resourceclaims") => json!(claims),
             Some("resourceclaimtemplates") => {
                 templates.iter().map(|(metadata, _)| json!({ "metadata": metadata })).collect::<Vec<_>>().into()
             }
@@ -83,16 +91,11 @@ fn own(template: &str) -> Value {
 
 /// The single requests of one reconcile, and whether it succeeded.
 async fn reconciled(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -> (Vec<RecordedRequest>, bool) {
-    reconciled_with(clique, templates, false).await
+    reconciled_with(clique, MockObjects { templates, ..MockObjects::default() }).await
 }
 
-/// As [`reconciled`]; the API server may reject all lists of templates.
-async fn reconciled_with(
-    clique: &PodClique,
-    templates: Vec<(Value, MockTemplate)>,
-    is_kind_forbidden: bool,
-) -> (Vec<RecordedRequest>, bool) {
-    let (manager, log) = manager(clique, templates, is_kind_forbidden);
+async fn reconciled_with(clique: &PodClique, objects: MockObjects) -> (Vec<RecordedRequest>, bool) {
+    let (manager, log) = manager(clique, objects);
     let ctx = Context::new(&manager, informers::start(&manager), CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();
@@ -148,7 +151,7 @@ async fn further_templates_are_read_unless_the_api_server_would_not_return_them_
     let spec = json!({ "spec": { "devices": {} } });
     for (code, expected) in [
         (403, vec!["GET first", "GET second", "POST resourceclaims", "POST resourceclaims"]),
-        (500, vec!["GET first", "PATCH status"]),
+        (500, vec!["GET first", "GET second", "POST resourceclaims", "POST resourceclaims"]),
         (503, vec!["GET first", "PATCH status"]),
     ] {
         let second = template("second", MockTemplate::With(spec.clone()));
@@ -163,7 +166,8 @@ async fn further_templates_are_read_unless_the_api_server_would_not_return_them_
 async fn without_permission_for_templates_none_is_reported_as_missing() {
     let templates = vec![template("gpus", MockTemplate::Error(403))];
     let clique = clique(&json!({ "claims": [own("gpus")] }));
-    let (requests, succeeded) = reconciled_with(&clique, templates, true).await;
+    let objects = MockObjects { templates, are_templates_forbidden: true, ..MockObjects::default() };
+    let (requests, succeeded) = reconciled_with(&clique, objects).await;
     assert!(succeeded);
     assert_eq!(lines(&requests), ["PATCH status"]);
     let text = requests[0].body.to_string();
@@ -198,9 +202,44 @@ fn a_clique_that_had_claims_needs_its_annotation() {
     assert!(broken.contains("annotation grove.io/resource-claims cannot be decoded"), "{broken}");
 }
 
+fn owner(kind: &str, name: &str, uid: &str) -> Value {
+    json!([{ "apiVersion": "grove.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true }])
+}
+
+/// An older pcs-controller writes no UID of the set.
+#[tokio::test]
+async fn a_clique_of_a_group_waits_while_the_claim_of_an_earlier_set_exists() {
+    for (uid, creates) in [(json!("s"), false), (json!("earlier"), true), (Value::Null, true)] {
+        let mut clique = clique(&json!({ "setUid": uid, "references": ["llm-all-x"] }));
+        clique.metadata.owner_references =
+            serde_json::from_value(owner("PodCliqueScalingGroup", "llm-0-g", "g")).unwrap();
+        let owners = owner("PodCliqueSet", "llm", "earlier");
+        let claim =
+            json!({ "metadata": { "name": "llm-all-x", "namespace": "prod", "uid": "c", "ownerReferences": owners } });
+        let objects = MockObjects { claims: vec![claim], ..MockObjects::default() };
+        let (requests, _) = reconciled_with(&clique, objects).await;
+        assert_eq!(lines(&requests).contains(&"POST pods".to_owned()), creates, "{uid}: {:?}", lines(&requests));
+    }
+}
+
+#[tokio::test]
+async fn a_clique_that_creates_no_claims_reads_no_template() {
+    let spec = json!({ "spec": { "devices": {} } });
+    let claims = json!({ "claims": [own("gpus")] });
+    let mut terminating = clique(&claims);
+    terminating.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    terminating.metadata.finalizers = Some(vec!["other".to_owned()]);
+    let mut too_large = clique(&claims);
+    too_large.spec.replicas = i32::MAX;
+    for clique in [terminating, too_large] {
+        let templates = vec![template("gpus", MockTemplate::With(spec.clone()))];
+        let (requests, succeeded) = reconciled(&clique, templates).await;
+        assert!(succeeded && !lines(&requests).contains(&"GET gpus".to_owned()), "{:?}", lines(&requests));
+    }
+}
+
 #[test]
 fn pods_use_only_claims_of_their_own_set_and_scaling_group() {
-    let owner = |kind: &str, name: &str, uid: &str| json!([{ "apiVersion": "grove.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true }]);
     let state = |clique_owner: &Value, claim_owner: &Value, is_terminating: bool| {
         let mut clique = snapshot("{labels: {grove.io/podcliquescalinggroup: llm-0-g}}").clique;
         clique.metadata.owner_references = serde_json::from_value(clique_owner.clone()).unwrap();

@@ -304,7 +304,7 @@ fn no_claim_is_created_in_a_terminating_namespace() {
 fn a_clique_without_a_valid_label_and_a_too_large_clique_change_no_claims() {
     for row in [
         "{labels: {grove.io/podgang: ''}, claims: {own: [{t: shared}]}}",
-        "{replicas: 100001, claims: {own: [{t: shared}]}}",
+        "{replicas: 2147483647, claims: {own: [{t: shared}, {t: gpus, per: true}]}}",
     ] {
         assert!(crate::clique::plan::claims(&snapshot(row)).is_empty(), "{row}");
     }

@@ -97,6 +97,19 @@ fn the_cliques_of_a_group_refer_to_the_claims_of_the_set_and_of_the_group() {
     .assert_eq(&complete.children.of_kind::<PodClique>().map(line).collect::<String>());
 }
 
+/// The set was replaced by another one, or an older version of pcs-controller created the clique.
+#[test]
+fn the_uid_of_the_set_is_written_into_existing_cliques() {
+    let mut complete = executed(found());
+    change(&mut complete, "m-0-g-0-p", |clique| {
+        let claims = "{\"references\":[\"m-all-of-set\",\"m-0-g-all-all\"]}";
+        clique.annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), claims.to_owned());
+    });
+    expect![[r#"
+        cliques: patch PodClique m-0-g-0-p {"metadata":{"annotations":{"grove.io/resource-claims":"{\"setUid\":\"u-set\",\"references\":[\"m-all-of-set\",\"m-0-g-all-all\"]}"}}}
+    "#]].assert_eq(&plan(&complete).to_string());
+}
+
 #[test]
 fn a_scale_in_deletes_the_claims_of_the_removed_replica() {
     let mut complete = executed(found());

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_controller::plan::Waiting;
 use grove_test_support::mock_api_server::{MockResponse, RecordedRequest};
 use serde_json::json;
 
 use super::claims::SHARING;
-use super::new;
+use super::{new, plan};
 use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::manager_responding;
@@ -44,7 +45,7 @@ fn with_method<'r>(requests: &'r [RecordedRequest], method: &str) -> Vec<&'r str
 
 #[tokio::test]
 async fn a_template_that_cannot_be_read_delays_only_its_claims_and_the_reconcile_is_retried() {
-    for (code, reads) in [(403, vec!["first", "second"]), (500, vec!["first"]), (503, vec!["first"])] {
+    for (code, reads) in [(403, vec!["first", "second"]), (500, vec!["first", "second"]), (503, vec!["first"])] {
         let (requests, succeeded) = reconciled(&set_with_templates(&["first", "second"]), code).await;
         assert!(!succeeded, "{code}");
         assert_eq!(with_method(&requests, "GET"), reads, "after an outage no further template is read");
@@ -70,4 +71,19 @@ fn a_set_above_the_object_limit_reads_no_template() {
     observed.set.spec.replicas = 100_000;
     assert!(observed.exceeded_limit().is_some());
     assert!(observed.templates_to_read().is_empty());
+}
+
+#[test]
+fn while_templates_cannot_be_read_only_the_claims_that_need_one_wait() {
+    let mut observed = new(SHARING);
+    observed.claims.unavailable_templates = Some(Waiting::new("ResourceClaimsForbidden", "apply the rules"));
+    assert!(observed.templates_to_read().is_empty());
+    let plan = plan(&observed);
+    let claims: Vec<_> = plan.steps().filter(|step| step.target().resource.kind == "ResourceClaim").collect();
+    assert_eq!(
+        claims.iter().map(|step| step.target().name.as_str()).collect::<Vec<_>>(),
+        ["llm-0-inner", "llm-1-inner"]
+    );
+    let waiting: Vec<_> = plan.waiting.iter().map(ToString::to_string).collect();
+    assert_eq!(waiting, ["ResourceClaimsForbidden apply the rules"]);
 }

@@ -38,6 +38,20 @@ async fn the_orphans_are_used_by_a_new_set(fixture: &Fixture) {
     assert_eq!(uids(&fixture.wait_for_claims("orphans", &names).await), uids(&before));
     assert_allocated(&before, pods.pods_of("orphans"), 1);
     the_orphans_of_a_clique_are_used_by_the_next_one(fixture, &before).await;
+    a_new_pod_of_an_adopted_clique_uses_the_claims(fixture).await;
+}
+
+/// The annotation of the clique gets the UID of the new set.
+async fn a_new_pod_of_an_adopted_clique_uses_the_claims(fixture: &Fixture) {
+    let has_uid = |state: &NamespaceState| {
+        let set = state.sets["orphans"].uid().expect("a UID");
+        state.cliques["orphans-0-g-0-work"].annotations()[RESOURCE_CLAIMS].contains(&set)
+    };
+    let state = fixture.ns.wait_for("the clique has the UID of the new set", has_uid).await;
+    let pod = state.pods_of("orphans").find(|pod| pod_key(pod) == "orphans-0-g-0-work/0").expect("a pod");
+    fixture.ns.delete_object::<Pod>(&pod.name_any()).await;
+    let is_new = |other: &Pod| pod_key(other) == pod_key(pod) && other.uid() != pod.uid() && is_ready(other);
+    fixture.ns.wait_for("the pod is replaced", |state| state.pods_of("orphans").any(is_new)).await;
 }
 
 async fn the_orphans_of_a_clique_are_used_by_the_next_one(fixture: &Fixture, before: &[ResourceClaim]) {
