@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_api_types::deletion::is_terminating;
+use grove_api_types::deletion::{is_terminating, orphans_dependents};
 use grove_api_types::labels::{PART_OF, POD_INDEX, SCALING_GROUP, SCALING_GROUP_REPLICA, SET_REPLICA};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -192,9 +192,10 @@ fn has_uid(object: &impl ResourceExt, uid: &str) -> bool {
     object.uid().is_some_and(|other| other == uid)
 }
 
-/// The object, if it exists with this UID and is not terminating.
+/// The object, if it exists with this UID, and is not terminating or orphans its dependents.
 fn active<'o, K: Resource>(objects: &'o BTreeMap<String, K>, name: &str, uid: &str) -> Option<&'o K> {
-    objects.get(name).filter(|object| has_uid(*object, uid) && !is_terminating(*object))
+    let is_active = |object: &&K| !is_terminating(*object) || orphans_dependents(*object);
+    objects.get(name).filter(|object| has_uid(*object, uid)).filter(is_active)
 }
 
 /// Whether no other object of this name exists. Garbage collection deletes the cliques of a deleted owner later.
