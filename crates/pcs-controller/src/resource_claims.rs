@@ -1,7 +1,7 @@
 //! The claims that pods share, and the templates of the claims: the informers, the live reads of templates, and what triggers a reconcile.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
@@ -10,15 +10,16 @@ use grove_api_types::resource_claim::{ResourceClaim, SharingLevel, SlimResourceC
 use grove_api_types::resource_sharing::{SharedClaim, of_group, of_set};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::manager::Manager;
+use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL, TemplateReadErrors, read_template};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::runtime::reflector::ObjectRef;
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 
-use crate::children::{ReadTemplate, TemplateKey};
+use crate::children::{ClaimInputs, ReadTemplate, TemplateKey};
 
 /// The sets that share claims of a `ResourceClaimTemplate` at their own level or at the level of a scaling group, by its namespace and name.
 pub(crate) const SETS_BY_CLAIM_TEMPLATE: Index<PodCliqueSet> =
@@ -61,14 +62,16 @@ impl ResourceClaims {
         resource_claims::register_metric(manager, &self.claims, &[SharingLevel::Set, SharingLevel::Group])
     }
 
-    /// Why no claim can be created or read. A change of the availability triggers all sets and groups.
-    pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        resource_claims::unavailable::<ResourceClaim>(self.claims.availability(), "pcs-controller")
-    }
-
-    /// Why no template can be read.
-    pub(crate) fn unavailable_templates(&self) -> Option<Waiting> {
-        resource_claims::unavailable::<SlimResourceClaimTemplate>(self.templates.availability(), "pcs-controller")
+    /// What decides about the claims of an owner with these name conflicts, without the templates. A change of the availability triggers all
+    /// sets and groups. `referenced` are the names of the claims that cliques refer to.
+    pub(crate) fn inputs(&self, conflicts: &[NameConflict], referenced: BTreeSet<String>) -> ClaimInputs {
+        ClaimInputs {
+            unavailable: unavailable(&self.claims),
+            unavailable_templates: unavailable(&self.templates),
+            templates: BTreeMap::new(),
+            conflicting: ClaimInputs::conflicting(conflicts),
+            referenced,
+        }
     }
 
     /// The sets that share claims of a template that was created.
@@ -101,6 +104,11 @@ impl ResourceClaims {
         let created = self.templates.subscribe().filter_map(|delta| std::future::ready(created_template(&delta)));
         created.flat_map(move |key| stream::iter(sets.by_index(&SETS_BY_CLAIM_TEMPLATE, &key)))
     }
+}
+
+/// Why the objects of the kind can neither be read nor created; `None` if they can.
+fn unavailable<K: Resource<DynamicType = ()>>(cache: &Cache<K>) -> Option<Waiting> {
+    resource_claims::unavailable::<K>(cache.availability(), "pcs-controller")
 }
 
 /// The key of the template, if it was created: a set may wait for it.

@@ -73,13 +73,8 @@ fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
     let expansion = observed.expand().filter(|expansion| !expansion.claims.sources.is_empty());
     let Some(expansion) = expansion else { return ClaimInputs::default() };
     let cliques = || observed.children.of_kind::<PodClique>().cloned().collect();
-    ClaimInputs {
-        unavailable: caches.resource_claims.unavailable(),
-        unavailable_templates: caches.resource_claims.unavailable_templates(),
-        templates: BTreeMap::new(),
-        conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
-        referenced: referenced_claims(&expansion.claims, &observed.children, cliques),
-    }
+    let referenced = referenced_claims(&expansion.claims, &observed.children, cliques);
+    caches.resource_claims.inputs(&observed.name_conflicts, referenced)
 }
 
 /// The compute domains that the replica of the set waits for.

@@ -86,13 +86,8 @@ fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
         let cliques = caches.cliques.of_namespace(&namespace).into_iter();
         cliques.filter(|clique| clique.labels().get(labels::PART_OF) == Some(&set)).collect()
     };
-    ClaimInputs {
-        unavailable: caches.resource_claims.unavailable(),
-        unavailable_templates: caches.resource_claims.unavailable_templates(),
-        templates: BTreeMap::new(),
-        conflicting: ClaimInputs::conflicting(&observed.name_conflicts),
-        referenced: referenced_claims(&observed.owned_claims(), &observed.children, cliques),
-    }
+    let referenced = referenced_claims(&observed.owned_claims(), &observed.children, cliques);
+    caches.resource_claims.inputs(&observed.name_conflicts, referenced)
 }
 
 /// The compute domains that the replicas wait for.
