@@ -1,7 +1,5 @@
 //! The configuration file: the values that the parser reads, and the agreement of the documentation with the code.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 

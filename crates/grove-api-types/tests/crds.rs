@@ -1,6 +1,6 @@
 //! The CRDs: small enough for a plain `kubectl apply`, with schemas that an API server accepts.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
+use std::sync::LazyLock;
 
 use grove_api_types::configuration::TopologyDomain;
 use grove_api_types::crds::crds;
@@ -30,19 +30,19 @@ fn schemas(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
     }
 }
 
-/// Each schema of all CRDs, with its path from the kind.
-fn all_schemas() -> Vec<(String, Value)> {
+/// Each schema of all CRDs, with its path from the kind. Without optimisation, their generation takes a second.
+static ALL_SCHEMAS: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
     let mut found = Vec::new();
     for crd in crds() {
         let root = serde_json::to_value(&crd.spec.versions[0].schema).expect("a schema");
         schemas(&root["openAPIV3Schema"], &crd.spec.names.kind, &mut found);
     }
     found
-}
+});
 
 /// The paths of all schemas with this property.
 fn paths_with(property: impl Fn(&Value) -> bool) -> Vec<String> {
-    all_schemas().into_iter().filter(|(_, schema)| property(schema)).map(|(path, _)| path).collect()
+    ALL_SCHEMAS.iter().filter(|(_, schema)| property(schema)).map(|(path, _)| path.clone()).collect()
 }
 
 #[test]
@@ -97,8 +97,7 @@ fn fields_with_the_same_kubernetes_type_have_the_same_schema() {
             ],
         ),
     ] {
-        let mut found: Vec<(String, Value)> =
-            all_schemas().into_iter().filter(|(path, _)| path.ends_with(field)).collect();
+        let mut found: Vec<&(String, Value)> = ALL_SCHEMAS.iter().filter(|(path, _)| path.ends_with(field)).collect();
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, places);
@@ -118,9 +117,9 @@ fn the_pod_spec_has_the_fields_of_the_newest_kubernetes() {
 }
 
 /// The schema of `spec` of a `ClusterTopology`.
-fn cluster_topology_spec() -> Value {
-    let found = all_schemas().into_iter().find(|(path, _)| path == "ClusterTopology.spec");
-    found.expect("the schema of the spec").1
+fn cluster_topology_spec() -> &'static Value {
+    let found = ALL_SCHEMAS.iter().find(|(path, _)| path == "ClusterTopology.spec");
+    &found.expect("the schema of the spec").1
 }
 
 /// `kubectl explain clustertopologies.spec.levels.domain` shows the description.
@@ -161,17 +160,17 @@ fn no_crd_has_the_fields_that_topology_constraints_replace() {
     for field in ["replicaSpreadConstraints", "spreadConstraints", "schedulingPolicyConfig", "networkPackGroupConfigs"]
     {
         let suffix = format!(".{field}");
-        let paths: Vec<String> =
-            all_schemas().into_iter().map(|(path, _)| path).filter(|path| path.ends_with(&suffix)).collect();
-        assert_eq!(paths, Vec::<String>::new());
+        let paths: Vec<&String> =
+            ALL_SCHEMAS.iter().map(|(path, _)| path).filter(|path| path.ends_with(&suffix)).collect();
+        assert_eq!(paths, Vec::<&String>::new());
     }
 }
 
 #[test]
 fn topology_constraints_are_optional_at_each_level() {
     let optional = |path: &str, field: &str| {
-        let found = all_schemas().into_iter().find(|(other, _)| other == path);
-        let schema = found.unwrap_or_else(|| panic!("no schema {path}")).1;
+        let found = ALL_SCHEMAS.iter().find(|(other, _)| other == path);
+        let schema = &found.unwrap_or_else(|| panic!("no schema {path}")).1;
         let is_required =
             schema["required"].as_array().is_some_and(|required| required.iter().any(|name| name == field));
         schema["properties"][field].is_object() && !is_required

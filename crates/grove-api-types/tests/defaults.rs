@@ -1,7 +1,5 @@
 //! The typed defaults of sets, and the syntax of durations.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use std::time;
 
 use expect_test::{Expect, expect};

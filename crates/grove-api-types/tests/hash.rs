@@ -1,7 +1,5 @@
 //! The fields that a hash depends on, and those that it does not.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{admission, hash};
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! The compute domains that a set needs, and the claim that its pods get.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use expect_test::{Expect, expect};
 use grove_api_types::mnnvl::{
     RequiredDomain, domain_of_clique, inject_claim, required_domains, required_domains_of_replica,

@@ -1,7 +1,5 @@
 //! The names that are not just joined with hyphens: of pods, of claims in pods, and of roles.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use expect_test::expect;
 use grove_api_types::names::{
     ClaimOwner, ComputeDomainName, PodClaimName, PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName, PodName,

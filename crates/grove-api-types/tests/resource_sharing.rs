@@ -1,7 +1,5 @@
 //! The claims of each level, the annotation of cliques, the content of claims, and the references in pods.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};

@@ -1,7 +1,5 @@
 //! The fields that the condition `UnsupportedFields` of a set lists.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;

@@ -6,7 +6,7 @@ use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
 use crate::test::process_group;
 use crate::test::{self, END_TO_END};
-use crate::workspace;
+use crate::{services, workspace};
 use anyhow::{Context, Result, bail};
 use std::iter;
 use webhook_server::webhook::Webhook;
@@ -15,7 +15,7 @@ const DIR: &str = "target/grove-soak";
 /// The packages with fuzz tests. The profile is optimised and still checks arithmetic for overflow. One selection has both
 /// packages, so Cargo compiles nothing twice.
 const FUZZED: [&str; 8] =
-    ["--profile", "soak", "--package", "grove-api-types", "--package", "webhook-server", "--lib", "--test=admission"];
+    ["--profile", "soak", "--package", "grove-api-types", "--package", "webhook-server", "--lib", "--test=it"];
 /// The name of the admission rules in `--of`, next to the names of the webhooks.
 const RULES: &str = "rules";
 /// The admission rules get this many times as many inputs as a webhook.
@@ -112,6 +112,7 @@ async fn run(source: &Source, folder: SoakFolder, (name, variables): IgnoredTest
     if source.kubeconfig.is_some() {
         bail!("this test starts and ends services, so it needs a dev cluster; omit --kubeconfig");
     }
+    services::build().await?;
     let clusters = DevClusters::prepare(folder.dir.unwrap_or_else(|| workspace::root().join(DIR))).await?;
     let mut tests = test::cargo_test(&END_TO_END, Some(name));
     tests.args(["--ignored", "--nocapture"]);

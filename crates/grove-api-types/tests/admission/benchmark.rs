@@ -9,8 +9,8 @@ use grove_test_support::fuzz::resident_memory;
 use grove_test_support::rows::RowFacts;
 use serde_json::Value;
 
-use crate::facts::set_facts;
-use crate::large_objects;
+use super::facts::set_facts;
+use super::large_objects;
 
 /// A set as the Dynamo operator writes it for a model that spans nodes.
 fn typical() -> Value {

@@ -4,7 +4,7 @@ use grove_api_types::admission::{default_cluster_topology, default_pod_clique_se
 use grove_test_support::rows::{PatchRow, RowFacts, changed, object, patches};
 use serde_json::{Value, json};
 
-use crate::facts::set_facts;
+use super::facts::set_facts;
 
 fn patch(row: &PatchRow) -> Value {
     let new = changed(&object(&row.object), &row.changes);

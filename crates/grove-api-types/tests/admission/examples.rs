@@ -9,7 +9,7 @@ use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use grove_test_support::rows::RowFacts;
 use serde_json::{Value, json};
 
-use crate::facts::{set_facts, topology_facts};
+use super::facts::{set_facts, topology_facts};
 
 /// The sets in the files of a folder.
 fn sets(folder: &Path) -> Vec<(String, Value)> {

@@ -9,7 +9,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use crate::laws::{check_managed, check_set, check_topology, later_facts, typed};
+use super::laws::{check_managed, check_set, check_topology, later_facts, typed};
 
 /// The number of inputs of the short series.
 const SHORT: u64 = 6000;

@@ -9,7 +9,7 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{RowFacts, object};
 use serde_json::{Value, json};
 
-use crate::facts::set_facts;
+use super::facts::set_facts;
 
 /// About the largest object that etcd stores.
 pub(crate) const LARGEST: usize = 1_500_000;

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::facts::{set_facts, topology_facts};
+use super::facts::{set_facts, topology_facts};
 use grove_test_support::rows::{Changes, RowFacts, changed};
 
 /// The limits of a response, for any number of errors.

@@ -16,8 +16,8 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
-use crate::facts::set_facts;
-use crate::laws::typed;
+use super::facts::set_facts;
+use super::laws::typed;
 
 /// The number of checked sets.
 const SETS: u64 = 3000;

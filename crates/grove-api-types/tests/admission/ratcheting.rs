@@ -5,9 +5,9 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{Changes, Operations, Row, RowFacts, changed, object, rows};
 use serde_json::{Value, json};
 
-use crate::facts::set_facts;
-use crate::laws::{check_set, check_topology, later_facts, patched, typed};
-use crate::validation_results::{created, updated};
+use super::facts::set_facts;
+use super::laws::{check_set, check_topology, later_facts, patched, typed};
+use super::validation_results::{created, updated};
 
 /// The object with a change of a field that has no rule.
 fn with_unrelated_change(row: &Row, object: &Value) -> Value {

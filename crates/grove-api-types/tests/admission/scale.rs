@@ -5,7 +5,7 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_test_support::rows::{RowFacts, ScaleRow, object, scales};
 use serde_json::{Value, json};
 
-use crate::facts::set_facts;
+use super::facts::set_facts;
 
 fn validate(row: &ScaleRow) -> ValidationResult {
     let facts = set_facts(&RowFacts::default());

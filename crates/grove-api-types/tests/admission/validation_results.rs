@@ -11,8 +11,8 @@ use grove_test_support::rows::{Operations, Row, RowFacts, changed, object, rows}
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::facts::{set_facts, topology_facts};
-use crate::laws::typed;
+use super::facts::{set_facts, topology_facts};
+use super::laws::typed;
 
 fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
     serde_json::from_value(object).unwrap_or_else(|error| panic!("{}: {error}", row.title()))

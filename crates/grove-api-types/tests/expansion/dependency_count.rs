@@ -5,7 +5,7 @@ use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, CurrentScale};
 use grove_api_types::v1alpha1::PodCliqueSet;
 
-use crate::{current_scale, set};
+use super::{current_scale, set};
 
 /// The groups `g` and `h`, and two standalone cliques. With explicit startup, `q` waits for all others.
 fn template(startup: &str) -> String {

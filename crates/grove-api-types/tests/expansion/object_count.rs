@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::{
     SharedResourceClaimTemplates,
 };
 
-use crate::{current_scale, set};
+use super::{current_scale, set};
 
 const SPEC: &str = "
 replicas: 3

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::{Statements, folder, ours, read, wire};
+use super::{Statements, documented, folder, ours, read};
 
 /// Differences with the same reason.
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ fn mismatches(
 
 #[test]
 fn the_crds_differ_from_the_wire_format_only_as_listed() {
-    let (wire, ours) = (wire::statements(), ours::statements());
+    let (wire, ours) = (documented::statements(), ours::statements());
     let intended: Vec<Intended> = read(&folder().join("differences.yaml"));
     let (only_wire, only_ours) = (&wire - &ours, &ours - &wire);
     let mut all = mismatches("wire", &only_wire, &intended, |row| &row.only_wire);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Statements, crds};
+use super::{Statements, crds};
 
 /// Fields with a type of Kubernetes.
 const KUBERNETES_TYPES: [(&str, &str); 3] = [

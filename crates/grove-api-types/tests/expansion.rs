@@ -1,7 +1,5 @@
 //! Rows for each rule of the expansion: the input is a set and the current scale as YAML, the result is the expansion as text.
 
-#![allow(clippy::expect_used, reason = "a panic fails the test")]
-
 use std::fmt::Write as _;
 
 use expect_test::Expect;

@@ -1,8 +1,6 @@
 //! The rules of admission as tables: each row is a valid object, changes to it, and the exact result. The documentation page
 //! is generated from the same rows, and other tests check invariants (`laws.rs`) with the objects of the rows.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
-
 mod benchmark;
 mod defaults;
 mod documentation;

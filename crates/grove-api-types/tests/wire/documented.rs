@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::{Statements, folder, read};
+use super::{Statements, folder, read};
 
 /// The fields of a type or a kind: for each path the statements, joined by commas.
 type Fields = BTreeMap<String, String>;

@@ -1,0 +1,15 @@
+//! All integration tests of the crate, in one binary: each binary costs seconds to link.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
+
+mod admission;
+mod configuration;
+mod crds;
+mod defaults;
+mod expansion;
+mod hash;
+mod mnnvl;
+mod names;
+mod resource_sharing;
+mod unsupported_fields;
+mod wire;
