@@ -35,7 +35,8 @@ pub(crate) async fn run(address: SocketAddr, backends: &[Backend]) -> Result<()>
         bail!("give at least one --backend");
     }
     let listener = TcpListener::bind(address).await?;
-    let backends: Arc<[_]> = backends.iter().map(|backend| (backend.port, probe(*backend))).collect();
+    let is_only_one = backends.len() == 1;
+    let backends: Arc<[_]> = backends.iter().map(|backend| (backend.port, readiness(*backend, is_only_one))).collect();
     let next = Arc::new(AtomicUsize::new(0));
     loop {
         let (client, _) = listener.accept().await?;
@@ -44,8 +45,12 @@ pub(crate) async fn run(address: SocketAddr, backends: &[Backend]) -> Result<()>
     }
 }
 
-fn probe(backend: Backend) -> watch::Receiver<bool> {
+/// Whether the backend is ready. The only backend gets all connections, so its readiness is not probed.
+fn readiness(backend: Backend, is_only_one: bool) -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
+    if is_only_one {
+        return receiver;
+    }
     tokio::spawn(async move {
         while !sender.is_closed() {
             sender.send_replace(readiness_probe::succeeds(backend.probe_port).await);
