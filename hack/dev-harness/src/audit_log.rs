@@ -2,7 +2,7 @@
 
 use grove_api_types::SERVICE_USER_PREFIX;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -130,18 +130,32 @@ pub fn parse(text: &str) -> Result<Vec<Event>> {
 /// # Errors
 /// If there is no audit log, or a line is not an audit event.
 pub fn read(dir: &Path) -> Result<Vec<Event>> {
-    read_with(dir, "")
+    read_with(dir, 0, "")
 }
 
-/// Like [`read`], but parses only the lines that contain the text.
+/// Like [`read`], but from this position, and parses only the lines that contain the text.
 ///
 /// # Errors
 /// Those of [`read`].
-pub fn read_with(dir: &Path, part: &str) -> Result<Vec<Event>> {
+pub fn read_with(dir: &Path, position: u64, part: &str) -> Result<Vec<Event>> {
     let path = dir.join(FILE);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    file.seek(SeekFrom::Start(position))?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
     let complete = text.rfind('\n').map_or(0, |end| end + 1);
     text[..complete].lines().filter(|line| line.contains(part)).map(parse_line).collect()
+}
+
+/// The position behind the last complete line.
+///
+/// # Errors
+/// If there is no audit log.
+pub fn end(dir: &Path) -> Result<u64> {
+    let path = dir.join(FILE);
+    let file = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let complete = file.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    Ok(u64::try_from(complete)?)
 }
 
 fn parse_line(line: &str) -> Result<Event> {
@@ -195,7 +209,7 @@ fn open(path: &Path) -> Result<BufReader<File>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tail, parse, read};
+    use super::{Tail, end, parse, read, read_with};
     use std::io::Write as _;
 
     fn line(verb: &str, resource: &str, code: u32) -> String {
@@ -239,11 +253,12 @@ mod tests {
         file.write_all(line("create", "pods", 201).as_bytes()).unwrap();
         let mut tail = Tail::from_end(&dir).unwrap();
         let (first, second) = (line("patch", "pods", 200), line("delete", "pods", 200));
-        let (begin, end) = first.split_at(20);
+        let (begin, rest) = first.split_at(20);
         file.write_all(begin.as_bytes()).unwrap();
         assert!(tail.read_new().unwrap().is_empty());
         assert_eq!(read(&dir).unwrap().len(), 1, "the second line is not complete");
-        file.write_all(end.as_bytes()).unwrap();
+        assert!(read_with(&dir, end(&dir).unwrap(), "").unwrap().is_empty(), "neither is it for a later reader");
+        file.write_all(rest.as_bytes()).unwrap();
         std::fs::rename(&path, dir.join("audit-1.log")).unwrap();
         std::fs::write(&path, second).unwrap();
         let verbs: Vec<String> = tail.read_new().unwrap().into_iter().map(|event| event.verb).collect();

@@ -21,6 +21,9 @@ pub struct ProcessEntry {
     pub started: u64,
     /// A hash of the program, its arguments and its inputs.
     pub fingerprint: String,
+    /// Whether it ends by SIGKILL instead of SIGTERM.
+    #[serde(default)]
+    pub is_killed: bool,
 }
 
 /// Reads the entries of a file. Without the file there are none.

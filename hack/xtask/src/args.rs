@@ -55,13 +55,7 @@ pub(crate) enum Verb {
         up: UpArgs,
     },
     /// Run all tests, from unit tests to end-to-end tests
-    Test {
-        /// Run only tests whose name contains this text
-        filter: Option<String>,
-        /// Folder of the dev cluster that the end-to-end tests share [default: target/grove-test]
-        #[arg(long)]
-        dir: Option<PathBuf>,
-    },
+    Test(TestArgs),
     /// Run tests that take too long for every change
     #[command(subcommand)]
     Soak(Soak),
@@ -261,6 +255,19 @@ pub(crate) struct Kills {
     pub(crate) folder: SoakFolder,
 }
 
+/// Flags of `test`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct TestArgs {
+    /// Run only tests whose name contains this text
+    pub(crate) filter: Option<String>,
+    /// Run no test that needs services or a control plane of its own
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Folder of the dev cluster that the end-to-end tests share [default: target/grove-test]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
 /// Flags of `up`; `demo` has them, too.
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct UpArgs {
@@ -292,6 +299,12 @@ pub(crate) struct UpArgs {
     /// Start no Grove service
     #[arg(long)]
     pub(crate) no_services: bool,
+    /// The services are built already
+    #[arg(long, hide = true)]
+    pub(crate) no_build: bool,
+    /// Only start the processes of a dev cluster again that have ended, and change no object
+    #[arg(long, hide = true, requires = "no_build")]
+    pub(crate) only_processes: bool,
 }
 
 impl UpArgs {

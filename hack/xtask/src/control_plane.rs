@@ -51,7 +51,7 @@ impl ControlPlane<'_> {
     pub(crate) fn api_server(&self) -> Result<ProcessSpec> {
         let pki = self.dir.join("pki");
         let in_pki = |file: &str| pki.join(file).display().to_string();
-        Ok(self.process(
+        let process = self.process(
             API_SERVER,
             vec![
                 format!("--etcd-servers=http://127.0.0.1:{}", self.ports.get(ETCD)?),
@@ -79,7 +79,9 @@ impl ControlPlane<'_> {
             .into_iter()
             .chain(self.workload_api.api_server_flags())
             .collect(),
-        ))
+        );
+        // After SIGTERM it would wait for the ends of open watches. It has no state to store.
+        Ok(ProcessSpec { is_killed: true, ..process })
     }
 
     /// The clients of the API server. Once the API server is ready, they may start in any order.
@@ -93,6 +95,8 @@ impl ControlPlane<'_> {
             format!("--service-account-private-key-file={}", self.dir.join("pki/service-accounts.key").display()),
             format!("--root-ca-file={}", self.dir.join("pki/apiserver.crt").display()),
             "--use-service-account-credentials=true".to_owned(),
+            // The default is 15 s.
+            "--horizontal-pod-autoscaler-sync-period=5s".to_owned(),
         ]);
         arguments.extend(self.workload_api.controller_manager_flag());
         Ok(self.process(CONTROLLER_MANAGER, arguments))
@@ -130,6 +134,12 @@ impl ControlPlane<'_> {
     }
 
     fn process(&self, name: &str, arguments: Vec<String>) -> ProcessSpec {
-        ProcessSpec { name: name.to_owned(), program: self.binaries.join(name), arguments, inputs: Vec::new() }
+        ProcessSpec {
+            name: name.to_owned(),
+            program: self.binaries.join(name),
+            arguments,
+            inputs: Vec::new(),
+            is_killed: false,
+        }
     }
 }

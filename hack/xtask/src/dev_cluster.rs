@@ -12,7 +12,9 @@ use crate::suite::{self, CONTROLLERS, WEBHOOK_SERVER};
 use crate::webhooks::{self, WebhookRoute};
 use crate::{binaries, workspace};
 use anyhow::{Context, Result};
+use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::kubectl::Kubectl;
+use kube::Client;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -126,6 +128,11 @@ impl DevCluster {
     pub(crate) async fn resume_services(&mut self, args: &UpArgs) -> Result<()> {
         let ports = Ports::load(&self.dir)?;
         self.start_services(args, &ports).await
+    }
+
+    /// A client with full permissions.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        Ok(Client::try_from(client_config(&self.kubectl.kubeconfig).await?)?)
     }
 
     /// The port of the first replica of the webhook server.

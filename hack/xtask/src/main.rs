@@ -10,6 +10,7 @@ mod demo;
 mod dev_cluster;
 mod interrupt;
 mod nodes;
+mod objects;
 mod ports;
 mod proc;
 mod processes;
@@ -34,7 +35,7 @@ async fn main() -> ExitCode {
         Verb::Up(args) => dev_cluster::up(&source, &args).await,
         Verb::Down { dir } => dev_cluster::down(&workspace::dev_cluster_dir(dir)).await,
         Verb::Demo { once, up } => demo::run(&source, &up, once).await,
-        Verb::Test { filter, dir } => test::run(&source, filter.as_deref(), dir).await,
+        Verb::Test(args) => test::run(&source, &args).await,
         Verb::Soak(Soak::Kills(args)) => soak::kills(&source, args).await,
         Verb::Soak(Soak::Fuzz(args)) => soak::fuzz(&args).await,
         Verb::Soak(Soak::Rotation(args)) => soak::rotation(&source, args).await,

@@ -19,6 +19,29 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// All processes of the machine.
+pub(crate) fn pids() -> Result<Vec<i32>> {
+    let entries = fs::read_dir("/proc").context("cannot read /proc")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The file name of the program that a process runs; `None` for threads of the kernel and processes of other users.
+pub(crate) fn program(pid: i32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    // Linux appends this to the path of a program that was replaced.
+    Some(path.file_name()?.to_str()?.trim_end_matches(" (deleted)").to_owned())
+}
+
+/// The memory that the kernel cannot give to new processes, in GB.
+pub(crate) fn used_memory_gb() -> Result<f64> {
+    let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let kilobytes = |field: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or_default()
+    };
+    Ok((kilobytes("MemTotal:") - kilobytes("MemAvailable:")) / f64::from(1 << 20))
+}
+
 /// The time since boot in which the processors of the machine were not idle, summed over all processors.
 pub(crate) fn machine_cpu_seconds() -> Result<f64> {
     Ok(parse_busy(&fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?))
@@ -52,7 +75,8 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat {
         start_time: ticks(19)?,
         cpu_seconds: seconds(ticks(11)? + ticks(12)?),
-        is_zombie: matches!(fields.first(), Some(&("Z" | "X"))),
+        // The first thread of a process may have exited before the others, which hold its sockets.
+        is_zombie: matches!(fields.first(), Some(&("Z" | "X"))) && ticks(17)? <= 1,
     })
 }
 
@@ -78,7 +102,7 @@ mod tests {
         let stat = parse_stat("7 (a b) c) S 1 7 7 0 -1 4194560 9 0 0 0 30 20 0 0 20 0 9 0 100 0").unwrap();
         assert!((stat.cpu_seconds - seconds(50)).abs() < f64::EPSILON);
         assert_eq!((stat.start_time, stat.is_zombie), (100, false));
-        assert!(parse_stat("7 (a) Z 1 7 7 0 -1 4194560 9 0 0 0 30 20 0 0 20 0 9 0 100 0").unwrap().is_zombie);
+        assert!(parse_stat("7 (a) Z 1 7 7 0 -1 4194560 9 0 0 0 30 20 0 0 20 0 1 0 100 0").unwrap().is_zombie);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct ProcessSpec {
     pub(crate) arguments: Vec<String>,
     /// Input files. If one of them or the program changes, the process is restarted.
     pub(crate) inputs: Vec<PathBuf>,
+    /// Whether it ends by SIGKILL instead of SIGTERM.
+    pub(crate) is_killed: bool,
 }
 
 /// The outcome of [`Processes::ensure`].
@@ -89,7 +91,8 @@ impl Processes {
         }
         let pid = self.spawn(spec)?;
         let stat = proc::stat(pid).filter(|stat| !stat.is_zombie).ok_or_else(|| self.exit_report(&spec.name))?;
-        self.entries.insert(spec.name.clone(), ProcessEntry { pid, started: stat.start_time, fingerprint });
+        let entry = ProcessEntry { pid, started: stat.start_time, fingerprint, is_killed: spec.is_killed };
+        self.entries.insert(spec.name.clone(), entry);
         self.save()?;
         Ok(outcome)
     }
@@ -110,8 +113,12 @@ impl Processes {
 
     /// Ends these processes at the same time, with SIGTERM and after the grace period with SIGKILL.
     pub(crate) async fn end(&mut self, names: &[String]) -> Result<()> {
-        let entries: Vec<ProcessEntry> = names.iter().filter_map(|name| self.entries.get(name)).cloned().collect();
-        signal_all(&entries, Signal::TERM);
+        let mut entries = Vec::new();
+        for (_, entry) in self.entries.iter().filter(|(name, _)| names.contains(name)) {
+            let signal = if entry.is_killed { Signal::KILL } else { Signal::TERM };
+            signal_all(std::slice::from_ref(entry), signal);
+            entries.push(entry.clone());
+        }
         if !have_exited(&entries, GRACE_PERIOD).await {
             signal_all(&entries, Signal::KILL);
             have_exited(&entries, GRACE_PERIOD).await;
@@ -211,7 +218,13 @@ mod tests {
 
     fn shell(name: &str, script: &str) -> ProcessSpec {
         let arguments = vec!["-c".to_owned(), script.to_owned()];
-        ProcessSpec { name: name.to_owned(), program: PathBuf::from("/bin/sh"), arguments, inputs: Vec::new() }
+        ProcessSpec {
+            name: name.to_owned(),
+            program: PathBuf::from("/bin/sh"),
+            arguments,
+            inputs: Vec::new(),
+            is_killed: false,
+        }
     }
 
     fn folder(name: &str) -> PathBuf {

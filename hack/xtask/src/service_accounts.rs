@@ -4,9 +4,13 @@ use crate::credentials;
 use crate::processes::{ProcessSpec, Processes};
 use crate::suite::SERVICES;
 use crate::workspace;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use grove_api_types::SYSTEM_NAMESPACE;
-use grove_dev_harness::kubectl::Kubectl;
+use grove_dev_harness::kubeconfig::client_config;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
@@ -23,22 +27,28 @@ pub(crate) fn folder(dir: &Path, service: &str) -> PathBuf {
 }
 
 /// Writes a fresh token for each service, and a kubeconfig that refers to it.
-pub(crate) async fn issue_tokens(kubectl: &Kubectl, dir: &Path) -> Result<()> {
+pub(crate) async fn issue_tokens(admin: &Path, dir: &Path) -> Result<()> {
+    let client = Client::try_from(client_config(admin).await?)?;
     for service in SERVICES {
-        issue_token(kubectl, dir, service).await?;
+        issue_token(&client, dir, service).await?;
         let folder = folder(dir, service);
-        let text = credentials::with_token_file(&kubectl.kubeconfig, &folder.join("token"))?;
+        let text = credentials::with_token_file(admin, &folder.join("token"))?;
         workspace::write_private(&folder.join("kubeconfig"), &text)?;
     }
     Ok(())
 }
 
-async fn issue_token(kubectl: &Kubectl, dir: &Path, service: &str) -> Result<()> {
+async fn issue_token(client: &Client, dir: &Path, service: &str) -> Result<()> {
     let folder = folder(dir, service);
     std::fs::create_dir_all(&folder)?;
-    let duration = format!("--duration={}s", TOKEN_LIFETIME.as_secs());
-    let token = kubectl.run(&["create", "token", service, "-n", SYSTEM_NAMESPACE, &duration]).await?;
-    workspace::write_private(&folder.join("token"), token.trim())
+    let expiration_seconds = Some(TOKEN_LIFETIME.as_secs().try_into()?);
+    let spec = Some(TokenRequestSpec { expiration_seconds, ..TokenRequestSpec::default() });
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let issued = accounts.create_token_request(service, &PostParams::default(), &request).await;
+    let status = issued.with_context(|| format!("cannot issue a token for {service}"))?.status;
+    let token = status.and_then(|status| status.token).context("the API server issued no token")?;
+    workspace::write_private(&folder.join("token"), &token)
 }
 
 /// The process that renews the tokens.
@@ -48,14 +58,14 @@ pub(crate) fn token_refresher(dir: &Path) -> Result<ProcessSpec> {
         program: workspace::binary("xtask")?,
         arguments: vec!["refresh-tokens".to_owned(), "--dir".to_owned(), dir.display().to_string()],
         inputs: Vec::new(),
+        is_killed: false,
     })
 }
 
 /// Renews each token after four fifths of its lifetime. Returns when `down` has ended the services, or when another token
 /// refresher has replaced this one.
 pub(crate) async fn refresh_loop(dir: &Path) -> Result<()> {
-    // The link points to the kubectl that started the dev cluster.
-    let kubectl = Kubectl::new(&dir.join("kubectl"), dir);
+    let client = Client::try_from(client_config(&credentials::kubeconfig(dir, credentials::ADMIN)).await?)?;
     loop {
         // The pause comes first: `up` registers this process only after it has started.
         sleep(CHECK_INTERVAL).await;
@@ -67,7 +77,7 @@ pub(crate) async fn refresh_loop(dir: &Path) -> Result<()> {
             if age(&folder(dir, service).join("token")) < TOKEN_LIFETIME * 4 / 5 {
                 continue;
             }
-            match issue_token(&kubectl, dir, service).await {
+            match issue_token(&client, dir, service).await {
                 Ok(()) => println!("renewed the token of {service}"),
                 Err(error) => eprintln!("cannot renew the token of {service}, will retry: {error:#}"),
             }

@@ -3,9 +3,13 @@
 pub(crate) mod dev_clusters;
 mod lints;
 pub(crate) mod process_group;
+mod report;
+mod resource_usage;
 
 use self::dev_clusters::{DevClusters, has_faults};
-use crate::args::{Source, UpArgs};
+use self::report::Report;
+use self::resource_usage::ResourceUsage;
+use crate::args::{Source, TestArgs, UpArgs};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::interrupt::interrupted;
 use crate::workspace;
@@ -15,6 +19,7 @@ use grove_dev_harness::kubectl::Kubectl;
 use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::process::Command;
+use tokio::sync::oneshot;
 use xtask::permissions::{self, Requests};
 
 /// Folder of the dev cluster that the end-to-end tests share.
@@ -28,67 +33,126 @@ const OWN_CLUSTERS: &str = "it::own_cluster::";
 /// The module of tests that need simulated kubelets, because annotations control how their pods behave.
 const SIMULATED: &str = "it::pods::";
 
-/// The packages whose tests need no control plane.
-const WITHOUT_CLUSTER: [&str; 3] = ["--workspace", "--exclude", "e2e"];
+/// The tests that need no control plane. There are no tests in the documentation.
+const WITHOUT_CLUSTER: [&str; 4] = ["--workspace", "--exclude", "e2e", "--tests"];
 /// The end-to-end tests. The selection has the whole workspace and one target of it: the features of dependencies depend on
 /// the selected packages, so Cargo compiles nothing again.
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
 /// How many end-to-end tests run at a time. They mostly wait, so there are more than processors.
-const END_TO_END_THREADS: &str = "3";
+const END_TO_END_THREADS: &str = "5";
 
-/// Runs the lints and all tests. The end-to-end tests run even if other tests failed, so that one run shows all failures.
-pub(crate) async fn run(source: &Source, filter: Option<&str>, dir: Option<PathBuf>) -> Result<()> {
-    let clusters = DevClusters::prepare(dir.unwrap_or_else(|| workspace::root().join(SHARED))).await?;
-    if let Some(filter) = filter {
-        tokio::select! {
-            matches = require_match(filter) => matches?,
-            reason = interrupted() => return Err(reason),
-        }
+/// Builds everything, and runs the lints and all tests. The end-to-end tests run even if other tests failed, so that one run shows all
+/// failures.
+pub(crate) async fn run(source: &Source, args: &TestArgs) -> Result<()> {
+    let dir = args.dir.clone().unwrap_or_else(|| workspace::root().join(SHARED));
+    let clusters = DevClusters::prepare(dir).await?;
+    let report = Report::start(clusters.test_times()?);
+    let mut usage = ResourceUsage::start()?;
+    let outcome = tokio::select! {
+        // On the heap: these are large futures.
+        outcome = Box::pin(build_and_test(source, args, &clusters, &report)) => outcome,
+        failed = usage.sample_forever() => failed.map(|never| match never {}),
+    };
+    if args.filter.is_none() {
+        report.publish(&usage, if args.fast { "test --fast" } else { "test" })?;
     }
-    let without_cluster = async {
-        let lints_passed = filter.is_some() || lints::pass().await?;
-        Ok::<_, anyhow::Error>(process_group::run(cargo_test(&WITHOUT_CLUSTER, filter)).await? && lints_passed)
-    };
-    let passed = tokio::select! {
-        passed = without_cluster => passed?,
-        reason = interrupted() => return Err(reason),
-    };
-    let end_to_end = run_end_to_end(source, filter, &clusters).await;
-    let ended = clusters.end_own().await;
-    end_to_end.and(ended)?;
-    clusters.check_for_panics()?;
-    if filter.is_none() && source.kubeconfig.is_none() {
+    outcome?;
+    if args.filter.is_none() && !args.fast && source.kubeconfig.is_none() {
         check_permissions(&clusters.folders()?)?;
-    }
-    if !passed {
-        bail!("tests or lints failed; see above");
     }
     Ok(())
 }
 
-async fn run_end_to_end(source: &Source, filter: Option<&str>, clusters: &DevClusters) -> Result<()> {
-    let config = workspace::root().join(CONFIGURATION);
-    let args = UpArgs { dir: Some(clusters.shared.clone()), config: Some(config), ..UpArgs::default() };
+/// Starts the shared control plane while Cargo builds the workspace.
+async fn build_and_test(source: &Source, args: &TestArgs, clusters: &DevClusters, report: &Report) -> Result<()> {
+    let (sender, completion) = oneshot::channel();
+    let build = async {
+        let passed = tokio::select! {
+            passed = build_and_lint(args, report) => passed?,
+            reason = interrupted() => return Err(reason),
+        };
+        // Without a control plane there is no receiver.
+        _ = sender.send(());
+        Ok(passed)
+    };
+    let control_plane = UpArgs { no_services: true, ..up_args(clusters) };
+    let tests = with_dev_cluster(source, &control_plane, OnExit::Stop, async |cluster: &mut DevCluster| {
+        completion.await.context("without the build there are no tests")?;
+        Box::pin(run_tests(source, args, cluster, (clusters, report))).await
+    });
+    let (lints_passed, tests) = tokio::join!(build, tests);
+    let ended = clusters.end_own().await;
+    let lints_passed = lints_passed?;
+    tests.and(ended)?;
+    clusters.check_for_panics()?;
+    if !lints_passed {
+        bail!("the lints failed; see above");
+    }
+    Ok(())
+}
+
+/// Compiles all services and tests, so that Cargo compiles nothing while tests run. Returns whether the lints pass.
+async fn build_and_lint(args: &TestArgs, report: &Report) -> Result<bool> {
+    let mut build = workspace::cargo();
+    build.args(["build", "--workspace", "--all-targets"]);
+    if !report.part("build", process_group::run(build)).await? {
+        bail!("the workspace does not compile");
+    }
+    if let Some(filter) = &args.filter {
+        require_match(filter).await?;
+        return Ok(true);
+    }
+    report.part("lints", lints::pass()).await
+}
+
+/// Runs the unit tests beside the end-to-end tests, which mostly wait.
+async fn run_tests(
+    source: &Source,
+    args: &TestArgs,
+    cluster: &mut DevCluster,
+    (clusters, report): (&DevClusters, &Report),
+) -> Result<()> {
     let policies = workspace::root().join(CONTROLLER_POLICY);
     let policies = std::fs::read_to_string(&policies).with_context(|| format!("cannot read {}", policies.display()))?;
-    with_dev_cluster(source, &args, OnExit::Stop, async |cluster: &mut DevCluster| {
+    let unit_tests =
+        report.part("unit tests", process_group::run_quietly(cargo_test(&WITHOUT_CLUSTER, args.filter.as_deref())));
+    let end_to_end = report.part("end-to-end tests", async {
+        cluster.start(source, &up_args(clusters)).await?;
         cluster.kubectl.apply(&policies).await?;
-        let mut tests = cargo_test(&END_TO_END, filter);
-        tests.args(["--test-threads", END_TO_END_THREADS]).envs(binary_variables(source));
-        if source.kubeconfig.is_some() {
-            tests.args(skipped_modules(&cluster.kubectl).await?);
-        }
-        tests.env("GROVE_TEST_DIR", &cluster.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
-        if !cluster.while_alive(process_group::run(tests)).await? {
-            bail!(
-                "end-to-end tests failed; logs of the control plane and the services: {}",
-                cluster.dir.join("log").display()
-            );
-        }
-        Ok(())
-    })
-    .await
+        let tests = end_to_end_tests(source, args, cluster, report).await?;
+        cluster.while_alive(process_group::run(tests)).await
+    });
+    let (unit_tests, end_to_end) = tokio::join!(unit_tests, end_to_end);
+    if !end_to_end? {
+        bail!(
+            "end-to-end tests failed; logs of the control plane and the services: {}",
+            clusters.shared.join("log").display()
+        );
+    }
+    if !unit_tests? {
+        bail!("tests failed; see above");
+    }
+    Ok(())
+}
+
+fn up_args(clusters: &DevClusters) -> UpArgs {
+    let config = workspace::root().join(CONFIGURATION);
+    UpArgs { dir: Some(clusters.shared.clone()), config: Some(config), no_build: true, ..UpArgs::default() }
+}
+
+/// The end-to-end tests on the shared dev cluster and, unless only the fast ones shall run, on others.
+async fn end_to_end_tests(source: &Source, args: &TestArgs, cluster: &DevCluster, report: &Report) -> Result<Command> {
+    let mut tests = cargo_test(&END_TO_END, args.filter.as_deref());
+    tests.args(["--test-threads", END_TO_END_THREADS]).envs(binary_variables(source));
+    if source.kubeconfig.is_some() {
+        tests.args(skipped_modules(&cluster.kubectl).await?);
+    } else if args.fast {
+        tests.args(["--skip", OWN_CLUSTERS]);
+    }
+    tests.env("GROVE_TEST_DIR", &cluster.dir).env("GROVE_XTASK", workspace::binary("xtask")?);
+    tests.env("GROVE_TEST_TIMES", &report.test_times);
+    Ok(tests)
 }
 
 /// Fails if no test matches the filter: the filter is misspelt, and a run without tests must not pass.

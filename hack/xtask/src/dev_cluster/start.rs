@@ -7,7 +7,7 @@ use crate::ports::Ports;
 use crate::processes::{EnsureOutcome, ProcessSpec, Processes};
 use crate::suite::{Replica, replicas};
 use crate::webhooks::WebhookRoute;
-use crate::{binaries, credentials, nodes, service_accounts, services, webhooks, workspace};
+use crate::{binaries, credentials, nodes, objects, service_accounts, services, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::wait;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,13 @@ use tokio::time::timeout;
 
 const DEFAULT_NODES: u32 = 10;
 /// Bounds a hang. A machine may be many times slower than usual.
-const API_SERVER_TIMEOUT: Duration = Duration::from_mins(5);
-/// The same bound for `kubectl wait`.
-const KUBECTL_TIMEOUT: &str = "--timeout=5m";
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl DevCluster {
     /// Starts all processes and applies all manifests.
-    pub(super) async fn start(&mut self, source: &Source, args: &UpArgs) -> Result<()> {
+    pub(crate) async fn start(&mut self, source: &Source, args: &UpArgs) -> Result<()> {
         let started = Instant::now();
-        if !args.no_services {
+        if !args.no_services && !args.no_build {
             services::build().await?;
         }
         let _lock = folder::lock(&self.dir)?;
@@ -40,7 +38,9 @@ impl DevCluster {
             }
             None => self.start_control_plane(source, args, &ports).await?,
         }
-        self.apply_manifests(source, args, &ports).await?;
+        if !args.only_processes {
+            self.apply_manifests(source, args, &ports).await?;
+        }
         println!("control plane ready after {:.1} s", started.elapsed().as_secs_f64());
         if !args.no_services {
             self.start_services(args, &ports).await?;
@@ -98,7 +98,9 @@ impl DevCluster {
         self.while_alive(self.wait_for_api_server()).await?;
         // The garbage collector reads the kinds at its start, and later every 30 seconds. It neither releases nor awaits dependents of
         // kinds that it does not know yet.
-        self.apply_crds(&args.crds).await?;
+        if !args.only_processes {
+            self.apply_crds(&args.crds).await?;
+        }
         for client in control_plane.api_clients()? {
             self.ensure(&client).await?;
         }
@@ -107,11 +109,13 @@ impl DevCluster {
 
     async fn wait_for_api_server(&self) -> Result<()> {
         let ready = wait::poll(Duration::from_millis(100), async || {
-            self.kubectl.run(&["get", "--raw=/readyz"]).await.is_ok().then_some(())
+            // The API server creates its certificate, which the client reads, when it starts.
+            let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
+            self.client().await.ok()?.request_text(request).await.is_ok().then_some(())
         });
-        timeout(API_SERVER_TIMEOUT, ready).await.with_context(|| {
+        timeout(TIMEOUT, ready).await.with_context(|| {
             format!(
-                "the API server is not ready after {API_SERVER_TIMEOUT:?}; its last log lines:\n{}",
+                "the API server is not ready after {TIMEOUT:?}; its last log lines:\n{}",
                 self.processes.log_tail(control_plane::API_SERVER, 20)
             )
         })
@@ -126,10 +130,9 @@ impl DevCluster {
                 crds += "\n---\n";
                 crds += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
             }
-            self.kubectl.apply(&crds).await?;
-            let wait = ["wait", "--for=condition=Established", KUBECTL_TIMEOUT, "-f", "-"];
-            self.kubectl.run_with_input(&wait, &crds).await?;
-            Ok(())
+            let client = self.client().await?;
+            objects::apply(&client, &crds).await?;
+            objects::wait_until_established(&client, &crds).await
         })
         .await
     }
@@ -150,7 +153,7 @@ impl DevCluster {
         }
         self.while_alive(async {
             if !manifests.is_empty() {
-                self.kubectl.apply(&manifests).await?;
+                objects::apply(&self.client().await?, &manifests).await?;
             }
             if is_own_cluster {
                 self.wait_for_nodes(args.nodes).await?;
@@ -164,11 +167,12 @@ impl DevCluster {
         if let Some(count) = count {
             self.remove_surplus_nodes(count).await?;
         }
-        self.kubectl.run(&["wait", "--for=condition=Ready", "node", "--all", KUBECTL_TIMEOUT]).await?;
-        // The API server rejects every pod in a namespace that has no default ServiceAccount yet.
-        let account = ["wait", "--for=create", "serviceaccount/default", "-n", "default", KUBECTL_TIMEOUT];
-        self.kubectl.run(&account).await?;
-        Ok(())
+        let client = self.client().await?;
+        let waiting = async {
+            objects::wait_for_nodes(&client).await?;
+            objects::wait_for_default_account(&client).await
+        };
+        timeout(TIMEOUT, waiting).await.context("the nodes do not become Ready")?
     }
 
     /// Removes nodes if the dev cluster was started with more nodes before.
@@ -185,8 +189,10 @@ impl DevCluster {
 
     /// Starts the services, the token refresher and the balancer.
     pub(super) async fn start_services(&mut self, args: &UpArgs, ports: &Ports) -> Result<()> {
-        services::write_configuration(&self.dir, args.config.as_deref())?;
-        self.while_alive(service_accounts::issue_tokens(&self.kubectl, &self.dir)).await?;
+        if !args.only_processes {
+            services::write_configuration(&self.dir, args.config.as_deref())?;
+            self.while_alive(service_accounts::issue_tokens(&self.kubectl.kubeconfig, &self.dir)).await?;
+        }
         let dir = self.dir.clone();
         self.ensure(&service_accounts::token_refresher(&dir)?).await?;
         let route = self.route.clone();

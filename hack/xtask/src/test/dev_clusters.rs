@@ -33,6 +33,15 @@ impl DevClusters {
         Ok(clusters)
     }
 
+    /// The file of the durations of the end-to-end tests, which an earlier run may have left.
+    pub(crate) fn test_times(&self) -> Result<PathBuf> {
+        let file = self.shared.with_added_extension("times.jsonl");
+        if file.exists() {
+            std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+        Ok(file)
+    }
+
     /// The existing folders.
     pub(crate) fn folders(&self) -> Result<Vec<PathBuf>> {
         let own = format!("{}{OWN}", name(&self.shared));

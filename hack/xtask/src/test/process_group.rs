@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpid};
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
@@ -19,6 +20,19 @@ pub(crate) async fn run(mut command: Command) -> Result<bool> {
     let mut group = ProcessGroup(pid);
     let succeeded = leader.wait().await?.success();
     group.0 = None;
+    Ok(succeeded)
+}
+
+/// The same as [`run`], but prints the output only at the end, so that it does not mix with that of other commands.
+pub(crate) async fn run_quietly(mut command: Command) -> Result<bool> {
+    let (mut reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let output = tokio::task::spawn_blocking(move || {
+        let mut output = Vec::new();
+        reader.read_to_end(&mut output).map(|_| output)
+    });
+    let succeeded = run(command).await?;
+    std::io::stdout().lock().write_all(&output.await??)?;
     Ok(succeeded)
 }
 
